@@ -1,0 +1,72 @@
+# `make demo` is all a new user needs; `make help` lists the rest.
+#
+# The virtual environment is made once. Two stamps say what is in it: what the demo needs, and on top of that what
+# developers need; both are renewed when pyproject.toml or constraints.txt change. Delete .venv to start over.
+
+PYTHON ?= $(shell for p in python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_STAMP := $(VENV)/.installed-demo
+DEV_STAMP := $(VENV)/.installed-dev
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+
+# Tests never reach for the network, and never for more threads than they are given.
+TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREADS=1
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo install test lint format types contracts faults bench docs clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: $(DEMO_STAMP) ## install what the demo needs, then watch a policy learn Connect Four
+	@$(BIN)/ludus run $(ARGS)
+
+install: $(DEV_STAMP) ## install everything for development
+
+test: $(DEV_STAMP) ## the ordinary tests (a few minutes; ARGS="tests/config -x" narrows them)
+	@$(TEST_ENV) $(BIN)/python -m pytest $(ARGS)
+
+lint: $(DEV_STAMP) ## ruff: rules and format
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+format: $(DEV_STAMP) ## apply ruff's format and its safe fixes
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+types: $(DEV_STAMP) ## mypy --strict
+	@$(BIN)/mypy
+
+contracts: $(DEV_STAMP) ## which room may import which
+	@$(BIN)/lint-imports --no-logo
+
+faults: $(DEV_STAMP) ## kill, truncate, fill the disk: all of tests/faults, the slow ones too
+	@$(TEST_ENV) $(BIN)/python -m pytest tests/faults -m "not gpu and not ray and not net" --timeout=1800 $(ARGS)
+
+bench: $(DEV_STAMP) ## measure beside the peers (ARGS="loop --json" chooses one)
+	@if [ -n "$(ARGS)" ]; then $(BIN)/ludus bench $(ARGS); \
+	else for name in store loop; do $(BIN)/ludus bench $$name || exit 1; done; fi
+
+docs: $(DEV_STAMP) ## build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet --site-dir site
+	@echo "documentation: site/index.html"
+
+clean: ## remove caches and built files; runs/ and .venv stay
+	@rm -rf site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The second stamp stands on the first, so that two pips never work on one environment at the same time (make -j).
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	@[ -n "$(PYTHON)" ] || { echo "ludus needs Python 3.11 or newer; set it with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "making $(VENV) with $(PYTHON)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing ludus and its games into $(VENV) (a few minutes, once)"
+	@$(PIP_INSTALL) -e ".[games]"
+	@touch $@
+
+$(DEV_STAMP): $(DEMO_STAMP)
+	@echo "installing the development tools into $(VENV) (a few minutes, once)"
+	@$(PIP_INSTALL) -e ".[games,dev]"
+	@touch $@

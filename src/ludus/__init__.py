@@ -1,0 +1,56 @@
+"""ludus trains policies by letting them play: against themselves, a league of past selves, or a set of tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ludus.config.load import load_config, parse_config
+    from ludus.config.run import RunConfig
+    from ludus.experience import register_transform
+    from ludus.explore.players import register_player
+    from ludus.games import Game, GameSpec, Position, make_game, register_game
+    from ludus.league import register_opponents
+    from ludus.loop import Loop
+
+__all__ = [
+    "Game",
+    "GameSpec",
+    "Loop",
+    "Position",
+    "RunConfig",
+    "__version__",
+    "load_config",
+    "make_game",
+    "parse_config",
+    "register_game",
+    "register_opponents",
+    "register_player",
+    "register_transform",
+]
+
+# `import ludus` must stay light: each name is looked up in its room when first used.
+_HOMES = {
+    "Game": "ludus.games",
+    "GameSpec": "ludus.games",
+    "Loop": "ludus.loop",
+    "Position": "ludus.games",
+    "RunConfig": "ludus.config.run",
+    "load_config": "ludus.config.load",
+    "make_game": "ludus.games",
+    "parse_config": "ludus.config.load",
+    "register_game": "ludus.games",
+    "register_opponents": "ludus.league",
+    "register_player": "ludus.explore.players",
+    "register_transform": "ludus.experience",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ludus' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

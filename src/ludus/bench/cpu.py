@@ -1,0 +1,43 @@
+"""CPU time of this process and all its descendants, living or dead."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def tree_cpu_s() -> float:
+    """CPU-seconds used so far by this process, its ended children and its living descendants."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
+    return total + sum(_process_cpu_s(pid) for pid in _descendants(os.getpid()))
+
+
+def _descendants(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (fields := _stat(int(entry))):
+            children.setdefault(int(fields[1]), []).append(int(entry))
+    found, todo = [], [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def _process_cpu_s(pid: int) -> float:
+    fields = _stat(pid)
+    return sum(int(fields[index]) for index in (11, 12)) / TICKS if fields else 0.0
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/<pid>/stat behind the name: state, parent, ...; empty when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []

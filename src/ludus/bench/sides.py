@@ -1,0 +1,101 @@
+"""One side of a benchmark, in a process of its own: `python -m ludus.bench.sides NAME SECONDS`.
+
+Prints one JSON object: steps, CPU-seconds (whole process tree) and wall-seconds after the warm-up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ludus.bench.cpu import tree_cpu_s
+from ludus.runtime import limit_threads
+
+WARM_UP_UPDATES = 3
+SHARED = """
+seed: 1
+policy: {network: {kind: mlp, hidden: [128, 128]}}
+evaluate: {games: 0, final_games: 0, every: 1000000000000, against: []}
+telemetry: {tensorboard: false}
+league: {snapshot_every: 1000000000000}
+"""
+TRAIN = "{steps: 1000000000000, minibatch: 256, epochs: 4}"
+FUSED = f"""
+name: bench_fused
+games: [pgx:connect_four]
+topology: fused
+explore: {{games_in_flight: 512}}
+train: {TRAIN}
+"""
+SPLIT = f"""
+name: bench_split
+games: [open_spiel:connect_four]
+topology: split
+explore: {{games_in_flight: 256, workers: 1}}
+train: {TRAIN}
+"""
+
+
+def run_loop(text: str, seconds: float) -> dict[str, float]:
+    """Steps trained by a real run, from after its warm-up on."""
+    limit_threads(1, os.environ)
+    from ludus.config.load import parse_config
+    from ludus.loop import Loop
+
+    with tempfile.TemporaryDirectory(dir=os.environ.get("LUDUS_BENCH_DIR")) as folder:
+        loop = Loop(parse_config(text + SHARED, "bench.yaml"), Path(folder) / "run")
+        loop.start()
+        status = wait_for(loop, lambda status: status.update >= WARM_UP_UPDATES)
+        steps, cpu, wall = status.steps, tree_cpu_s(), time.perf_counter()
+        wait_for(loop, lambda status: time.perf_counter() - wall >= seconds and status.update > WARM_UP_UPDATES)
+        status = loop.status()
+        figures = {
+            "steps": status.steps - steps,
+            "cpu_s": tree_cpu_s() - cpu,
+            "wall_s": time.perf_counter() - wall,
+        }
+        loop.stop()
+        loop.wait(60)
+    return figures
+
+
+def wait_for(loop: Any, is_reached: Callable[[Any], bool]) -> Any:
+    """Poll a loop until its status is as wished; what made it fail is raised."""
+    while not is_reached(status := loop.wait(0.01)):
+        if status.is_over:
+            raise RuntimeError(f"the run ended early: {status}")
+    return status
+
+
+def run_sb3(seconds: float) -> dict[str, float]:
+    """Stable-Baselines3 PPO with the same network and numbers, one seat against a random player."""
+    limit_threads(1, os.environ)
+    from ludus.bench.sb3 import train_sb3
+
+    return train_sb3(seconds)
+
+
+SIDES: dict[str, Callable[[float], dict[str, float]]] = {
+    "fused": lambda seconds: run_loop(FUSED, seconds),
+    "split_sync": lambda seconds: run_loop(SPLIT, seconds),
+    "split_async": lambda seconds: run_loop(SPLIT + "schedule: async\n", seconds),
+    "explore_only": lambda seconds: run_loop(SPLIT + "schedule: async\nmode: explore\n", seconds),
+    "train_only": lambda seconds: run_loop(SPLIT + "schedule: async\nmode: train\n", seconds),
+    "sb3": run_sb3,
+}
+
+
+def main() -> None:
+    """Run one side."""
+    name, seconds = sys.argv[1], float(sys.argv[2])
+    print(json.dumps(SIDES[name](seconds)))
+
+
+if __name__ == "__main__":
+    main()

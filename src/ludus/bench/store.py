@@ -1,0 +1,170 @@
+"""`ludus bench store`: what durable experience costs, beside a plain SQLite table.
+
+Experiences of 256 tokens (64 of a prompt, 192 sampled) with log-probabilities, values, rewards, mask and versions, in
+batches of 64. Written: converted, checked for repetition, on disk and synced, one commit per batch. Read: claimed,
+found, verified, turned into numpy columns, and the commit persisted. Both sides store the same columns and give the
+same promises: every write and every commit of a read survives a power loss; a claim survives the death of the process
+(one that a power loss takes back is a batch that was not trained on, which is what a restart makes of it anyway).
+
+Counted in CPU-seconds of this process, all threads, user and system. Rounds are interleaved and figures are medians.
+The stores are made below the working directory, where runs are: creating files can cost several times more in a
+directory, such as a busy /tmp, where many were deleted a moment ago.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Protocol
+
+import numpy as np
+
+from ludus.bench.figure import Figure
+from ludus.bench.sqlite_store import SqliteStore
+from ludus.errors import LudusError
+from ludus.records import Experiences
+from ludus.storage.arrow import experiences_to_table
+from ludus.storage.catalog import Catalog
+from ludus.storage.segment_reader import SegmentReader
+from ludus.storage.segments import SegmentLog
+
+BATCH = 64
+PROMPT = 64
+TOKENS = 256
+BATCHES_PER_TURN = 50
+MOST_ROUNDS = 15
+"""Files are kept until the end (deleting them would make creating the next ones dearer): 34 MB per round."""
+UNIT = "experiences per CPU-second"
+PEER = "plain sqlite3"
+
+
+class Store(Protocol):
+    """What is measured: a durable store of experiences."""
+
+    def write(self, experiences: Experiences) -> None:
+        """Store one batch; it is on disk when this returns."""
+        ...
+
+    def read(self) -> Experiences:
+        """Claim the next batch, read it, and commit the claim."""
+        ...
+
+    def close(self) -> None:
+        """Close what is open."""
+        ...
+
+
+class SegmentStore:
+    """Ours: a segment log and the catalog; reading goes through a reader of its own, as in a trainer."""
+
+    def __init__(self, directory: Path) -> None:
+        self._catalog = Catalog(directory / "catalog.sqlite")
+        self._log = SegmentLog(directory, "experiences", self._catalog)
+        self._reader = SegmentReader(self._log.directory)
+        self._position = 0
+
+    def write(self, experiences: Experiences) -> None:
+        """Append and commit."""
+        self._log.append(experiences_to_table(experiences))
+        self._log.commit()
+
+    def read(self) -> Experiences:
+        """Claim, read, commit."""
+        start, stop = self._position, self._position + BATCH
+        with self._catalog.transaction(durable=False):
+            self._catalog.set_cursor("bench/claimed", stop)
+        experiences = self._reader.read_experiences(np.arange(start, stop))
+        with self._catalog.transaction():
+            self._catalog.set_cursor("bench/committed", stop)
+        self._position = stop
+        return experiences
+
+    def close(self) -> None:
+        """Close the catalog."""
+        self._catalog.close()
+
+
+def bench_store(*, rounds: int = 3, seconds: float = 10.0, directory: Path | None = None) -> list[Figure]:
+    """Measure both stores in turn, in as many short rounds as fit into `rounds` times `seconds`, at least `rounds`."""
+    costs: dict[str, list[float]] = {}
+    deadline = time.monotonic() + rounds * seconds
+    with tempfile.TemporaryDirectory(prefix=".bench-store-", dir=directory or Path.cwd()) as root:
+        _round(Path(root), "warm-up", flip=False)
+        for number in range(max(rounds, MOST_ROUNDS)):
+            if number >= rounds and time.monotonic() > deadline:
+                break
+            for name, cost in _round(Path(root), str(number), flip=bool(number % 2)).items():
+                costs.setdefault(name, []).append(cost)
+    rates = {name: BATCHES_PER_TURN * BATCH / median(values) for name, values in costs.items()}
+    return [
+        Figure.against("written", rates["ludus write"], UNIT, PEER, rates["plain write"]),
+        Figure.against("read", rates["ludus read"], UNIT, PEER, rates["plain read"]),
+    ]
+
+
+def make_batch(number: int) -> Experiences:
+    """One batch of token sequences; no two numbers give the same episodes or contents."""
+    rng = np.random.default_rng(number)
+    count = BATCH * TOKENS
+    text = {"game": "text:bench", "policy": "main", "group": f"prompt-{number}"}
+    return Experiences(
+        sequences={
+            "episode": np.array([f"{number:012x}{row:012x}" for row in range(BATCH)], object),
+            "task": np.arange(number * BATCH, (number + 1) * BATCH),
+            "attempt": np.zeros(BATCH, np.int64),
+            "seat": np.zeros(BATCH, np.int64),
+            **{name: np.array([value] * BATCH, object) for name, value in text.items()},
+            "final_reward": rng.normal(size=BATCH).astype(np.float32),
+            "shaped_reward": rng.normal(size=BATCH).astype(np.float32),
+            "truncated": np.zeros(BATCH, np.bool_),
+        },
+        offsets=np.arange(BATCH + 1) * TOKENS,
+        steps={
+            "action": rng.integers(0, 50_000, count).astype(np.int32),
+            "mask": np.tile(np.arange(TOKENS) >= PROMPT, BATCH),
+            "logp": rng.normal(size=count).astype(np.float32),
+            "value": rng.normal(size=count).astype(np.float32),
+            "reward": rng.normal(size=count).astype(np.float32),
+            "version": np.full(count, number, np.int32),
+        },
+    )
+
+
+def _round(root: Path, name: str, *, flip: bool) -> dict[str, float]:
+    """CPU-seconds of one turn of writing and one of reading for each store, on fresh ones."""
+    batches = [make_batch(index) for index in range(BATCHES_PER_TURN)]
+    homes = {side: root / f"{name}-{side}" for side in ("ludus", "plain")}
+    for home in homes.values():
+        home.mkdir()
+    stores: list[tuple[str, Store]] = [
+        ("ludus", SegmentStore(homes["ludus"])),
+        ("plain", SqliteStore(homes["plain"], batch=BATCH)),
+    ]
+    order = stores[::-1] if flip else stores
+    costs = {f"{side} write": _cpu_s(partial(_write, store, batches)) for side, store in order}
+    costs |= {f"{side} read": _cpu_s(partial(_read, store, batches)) for side, store in order}
+    for _, store in stores:
+        store.close()
+    return costs
+
+
+def _write(store: Store, batches: list[Experiences]) -> None:
+    for batch in batches:
+        store.write(batch)
+
+
+def _read(store: Store, batches: list[Experiences]) -> None:
+    for batch in batches:
+        found = store.read()
+        if not np.array_equal(found.steps["logp"], batch.steps["logp"]):
+            raise LudusError("the store gave back something else than was written")
+
+
+def _cpu_s(work: Callable[[], None]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started

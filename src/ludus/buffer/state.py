@@ -1,0 +1,40 @@
+"""The live rows of a window as JSON: runs of consecutive rows that were used equally often.
+
+A window whose rows come and go in order is a handful of runs, whatever its size. Invariant: decoding an encoding gives
+the same rows, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Runs = list[list[Any]]
+"""Rows of `[first sequence number, count, usage, priority]`."""
+
+
+def encode_runs(seq: NDArray[np.int64], usage: NDArray[np.int32], priority: NDArray[np.float64]) -> Runs:
+    """Parallel columns `[n]`, ascending by `seq`, as runs."""
+    if not len(seq):
+        return []
+    breaks = (np.diff(seq) != 1) | (np.diff(usage) != 0) | (np.diff(priority) != 0)
+    first = np.concatenate([[0], np.flatnonzero(breaks) + 1])
+    count = np.diff(np.append(first, len(seq)))
+    columns = (seq[first].tolist(), count.tolist(), usage[first].tolist(), priority[first].tolist())
+    return [list(run) for run in zip(*columns, strict=True)]
+
+
+def decode_runs(
+    runs: Sequence[Sequence[Any]],
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    """The columns that `encode_runs` was given."""
+    first, count, usage, priority = (
+        np.array([run[place] for run in runs], kind)
+        for place, kind in enumerate((np.int64, np.int64, np.int32, np.float64))
+    )
+    ends = np.cumsum(count)
+    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - count, count)
+    return np.repeat(first, count) + within, np.repeat(usage, count), np.repeat(priority, count)

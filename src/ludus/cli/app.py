@@ -1,0 +1,96 @@
+"""The `ludus` command. Each subcommand is one thin module beside this one; heavy imports happen inside them.
+
+Exit codes: 0 done, 1 failure with the real cause first, 2 bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+import typer
+
+from ludus.errors import ConfigError, LudusError
+
+EXIT_FAILURE, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+
+COMMANDS = ("run", "check", "games", "league", "replay", "play", "inspect", "export", "bench")
+
+app = typer.Typer(
+    name="ludus",
+    help="Train policies by letting them play.\n\nStart with: ludus run   (learns Connect Four, about three minutes)",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from ludus import __version__
+
+        typer.echo(f"ludus {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Log what the rooms do to stderr."),
+) -> None:
+    """Train policies by letting them play."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(name)s %(message)s",
+        datefmt="%H:%M:%S",
+    )
+
+
+for command in COMMANDS:
+    module: Any = import_module(f"ludus.cli.{command}")
+    app.command(name=command)(getattr(module, command))
+
+
+def main() -> None:
+    """Entry point: run a command and turn what goes wrong into one clear message and an exit code."""
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as done:
+        raise SystemExit(done.exit_code) from None
+    except ConfigError as error:
+        _fail(str(error), EXIT_BAD_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has left (`ludus games | head`); say nothing more, not even at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(EXIT_FAILURE) from None
+    except LudusError as error:
+        _fail(f"{type(error).__name__}: {error}", EXIT_FAILURE)
+    except click.UsageError as error:
+        hint = f"\nTry: {error.ctx.command_path} --help" if error.ctx else ""
+        _fail(f"{error.format_message()}{hint}", EXIT_BAD_INPUT)
+    except Exception as error:
+        _crash(error)
+
+
+def _crash(error: Exception) -> None:
+    if logging.getLogger().isEnabledFor(logging.INFO):
+        logging.getLogger(__name__).exception("unexpected error")
+    _fail(f"{type(error).__name__}: {error}  (ludus -v shows the traceback)", EXIT_FAILURE)
+
+
+def _fail(message: str, code: int) -> None:
+    print(f"ludus: {message}" if "\n" not in message else message, file=sys.stderr)
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""`ludus bench`: measure beside what users would pick instead."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ludus.bench.figure import Figure
+
+NAMES = ("store", "loop")
+
+
+def bench(
+    name: Annotated[str, typer.Argument(help=f"What to measure: {', '.join(NAMES)}.")],
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds; medians are reported.")] = 3,
+    seconds: Annotated[float, typer.Option(help="Seconds per side and round.")] = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: figures by name.")] = False,
+) -> None:
+    """Measure a part of ludus and its peer in one interleaved run, per CPU-second.
+
+    Example: ludus bench loop --json
+    """
+    from ludus.errors import ConfigError
+
+    if name not in NAMES:
+        raise ConfigError(f"no benchmark is called {name!r}; there are: {', '.join(NAMES)}")
+    figures = measure(name, rounds, seconds)
+    if as_json:
+        typer.echo(json.dumps({figure.name: figure.to_json() for figure in figures}, indent=1))
+        return
+    for figure in figures:
+        peer = f"   {figure.ratio:6.2f} x {figure.peer} ({figure.peer_value:,.0f})" if figure.ratio is not None else ""
+        typer.echo(f"{figure.name:<34} {figure.value:>12,.0f} {figure.unit}{peer}")
+
+
+def measure(name: str, rounds: int, seconds: float) -> list[Figure]:
+    """Run one benchmark."""
+    if name == "store":
+        from ludus.bench.store import bench_store
+
+        return bench_store(rounds=rounds, seconds=seconds)
+    from ludus.bench.loop import bench_loop
+
+    return bench_loop(rounds=rounds, seconds=seconds)

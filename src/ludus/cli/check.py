@@ -1,0 +1,43 @@
+"""`ludus check`: validate a config and print what follows from it, without doing anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def check(
+    config: Annotated[Path | None, typer.Argument(help="YAML file of the run. Without it: the demo's config.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Values that replace those of the file.")
+    ] = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of configs, for editors.")] = False,
+) -> None:
+    """Validate a config and print what follows from it. Mistakes are all shown at once; the exit code is then 2.
+
+    \b
+    Examples:
+      ludus check examples/connect_four.yaml
+      ludus check my.yaml train.minibatch=512 league.opponents.0.weight=2
+      ludus check --schema > ludus.schema.json
+    """
+    from ludus.cli.overrides import split_config
+    from ludus.config import describe, json_schema, load_or_demo
+    from ludus.errors import ConfigError
+
+    if schema:
+        import json
+
+        typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        return
+    try:
+        rows = describe(load_or_demo(*split_config(config, overrides)))
+    except ConfigError as error:
+        for problem in error.problems:
+            typer.echo(problem, err=True)
+        raise typer.Exit(2) from None
+    width = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        typer.echo(f"{label:<{width}}  {value}")

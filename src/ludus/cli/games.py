@@ -1,0 +1,78 @@
+"""`ludus games`: what can be played on this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ludus.games import GameListing
+
+HEADER = ("KEY", "PLAYERS", "MOVES", "CHANCE", "INFORMATION", "ACTIONS", "OBSERVATION")
+
+
+def games(
+    pattern: Annotated[
+        str, typer.Argument(help="Part of a key, or a pattern such as 'pgx:*'.", show_default=False)
+    ] = "",
+    show_all: Annotated[bool, typer.Option("--all", help="Also list what cannot be played, and why.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """List the games that are installed.
+
+    Example: ludus games poker
+    """
+    from ludus.errors import ConfigError
+    from ludus.games import available_games
+
+    found = [listing for listing in available_games() if _matches(listing.key, pattern)]
+    playable = [listing for listing in found if listing.ok]
+    refused = [listing for listing in found if not listing.ok]
+    if not found:
+        raise ConfigError(f"no game matches {pattern!r}; `ludus games` lists all")
+    if as_json:
+        typer.echo(_json(playable, refused if show_all else []))
+    else:
+        typer.echo(_table(playable, refused, show_all=show_all))
+
+
+def _matches(key: str, pattern: str) -> bool:
+    return fnmatchcase(key, pattern) if any(sign in pattern for sign in "*?[") else pattern in key
+
+
+def _json(playable: list[GameListing], refused: list[GameListing]) -> str:
+    unavailable = [{"key": listing.key, "reason": listing.reason} for listing in refused]
+    rows = [{name: value for name, value in asdict(listing).items() if name != "reason"} for listing in playable]
+    return json.dumps({"games": rows, "unavailable": unavailable}, indent=2)
+
+
+def _table(playable: list[GameListing], refused: list[GameListing], *, show_all: bool) -> str:
+    lines = _aligned([HEADER, *(_row(listing) for listing in playable)]) if playable else []
+    lines += ["", f"{len(playable)} games can be played."]
+    if refused and (show_all or not playable):
+        lines += ["", "Not available:", *_aligned([(f"  {listing.key}", listing.reason) for listing in refused])]
+    elif refused:
+        lines[-1] += f" {len(refused)} cannot: --all says why."
+    return "\n".join(lines).strip("\n")
+
+
+def _row(listing: GameListing) -> tuple[str, ...]:
+    shape = listing.observation_shape
+    return (
+        listing.key,
+        listing.players,
+        listing.dynamics,
+        "yes" if listing.has_chance else "no",
+        listing.information,
+        "-" if listing.actions is None else str(listing.actions),
+        "-" if shape is None else "x".join(map(str, shape)) or "text only",
+    )
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,0 +1,229 @@
+"""What `ludus run` shows: a live panel in a terminal, plain lines in a pipe, JSON lines on request, or nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ludus.driving import Status
+    from ludus.loop import Loop
+
+PLAIN_EVERY_S = 5.0
+SPARKS = "▁▂▃▄▅▆▇█"
+RATE_WINDOW_S = 10.0
+
+
+class Display(Protocol):
+    """Shows statuses as they come."""
+
+    def __enter__(self) -> Display: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, status: Status) -> None:
+        """Take a new status; called a few times a second."""
+        ...
+
+    def summarise(self, status: Status) -> None:
+        """Say how it ended and what to do next."""
+        ...
+
+
+def make_display(loop: Loop, *, quiet: bool, json_lines: bool) -> Display:
+    """The display that fits where the output goes."""
+    if quiet:
+        return Silent()
+    if json_lines:
+        return JsonLines()
+    console = Console()
+    return LivePanel(console, loop) if console.is_terminal else PlainLines(console, loop)
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __enter__(self) -> Silent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to restore."""
+
+    def show(self, status: Status) -> None:
+        """Nothing."""
+
+    def summarise(self, status: Status) -> None:
+        """Nothing."""
+
+
+class JsonLines(Silent):
+    """One JSON object a second, and one at the end."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def show(self, status: Status) -> None:
+        """Print at most once a second."""
+        if status.is_over or time.monotonic() - self._last >= 1.0:
+            self._last = time.monotonic()
+            print(json.dumps(asdict(status)), flush=True)
+
+
+class Rate:
+    """Steps per second over the last few seconds."""
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def update(self, steps: int) -> float:
+        """Note where the run is; returns the current rate."""
+        now = time.monotonic()
+        self._marks.append((now, steps))
+        while now - self._marks[0][0] > RATE_WINDOW_S:
+            self._marks.popleft()
+        elapsed = now - self._marks[0][0]
+        return (steps - self._marks[0][1]) / elapsed if elapsed > 0 else 0.0
+
+
+class PlainLines(Silent):
+    """A line every few seconds: for logs and pipes."""
+
+    def __init__(self, console: Console, loop: Loop) -> None:
+        self._console = console
+        self._loop = loop
+        self._last = -PLAIN_EVERY_S
+        self._stage = ""
+        self._rate = Rate()
+
+    def show(self, status: Status) -> None:
+        """Print when it is time, or when the stage has changed."""
+        rate = self._rate.update(status.steps)
+        now = time.monotonic()
+        if status.stage == self._stage and now - self._last < PLAIN_EVERY_S:
+            return
+        self._last, self._stage = now, status.stage
+        scores = "  ".join(f"{name} {value:.0%}" for name, value in evaluation_scores(status).items())
+        line = f"{status.stage:<10} {status.steps:>11,}/{status.total_steps:,} steps  {rate:>8,.0f}/s  {scores}"
+        print(line.rstrip(), file=self._console.file, flush=True)
+
+    def summarise(self, status: Status) -> None:
+        """The ladder and where things are."""
+        print_summary(self._console, self._loop, status)
+
+
+class LivePanel(Silent):
+    """A panel that is redrawn in place."""
+
+    def __init__(self, console: Console, loop: Loop) -> None:
+        self._console = console
+        self._loop = loop
+        self._live = Live(console=console, refresh_per_second=4, transient=False)
+        self._rate = Rate()
+        self._curves: dict[str, list[float]] = {}
+
+    def __enter__(self) -> LivePanel:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def show(self, status: Status) -> None:
+        """Redraw."""
+        rate = self._rate.update(status.steps)
+        self._live.update(Group(self._headline(status, rate), self._bar(status), self._facts(status)))
+
+    def summarise(self, status: Status) -> None:
+        """The ladder and where things are."""
+        print_summary(self._console, self._loop, status)
+
+    def _headline(self, status: Status, rate: float) -> Text:
+        left = (status.total_steps - status.steps) / rate if rate > 0 else 0.0
+        text = Text.assemble(
+            (f"{status.run} ", "bold"),
+            (f"{status.stage}", "green" if status.stage in ("training", "done") else "yellow"),
+            f"  {status.steps:,} of {status.total_steps:,} steps  {rate:,.0f}/s",
+        )
+        if status.stage == "training" and rate > 0:
+            text.append(f"  {_duration(left)} left", "dim")
+        return text
+
+    def _bar(self, status: Status) -> ProgressBar:
+        return ProgressBar(total=status.total_steps, completed=min(status.steps, status.total_steps), width=60)
+
+    def _facts(self, status: Status) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for name, value in evaluation_scores(status).items():
+            curve = self._curves.setdefault(name, [])
+            if not curve or curve[-1] != value:
+                curve.append(value)
+            table.add_row(f"score against {name}", f"{value:6.1%}", Text(sparkline(curve[-40:], 0.0, 1.0), "cyan"))
+        for label, key, form in FACTS:
+            if key in status.metrics:
+                table.add_row(label, format(status.metrics[key], form), "")
+        return table
+
+
+FACTS = (
+    ("TrueSkill of the newest version", "league/mu", "6.1f"),
+    ("entropy", "train/entropy", "6.3f"),
+    ("KL to the behaviour policy", "train/approx_kl", "6.4f"),
+    ("plies per game", "explore/length", "6.1f"),
+    ("versions behind", "train/staleness", "6.2f"),
+)
+
+
+def evaluation_scores(status: Status) -> dict[str, float]:
+    """Newest score against each fixed opponent."""
+    scores = {}
+    for name, value in status.metrics.items():
+        if name.startswith("evaluate/") and name.endswith("/score"):
+            scores[name.removeprefix("evaluate/").removesuffix("/score")] = value
+    return scores
+
+
+def sparkline(values: list[float], low: float, high: float) -> str:
+    """A curve in one line of text."""
+    span = max(high - low, 1e-9)
+    return "".join(SPARKS[min(int((value - low) / span * len(SPARKS)), len(SPARKS) - 1)] for value in values)
+
+
+def print_summary(console: Console, loop: Loop, status: Status) -> None:
+    """Say how it ended, show the ladder, and what to do next."""
+    from ludus.league import standing_of_run
+    from ludus.league.tables import ladder_table
+    from ludus.storage.catalog import Catalog
+
+    run = status.run_dir
+    if status.stage == "done":
+        with Catalog.open_readonly(loop.run.catalog) as catalog:
+            console.print(ladder_table(standing_of_run(catalog)))
+        for name, value in evaluation_scores(status).items():
+            console.print(f"final score against {name}: {value:.1%}", highlight=False)
+        console.print(f"run: {run}    play against it: ludus play {run}    ladder: ludus league {run}", highlight=False)
+    elif status.stage == "stopped":
+        console.print(
+            f"stopped at {status.steps:,} steps; the same command goes on from there ({run})", highlight=False
+        )
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"

@@ -1,0 +1,41 @@
+"""What the commands that look at a run share: finding it, its config and its policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ludus.config.load import load_config
+from ludus.config.run import RunConfig
+from ludus.errors import ConfigError
+from ludus.policies import PolicyStore
+from ludus.records import PolicyRef
+from ludus.storage.run_directory import RunDirectory
+
+
+def open_run(path: Path) -> tuple[RunDirectory, RunConfig]:
+    """A run's directory and config; bad input when there is no run."""
+    run = RunDirectory(path)
+    if not run.is_run():
+        here = (
+            sorted(child.name for child in path.parent.iterdir() if RunDirectory(child).is_run())
+            if path.parent.is_dir()
+            else []
+        )
+        hint = f"; runs in {path.parent}: {', '.join(here)}" if here else "; start one with: ludus run"
+        raise ConfigError(f"{path} is not a run directory{hint}")
+    run.open()
+    return run, load_config(run.config)
+
+
+def choose_policy(run: RunDirectory, config: RunConfig, text: str | None) -> PolicyRef:
+    """The version that the user named (`main@12` or `12`), or the newest."""
+    store = PolicyStore(run.policies)
+    versions = store.versions(config.policy.name)
+    if not versions:
+        raise ConfigError(f"{run.path} has published no policy yet")
+    if text is None:
+        return versions[-1]
+    wanted = PolicyRef.parse(f"{config.policy.name}@{text}" if text.isdigit() else text)
+    if not store.has(wanted):
+        raise ConfigError(f"no policy {wanted} in {run.path}; there are: {', '.join(map(str, versions))}")
+    return wanted

@@ -1,0 +1,85 @@
+"""YAML to strict typed config. An error names file, line, key path, what was expected and the nearest key.
+
+A config is data: names in it are looked up in registries, never imported. The models are in `play`, `flow`, `learn`,
+`judge` and `run`; `load` reads them, `derive` fills in what follows, `describe` says it in words.
+"""
+
+from ludus.config.demo import demo_config, demo_text, load_or_demo
+from ludus.config.derive import resolve
+from ludus.config.describe import describe, updates_in_run
+from ludus.config.dump import dump_config
+from ludus.config.flow import (
+    BufferConfig,
+    CustomTransformConfig,
+    ExperienceConfig,
+    FormatRewardConfig,
+    InvalidMoveConfig,
+    NormaliseByGameConfig,
+    NormaliseConfig,
+    RoleAdvantageConfig,
+)
+from ludus.config.judge import EvaluateConfig, LeagueConfig, OpponentConfig, TrueSkillConfig
+from ludus.config.learn import AdvantageConfig, AlgorithmConfig, OptimizerConfig, TermConfig, TrainConfig
+from ludus.config.load import build_config, load_config, parse_config, parse_resolved
+from ludus.config.play import ExploreConfig, GameChoice, MlpConfig, NetworkConfig, PolicyConfig, ResNetConfig
+from ludus.config.presets import ALGORITHMS, LOSS_OPTIONS, Preset
+from ludus.config.run import (
+    CheckpointConfig,
+    Mode,
+    RecordConfig,
+    RunConfig,
+    RuntimeConfig,
+    Schedule,
+    TelemetryConfig,
+    Topology,
+)
+from ludus.config.schema import json_schema
+
+__all__ = [
+    "ALGORITHMS",
+    "LOSS_OPTIONS",
+    "AdvantageConfig",
+    "AlgorithmConfig",
+    "BufferConfig",
+    "CheckpointConfig",
+    "CustomTransformConfig",
+    "EvaluateConfig",
+    "ExperienceConfig",
+    "ExploreConfig",
+    "FormatRewardConfig",
+    "GameChoice",
+    "InvalidMoveConfig",
+    "LeagueConfig",
+    "MlpConfig",
+    "Mode",
+    "NetworkConfig",
+    "NormaliseByGameConfig",
+    "NormaliseConfig",
+    "OpponentConfig",
+    "OptimizerConfig",
+    "PolicyConfig",
+    "Preset",
+    "RecordConfig",
+    "ResNetConfig",
+    "RoleAdvantageConfig",
+    "RunConfig",
+    "RuntimeConfig",
+    "Schedule",
+    "TelemetryConfig",
+    "TermConfig",
+    "Topology",
+    "TrainConfig",
+    "TrueSkillConfig",
+    "build_config",
+    "demo_config",
+    "demo_text",
+    "describe",
+    "dump_config",
+    "json_schema",
+    "load_config",
+    "load_or_demo",
+    "parse_config",
+    "parse_resolved",
+    "resolve",
+    "updates_in_run",
+]

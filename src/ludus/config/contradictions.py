@@ -1,0 +1,146 @@
+"""Settings that cannot all hold. Those that would merely have no effect are in `ineffective.py`.
+
+Invariant: nothing a user wrote is bent or ignored silently. Each check looks at a config whose defaults are filled,
+names the other key and says what to write instead. To add one: a `yield` in the function it belongs to.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+
+from ludus.config.fused import fused_obstacles
+from ludus.config.ineffective import ineffective_settings
+from ludus.config.presets import LOSS_OPTIONS
+from ludus.config.problems import Contradiction, Path, dotted, show
+from ludus.config.run import RunConfig
+from ludus.config.suggestions import nearest_word
+
+_RESERVED_NAMES = re.compile(r"^(random|first|mcts-\d+|minimax-\d+)$")
+
+
+def find_contradictions(config: RunConfig, *, seats: int = 2) -> list[Contradiction]:
+    """Everything in a filled config that cannot hold together; `seats` is how many a game is reckoned to have."""
+    checks: list[Callable[[RunConfig], Iterator[Contradiction]]] = [
+        _topology,
+        _fused_batch if config.topology == "fused" else _split_batch,
+        _algorithm,
+        _league,
+        _repeats,
+        ineffective_settings,
+    ]
+    found = [one for check in checks for one in check(config)]
+    return [*found, *(_buffer(config, seats) if config.topology == "split" else ())]
+
+
+def _at(path: str | Path, text: str) -> Contradiction:
+    return Contradiction(path=tuple(path.split(".")) if isinstance(path, str) else path, text=text)
+
+
+def _topology(config: RunConfig) -> Iterator[Contradiction]:
+    if config.topology != "fused":
+        return
+    for one in fused_obstacles(config):
+        keep = f"{dotted(one.path)}: {one.instead}"
+        yield _at(one.path, f"{one.reason}, but topology is fused; write topology: split, or {keep}")
+
+
+def _fused_batch(config: RunConfig) -> Iterator[Contradiction]:
+    train, games = config.train, config.explore.games_in_flight
+    batch = train.batch_steps or games
+    fitting = math.lcm(games, train.minibatch) * max(1, round(batch / math.lcm(games, train.minibatch)))
+    if train.batch_episodes is not None:
+        yield _at("train.batch_episodes", "the fused topology counts steps; write train.batch_steps instead")
+    if batch % games:
+        text = f"{batch} is not a multiple of explore.games_in_flight ({games}); write train.batch_steps: {fitting}"
+        yield _at("train.batch_steps", text)
+    elif batch % train.minibatch:
+        text = f"{batch} is not a multiple of train.minibatch ({train.minibatch}); write train.batch_steps: {fitting}"
+        yield _at("train.batch_steps", text)
+    if train.steps < batch:
+        text = f"{train.steps} is less than one batch (train.batch_steps: {batch}); write at least that"
+        yield _at("train.steps", text)
+
+
+def _split_batch(config: RunConfig) -> Iterator[Contradiction]:
+    train, explore = config.train, config.explore
+    if train.batch_steps is not None:
+        yield _at("train.batch_steps", "topology split counts episodes; write train.batch_episodes instead")
+    if explore.workers > explore.games_in_flight:
+        text = f"{explore.workers} workers share explore.games_in_flight ({explore.games_in_flight}) games"
+        yield _at("explore.workers", f"{text}; write at most {explore.games_in_flight} workers")
+
+
+def _buffer(config: RunConfig, seats: int) -> Iterator[Contradiction]:
+    buffer, episodes, staleness = config.buffer, config.train.batch_episodes or 1, config.train.max_staleness
+    capacity, min_size = buffer.capacity or 0, buffer.min_size or 0
+    if capacity < episodes * seats:
+        text = f"{capacity} sequences are less than one batch (train.batch_episodes: {episodes}, {seats} seats each)"
+        yield _at("buffer.capacity", f"{text}; write at least {episodes * seats}")
+    if min_size > capacity:
+        yield _at("buffer.min_size", f"{min_size} is more than buffer.capacity ({capacity}); write at most that")
+    if buffer.samples_per_insert is not None and buffer.samples_per_insert > buffer.reuse:
+        text = f"{buffer.samples_per_insert} cannot be reached with buffer.reuse: {buffer.reuse}"
+        yield _at("buffer.samples_per_insert", f"{text}; write at most {buffer.reuse}, or a higher reuse")
+    if config.schedule == "async":
+        if min_size > (staleness + 1) * episodes:
+            text = f"only {(staleness + 1) * episodes} episodes are played before the first update"
+            yield _at("buffer.min_size", f"{text} (train.max_staleness: {staleness}); write at most that")
+        if buffer.reuse > staleness + 1:
+            text = f"{buffer.reuse} uses need experience {buffer.reuse - 1} versions old"
+            yield _at("buffer.reuse", f"{text}, but train.max_staleness is {staleness}; write at least that there")
+
+
+def _algorithm(config: RunConfig) -> Iterator[Contradiction]:
+    train = config.train
+    if train.minibatch % train.accumulate:
+        text = f"train.minibatch ({train.minibatch}) cannot be split into {train.accumulate} equal parts"
+        yield _at("train.accumulate", f"{text}; write a divisor of it")
+    advantage = train.algorithm.advantage
+    if config.topology == "split" and advantage and advantage.perspective == "alternate":
+        text = "alternate is for topology: fused; write seat (it serves every game)"
+        yield _at("train.algorithm.advantage.perspective", text)
+    if train.algorithm.objective == ():
+        yield _at("train.algorithm.objective", "has no terms; write at least one, or leave it out for the preset's")
+    for i, term in enumerate(train.algorithm.objective or ()):
+        yield from _term(("train", "algorithm", "objective", i), term.loss, list(term.options))
+
+
+def _term(path: Path, loss: str, options: list[str]) -> Iterator[Contradiction]:
+    if loss not in LOSS_OPTIONS:
+        near = nearest_word(loss, LOSS_OPTIONS)
+        text = f"there is no loss {show(loss)}; there are {', '.join(LOSS_OPTIONS)}"
+        yield _at((*path, "loss"), text + (f" — did you mean {near}?" if near else ""))
+        return
+    for option in options:
+        if option not in LOSS_OPTIONS[loss]:
+            known = ", ".join(sorted(LOSS_OPTIONS[loss])) or "none"
+            yield _at((*path, "options", option), f"the loss {loss} has no such option; its options: {known}")
+
+
+def _league(config: RunConfig) -> Iterator[Contradiction]:
+    for i, opponent in enumerate(config.league.opponents):
+        path: Path = ("league", "opponents", i)
+        if opponent.kind == "fixed" and not opponent.players:
+            text = f"{dotted(path)}.kind is fixed, but there is nobody to choose from; write players: [random]"
+            yield _at((*path, "players"), text)
+        if opponent.kind == "custom" and opponent.name is None:
+            yield _at((*path, "name"), f"{dotted(path)}.kind is custom; write the name of the registered sampler")
+    named = {player for opponent in config.league.opponents for player in opponent.players}
+    if _RESERVED_NAMES.match(config.policy.name) or config.policy.name in named | set(config.evaluate.against):
+        yield _at("policy.name", f"{config.policy.name} is a fixed player's name; write another, such as main")
+
+
+def _repeats(config: RunConfig) -> Iterator[Contradiction]:
+    lists: dict[Path, list[str]] = {
+        ("games",): [game.key for game in config.games],
+        ("evaluate", "against"): list(config.evaluate.against),
+    }
+    for i, opponent in enumerate(config.league.opponents):
+        lists["league", "opponents", i, "players"] = list(opponent.players)
+    for path, names in lists.items():
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                first = dotted((*path, names.index(name)))
+                yield _at((*path, i), f"{name} is already there as {first}; write it once")

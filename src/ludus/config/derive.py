@@ -1,0 +1,102 @@
+"""What follows from a config: every default that depends on other keys, and the refusal of contradictions.
+
+Invariant: `resolve` of a resolved config is the same config, so the `config.yaml` of a run loads back to what ran.
+Keys that the chosen topology does not use stay null. To add a derived default: a line in one of the functions here and
+the rule in the field's documentation.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+from ludus.config.base import Model
+from ludus.config.contradictions import find_contradictions
+from ludus.config.fused import fused_obstacles
+from ludus.config.learn import AlgorithmConfig
+from ludus.config.presets import ALGORITHMS
+from ludus.config.problems import Contradiction, dotted
+from ludus.config.run import RunConfig
+from ludus.errors import ConfigError
+
+_STEPS_PER_GAME = 16
+_BATCHES_KEPT = 8
+_SNAPSHOTS = 20
+_CHECKPOINT_EVERY = {"fused": 50, "split": 1}
+
+M = TypeVar("M", bound=Model)
+
+
+def resolve(config: RunConfig) -> RunConfig:
+    """Fill in every default that follows from other keys.
+
+    Raises:
+        ConfigError: keys contradict each other; one line for each contradiction, with both key paths.
+    """
+    filled = fill_defaults(config)
+    if found := contradictions(filled):
+        raise ConfigError(*(f"{dotted(one.path)}: {one.text}" for one in found))
+    return filled
+
+
+def contradictions(filled: RunConfig) -> list[Contradiction]:
+    """What cannot hold together in a config whose defaults are filled."""
+    return find_contradictions(filled, seats=seats_per_game(filled))
+
+
+def fill_defaults(config: RunConfig) -> RunConfig:
+    """Fill in every default that follows from other keys, contradictory or not."""
+    config = _with(config, topology=config.topology or ("split" if fused_obstacles(config) else "fused"))
+    config = _fill_train(config)
+    config = _fill_intervals(config)
+    return _fill_buffer(config) if config.topology == "split" else config
+
+
+def seats_per_game(config: RunConfig) -> int:
+    """Seats to reckon with: what the game's key says (`players=3`), else two."""
+    named = [re.search(r"[(,]\s*players=([0-9]{1,3})\s*[,)]", game.key) for game in config.games]
+    return max((int(found[1]) for found in named if found), default=2)
+
+
+def _fill_train(config: RunConfig) -> RunConfig:
+    train = config.train
+    preset = ALGORITHMS[train.algorithm.preset]
+    if "epochs" not in train.model_fields_set:
+        train = train.model_copy(update={"epochs": preset.epochs})
+    if config.topology == "fused":
+        train = _fill(train, batch_steps=_STEPS_PER_GAME * config.explore.games_in_flight)
+    else:
+        train = _fill(train, batch_episodes=config.explore.games_in_flight)
+    algorithm: AlgorithmConfig = _fill(train.algorithm, advantage=preset.advantage, objective=preset.objective)
+    return _with(config, train=_with(train, algorithm=algorithm))
+
+
+def _fill_intervals(config: RunConfig) -> RunConfig:
+    league = _fill(config.league, snapshot_every=max(1, config.train.steps // _SNAPSHOTS))
+    evaluate = _fill(config.evaluate, every=league.snapshot_every)
+    checkpoint = _fill(config.checkpoint, every=_CHECKPOINT_EVERY[config.topology or "split"])
+    record = config.record
+    if config.topology == "fused" and evaluate.every and config.train.batch_steps:
+        record = _fill(record, sample_every=max(1, evaluate.every // config.train.batch_steps))
+    return _with(config, league=league, evaluate=evaluate, checkpoint=checkpoint, record=record)
+
+
+def _fill_buffer(config: RunConfig) -> RunConfig:
+    episodes = config.train.batch_episodes or 1
+    buffer = _fill(
+        config.buffer,
+        capacity=_BATCHES_KEPT * episodes * seats_per_game(config),
+        # At least one seat of each episode learns: with more, the first batch could wait for rows that never come.
+        min_size=episodes,
+        samples_per_insert=float(config.buffer.reuse),
+    )
+    return _with(config, buffer=buffer)
+
+
+def _fill(model: M, **defaults: Any) -> M:
+    """Replace those of the keys that are null."""
+    return _with(model, **{key: value for key, value in defaults.items() if getattr(model, key) is None})
+
+
+def _with(model: M, **values: Any) -> M:
+    return model.model_copy(update=values)

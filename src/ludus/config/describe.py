@@ -1,0 +1,122 @@
+"""What follows from a resolved config, in words: the lines that `ludus check` prints."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from ludus.config.fused import fused_obstacles
+from ludus.config.problems import dotted
+from ludus.config.run import RunConfig
+
+Row = tuple[str, str]
+
+
+def describe(config: RunConfig) -> list[Row]:
+    """Name and value of everything a reader of the YAML would otherwise have to work out."""
+    return [
+        *_what_runs(config),
+        *(_fused_batch(config) if config.topology == "fused" else _split_batch(config)),
+        *_learning(config),
+        *_intervals(config),
+        *_machine(config),
+    ]
+
+
+def updates_in_run(config: RunConfig) -> int | None:
+    """Updates until `train.steps` are done; None where that depends on how long the games last."""
+    return math.ceil(config.train.steps / config.train.batch_steps) if config.train.batch_steps else None
+
+
+def _what_runs(config: RunConfig) -> list[Row]:
+    network = config.policy.network
+    shape = "-".join(map(str, network.hidden)) if network.kind == "mlp" else f"{network.blocks}x{network.channels}"
+    games = ", ".join(f"{game.key} ({game.weight:g})" if len(config.games) > 1 else game.key for game in config.games)
+    return [
+        ("run", f"runs/{config.name}"),
+        ("games", games),
+        ("policy", f"{config.policy.name}: {network.kind} {shape}"),
+        ("topology", f"{config.topology}{_why_split(config)}"),
+        ("schedule", config.schedule if config.mode == "both" else f"{config.schedule}, {config.mode} only"),
+    ]
+
+
+def _why_split(config: RunConfig) -> str:
+    obstacles = fused_obstacles(config)
+    return f" ({dotted(obstacles[0].path)}: {obstacles[0].reason})" if config.topology == "split" and obstacles else ""
+
+
+def _fused_batch(config: RunConfig) -> list[Row]:
+    train, games = config.train, config.explore.games_in_flight
+    batch = train.batch_steps or games
+    minibatches = batch // train.minibatch
+    updates = math.ceil(train.steps / batch)
+    return [
+        ("batch", f"{batch:,} steps ({batch // games} of each of {games:,} games)"),
+        ("horizon", f"{batch // games} steps, then the value estimate"),
+        ("minibatches per epoch", f"{minibatches:,} of {train.minibatch:,} steps"),
+        ("optimizer steps", f"{minibatches * train.epochs:,} per update (epochs: {train.epochs})"),
+        ("updates in the run", f"{updates:,} ({updates * batch:,} steps)"),
+    ]
+
+
+def _split_batch(config: RunConfig) -> list[Row]:
+    train, buffer = config.train, config.buffer
+    rows = [
+        ("batch", f"{train.batch_episodes:,} episodes"),
+        ("minibatches per epoch", f"one for every {train.minibatch:,} steps of the batch"),
+        ("optimizer steps", f"{train.epochs} for every {train.minibatch:,} steps of the batch"),
+        ("updates in the run", f"until {train.steps:,} steps are done (games differ in length)"),
+    ]
+    if config.schedule == "async":
+        rows.append(("experience", f"at most {train.max_staleness} versions old, used at most {buffer.reuse} times"))
+        rows.append(("buffer", f"{buffer.capacity:,} sequences, {buffer.sampler}; first batch at {buffer.min_size:,}"))
+    return rows
+
+
+def _learning(config: RunConfig) -> list[Row]:
+    algorithm, optimizer = config.train.algorithm, config.train.optimizer
+    terms = " + ".join(f"{term.weight:g} {term.loss}" for term in algorithm.objective or ())
+    end = "" if optimizer.schedule == "constant" else f" to {optimizer.learning_rate * optimizer.final_fraction:g}"
+    advantage = algorithm.advantage.kind if algorithm.advantage else "none"
+    return [
+        ("algorithm", f"{algorithm.preset}: {terms}, {advantage}"),
+        ("learning rate", f"{optimizer.learning_rate:g}{end}, {optimizer.schedule} ({optimizer.kind})"),
+    ]
+
+
+def _intervals(config: RunConfig) -> list[Row]:
+    updates, every = updates_in_run(config), config.checkpoint.every or 1
+    interval = f"{every:,} updates" if every > 1 else "update"
+    count = "" if updates is None else f", {math.ceil(updates / every):,} in the run"
+    evaluate, steps = config.evaluate, config.train.steps
+    games = evaluate.games * (len(evaluate.against) + evaluate.pool_opponents)
+    final = evaluate.final_games * len(evaluate.against)
+    return [
+        ("checkpoints", f"every {interval}{count}, {config.checkpoint.keep} kept"),
+        ("snapshots", f"{_every(config.league.snapshot_every, steps)}, {config.league.pool_size} kept as opponents"),
+        ("evaluations", f"{_every(evaluate.every, steps)}, {games:,} games each; {final:,} at the end"),
+    ]
+
+
+def _every(interval: int | None, steps: int) -> str:
+    interval = interval or steps
+    return f"every {interval:,} steps, {steps // interval:,} in the run"
+
+
+def _machine(config: RunConfig) -> list[Row]:
+    processes, others = ("main and evaluator", 1) if config.topology == "fused" else _split_processes(config)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = config.runtime.threads or max(1, cores - others)
+    return [
+        ("processes", processes),
+        ("threads", f"{threads} to train with, 1 in each other process ({cores} cores here)"),
+        ("disk", f"{config.record.keep_mb:,} MB of games kept, and {config.checkpoint.keep} checkpoints"),
+    ]
+
+
+def _split_processes(config: RunConfig) -> tuple[str, int]:
+    parts = {"both": (True, True), "explore": (True, False), "train": (False, True)}[config.mode]
+    workers = config.explore.workers if parts[0] else 0
+    explorers = [f"{workers} explorer{'s' if workers > 1 else ''}"] if workers else []
+    return ", ".join(["main", *explorers, *(["trainer"] if parts[1] else [])]), workers

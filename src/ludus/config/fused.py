@@ -1,0 +1,57 @@
+"""What the fused topology cannot do: the reasons for which `split` is the default, and `fused` refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ludus.config.problems import Path
+from ludus.config.run import RunConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """A setting that only separate processes can follow."""
+
+    path: Path
+    reason: str
+    instead: str
+    """What to write at the path to stay with the fused topology."""
+
+
+def fused_obstacles(config: RunConfig) -> list[Obstacle]:
+    """All settings that one program on one device cannot follow."""
+    return [*_games(config), *_flow(config), *_opponents(config)]
+
+
+def _games(config: RunConfig) -> list[Obstacle]:
+    found = [
+        Obstacle(path=("games", i, "key"), reason=f"{game.key} is not a pgx game", instead="a pgx: game")
+        for i, game in enumerate(config.games)
+        if not game.key.startswith("pgx:")
+    ]
+    if len(config.games) > 1:
+        found.append(Obstacle(path=("games",), reason=f"{len(config.games)} games are played", instead="one game"))
+    return found
+
+
+def _flow(config: RunConfig) -> list[Obstacle]:
+    found = []
+    if config.schedule != "sync":
+        reason = "play and training at the same time need separate processes"
+        found.append(Obstacle(path=("schedule",), reason=reason, instead="sync"))
+    if config.mode != "both":
+        found.append(Obstacle(path=("mode",), reason=f"mode {config.mode} is a process of its own", instead="both"))
+    for stage in ("final", "step", "sampling"):
+        if getattr(config.experience, stage):
+            reason = "reward transforms work on recorded episodes"
+            found.append(Obstacle(path=("experience", stage), reason=reason, instead="[]"))
+    return found
+
+
+def _opponents(config: RunConfig) -> list[Obstacle]:
+    found = []
+    for i, opponent in enumerate(config.league.opponents):
+        if thinkers := [name for name in opponent.players if name != "random"]:
+            reason = f"{', '.join(thinkers)} cannot play on the device"
+            found.append(Obstacle(path=("league", "opponents", i, "players"), reason=reason, instead="[random]"))
+    return found

@@ -1,0 +1,90 @@
+"""The whole configuration of a run. What follows from it is in `derive.py`.
+
+To add a key: a field with its documentation under it; a default that depends on other keys is None here and filled in
+`derive.py`, where `describe.py` can show it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ludus.config.base import Model
+from ludus.config.flow import BufferConfig, ExperienceConfig
+from ludus.config.judge import EvaluateConfig, LeagueConfig
+from ludus.config.learn import TrainConfig
+from ludus.config.play import ExploreConfig, GameChoice, PolicyConfig
+
+Topology = Literal["fused", "split"]
+Schedule = Literal["sync", "async"]
+Mode = Literal["both", "explore", "train"]
+
+
+class CheckpointConfig(Model):
+    """When the state of the run is saved, and how many saves are kept."""
+
+    every: int | None = Field(default=None, gt=0)
+    """Updates between checkpoints. Default: 50 in the fused topology, 1 in the split one."""
+    keep: int = Field(default=3, ge=2)
+    """Checkpoints kept; the one before the newest is the fallback when the newest is damaged."""
+
+
+class RecordConfig(Model):
+    """What is kept of the games for people to look at, and for how long."""
+
+    sample_every: int | None = Field(default=None, gt=0)
+    """Fused topology: updates between recorded samples. Default: with each evaluation."""
+    sample_games: int = Field(default=4, ge=0)
+    """Fused topology: games recorded per sample."""
+    keep_mb: int = Field(default=512, gt=0)
+    """Disk budget for episode and experience segments that are no longer needed for training."""
+
+
+class TelemetryConfig(Model):
+    """Where metrics go besides `metrics.jsonl`."""
+
+    tensorboard: bool = True
+    every_s: float = Field(default=1.0, ge=0)
+    """Seconds between metric lines, at least."""
+
+
+class RuntimeConfig(Model):
+    """Processes and threads on this machine."""
+
+    kind: Literal["local"] = "local"
+    threads: int | None = Field(default=None, gt=0)
+    """Compute threads of the process that trains. Default: what the other processes leave of the cores."""
+    max_restarts: int = Field(default=5, ge=0)
+    """Restarts of a worker within ten minutes before the run fails."""
+    stall_s: float = Field(default=30.0, gt=0)
+    """Seconds without a sign of progress after which a worker counts as hung."""
+
+
+class RunConfig(Model):
+    """One run. `ludus check FILE` validates it and prints what follows from it."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", examples=["connect_four"])
+    """Name of the run; its directory is `runs/<name>` unless --run-dir says otherwise."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    games: tuple[GameChoice, ...] = Field(strict=False, min_length=1)
+    """What is played."""
+    topology: Topology | None = None
+    """`fused`: explore and train in one program on one device (pgx games). `split`: separate processes (any game).
+    Default: fused where it can be: one pgx game, schedule sync, no reward transforms, no fixed opponents
+    other than random."""
+    schedule: Schedule = "sync"
+    """`sync`: play, then train, in turn; deterministic. `async`: both at once, bounded by `train.max_staleness`."""
+    mode: Mode = "both"
+    """`explore` only fills the buffer; `train` only empties it."""
+    policy: PolicyConfig = PolicyConfig()
+    explore: ExploreConfig = ExploreConfig()
+    experience: ExperienceConfig = ExperienceConfig()
+    buffer: BufferConfig = BufferConfig()
+    train: TrainConfig = TrainConfig()
+    league: LeagueConfig = LeagueConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    record: RecordConfig = RecordConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
+    runtime: RuntimeConfig = RuntimeConfig()

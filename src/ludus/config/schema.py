@@ -1,0 +1,55 @@
+"""The schema as JSON Schema, so that editors complete and check a config while it is written.
+
+In VS Code (with the YAML extension): `ludus check --schema > ludus.schema.json`, and as the first line of the config
+`# yaml-language-server: $schema=ludus.schema.json`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ludus.config.base import Model
+from ludus.config.run import RunConfig
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """The whole schema; descriptions are the documentation of the fields."""
+    schema = RunConfig.model_json_schema()
+    for definition in schema["$defs"].values():
+        _drop_field_titles(definition)
+    _drop_field_titles(schema)
+    _require_kind(schema)
+    _allow_shorthands(schema)
+    return {"$schema": DIALECT, **schema, "title": "ludus run"}
+
+
+def _drop_field_titles(definition: dict[str, Any]) -> None:
+    """pydantic makes a title out of each key ("Games In Flight"); the key itself says as much."""
+    for field in definition.get("properties", {}).values():
+        field.pop("title", None)
+
+
+def _require_kind(schema: dict[str, Any]) -> None:
+    """Where variants stand side by side, `kind` chooses between them and must be written."""
+    for choice in _unions(schema):
+        for variant in choice["oneOf"]:
+            definition = schema["$defs"][variant["$ref"].rsplit("/", 1)[-1]]
+            definition["required"] = sorted({*definition.get("required", ()), "kind"})
+
+
+def _unions(node: Any) -> list[dict[str, Any]]:
+    if isinstance(node, list):
+        return [found for entry in node for found in _unions(entry)]
+    if not isinstance(node, dict):
+        return []
+    here = [node] if "discriminator" in node else []
+    return here + [found for entry in node.values() for found in _unions(entry)]
+
+
+def _allow_shorthands(schema: dict[str, Any]) -> None:
+    for model in Model.__subclasses__():
+        if model.shorthand and (definition := schema["$defs"].get(model.__name__)):
+            text = {"type": "string", "description": model.shorthand}
+            schema["$defs"][model.__name__] = {"anyOf": [text, definition], "description": definition["description"]}

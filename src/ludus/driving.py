@@ -1,0 +1,143 @@
+"""How a program drives a run: start, pause, resume, checkpoint, stop, wait and status, from any thread.
+
+The work itself happens in one thread of its own (`_work`, given by the subclass), which looks at what was asked for
+between two updates.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ludus.errors import LudusError
+
+Stage = Literal["starting", "training", "paused", "evaluating", "stopping", "done", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What a run is doing, at one moment."""
+
+    stage: Stage
+    run: str
+    run_dir: str
+    update: int = 0
+    steps: int = 0
+    total_steps: int = 0
+    episodes: int = 0
+    version: int = 0
+    elapsed_s: float = 0.0
+    error: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The newest value of every metric."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run will do nothing more."""
+        return self.stage in ("done", "stopped", "failed")
+
+
+class Driveable(ABC):
+    """The controls of a run. Subclasses do the work."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Condition()
+        self._paused = False
+        self._stopping = False
+        self._checkpoint_wanted = False
+        self._stage: Stage = "starting"
+        self._error: BaseException | None = None
+        self._began = time.monotonic()
+
+    @abstractmethod
+    def status(self) -> Status:
+        """What the run is doing now."""
+
+    @abstractmethod
+    def _work(self) -> None:
+        """Do the run, looking at the controls between updates."""
+
+    def start(self) -> Status:
+        """Begin (or go on with) the run in the background."""
+        if self._thread is not None:
+            raise LudusError("this run has been started already")
+        self._thread = threading.Thread(target=self._main, name="loop", daemon=True)
+        self._thread.start()
+        return self.status()
+
+    def pause(self) -> Status:
+        """Stop training after the current update, keeping everything in memory."""
+        return self._ask(paused=True)
+
+    def resume(self) -> Status:
+        """Go on after a pause."""
+        return self._ask(paused=False)
+
+    def checkpoint(self, timeout_s: float = 60.0) -> Status:
+        """Save the state after the current update; returns when it is on disk."""
+        self._ask(checkpoint=True)
+        with self._wake:
+            self._wake.wait_for(lambda: not self._checkpoint_wanted or self._is_over, timeout_s)
+            if self._checkpoint_wanted:
+                raise LudusError(f"no checkpoint within {timeout_s:g} s: the run is {self._stage}")
+        return self.status()
+
+    def stop(self) -> Status:
+        """Finish the current update, save the state and end. Returns at once; `wait` tells when it is done."""
+        return self._ask(stopping=True)
+
+    def wait(self, timeout_s: float | None = None) -> Status:
+        """Wait for the end, or for `timeout_s`; raises what made the run fail."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        if self._error is not None:
+            raise self._error
+        return self.status()
+
+    def run_to_end(self) -> Status:
+        """Start and wait."""
+        self.start()
+        return self.wait()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether somebody has asked for the end."""
+        return self._stopping
+
+    @property
+    def _is_over(self) -> bool:
+        return self._stage in ("done", "stopped", "failed")
+
+    def _is_held(self) -> bool:
+        return self._paused and not self._stopping
+
+    def _ask(self, *, paused: bool | None = None, stopping: bool = False, checkpoint: bool = False) -> Status:
+        with self._wake:
+            self._paused = self._paused if paused is None else paused
+            self._stopping = self._stopping or stopping
+            self._checkpoint_wanted = self._checkpoint_wanted or checkpoint
+            self._wake.notify_all()
+        return self.status()
+
+    def _enter(self, stage: Stage) -> None:
+        with self._wake:
+            self._stage = stage
+            self._wake.notify_all()
+
+    def _checkpoint_done(self) -> None:
+        with self._wake:
+            self._checkpoint_wanted = False
+            self._wake.notify_all()
+
+    def _main(self) -> None:
+        try:
+            self._work()
+            self._enter("stopped" if self._stopping else "done")
+        except BaseException as error:
+            # Whoever drives the run gets it from wait(); nothing may end silently here.
+            self._error = error
+            self._enter("failed")

@@ -1,0 +1,130 @@
+"""Every error that ludus raises on purpose.
+
+    LudusError
+    ├── ConfigError                 bad input from a file or the command line (exit code 2)
+    ├── StorageError                what is on disk cannot be used
+    │   ├── CorruptRecord           bytes do not match their hash or their schema
+    │   ├── IncompleteCheckpoint    no usable checkpoint, or one without its manifest
+    │   ├── DiskFull                a write found no space; what was there before is intact
+    │   └── RunLocked               another live process holds the run directory
+    ├── RolloutError                an episode failed; it costs that episode only
+    │   ├── EnvError                a game raised or broke its protocol
+    │   ├── PolicyError             a policy gave no usable action
+    │   ├── RewardError             a reward was missing, of the wrong type or not finite
+    │   └── TimeoutExceeded         a deadline passed
+    ├── TrainError                  an update cannot be done (too many skipped steps, ...)
+    ├── WorkerError                 a worker process died or hung more often than allowed
+    └── ProtocolError               a message between processes was malformed
+
+A failed episode is a record with `error`, not a crash; a failed invariant is a crash, not a record.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+__all__ = [
+    "ConfigError",
+    "CorruptRecord",
+    "DiskFull",
+    "EnvError",
+    "IncompleteCheckpoint",
+    "LudusError",
+    "PolicyError",
+    "ProtocolError",
+    "RewardError",
+    "RolloutError",
+    "RunLocked",
+    "StorageError",
+    "TimeoutExceeded",
+    "TrainError",
+    "WorkerError",
+    "boundary",
+]
+
+
+class LudusError(Exception):
+    """Base of all errors that ludus raises on purpose."""
+
+
+class ConfigError(LudusError):
+    """Bad input. `problems` holds one line per mistake, all of them at once."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class StorageError(LudusError):
+    """What is on disk cannot be used."""
+
+
+class CorruptRecord(StorageError):
+    """Bytes on disk do not match their hash or their schema."""
+
+
+class IncompleteCheckpoint(StorageError):
+    """No usable checkpoint, or one without its manifest."""
+
+
+class DiskFull(StorageError):
+    """A write found no space. What was on disk before is intact."""
+
+
+class RunLocked(StorageError):
+    """Another live process holds the run directory."""
+
+
+class RolloutError(LudusError):
+    """An episode failed. It costs that episode only."""
+
+
+class EnvError(RolloutError):
+    """A game raised or broke its protocol."""
+
+
+class PolicyError(RolloutError):
+    """A policy gave no usable action."""
+
+
+class RewardError(RolloutError):
+    """A reward was missing, of the wrong type or not finite."""
+
+
+class TimeoutExceeded(RolloutError):
+    """A deadline passed."""
+
+
+class TrainError(LudusError):
+    """An update cannot be done."""
+
+
+class WorkerError(LudusError):
+    """A worker process died or hung more often than allowed."""
+
+
+class ProtocolError(LudusError):
+    """A message between processes was malformed."""
+
+
+class boundary:
+    """Turn whatever escapes plug-in code into one typed error that names the thing it concerns.
+
+    A class, not a generator, because runners enter it several times for each move.
+    """
+
+    __slots__ = ("_kind", "_what")
+
+    def __init__(self, kind: type[RolloutError], what: str) -> None:
+        self._kind = kind
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, RolloutError) or not isinstance(error, Exception):
+            return
+        raise self._kind(f"{self._what}: {type(error).__name__}: {error}") from error

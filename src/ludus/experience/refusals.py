@@ -1,0 +1,81 @@
+"""What was refused, why, and an example or two: nothing is dropped silently.
+
+Invariant: every refusal is counted under its reason; examples are bounded, so memory is too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.storage.catalog import Catalog
+
+EXAMPLES_KEPT = 3
+DETAIL_CHARACTERS = 300
+WHOLE_EPISODE = -1
+"""The `seat` of a refusal that concerns all of an episode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """One sequence, or one whole episode, that will not be trained on."""
+
+    episode: str
+    seat: int
+    reason: str
+    """One of a few words, such as `not_finite`; what refusals are counted by."""
+    detail: str
+    """What was wrong, where, for a person."""
+
+
+class Refusals:
+    """Counts by reason with a few examples each. One thread."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._examples: dict[str, list[str]] = {}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Refusals so far, by reason."""
+        return dict(self._counts)
+
+    @property
+    def total(self) -> int:
+        """All refusals so far."""
+        return sum(self._counts.values())
+
+    def examples(self, reason: str) -> tuple[str, ...]:
+        """The latest examples of a reason."""
+        return tuple(self._examples.get(reason, ()))
+
+    def add(self, refusals: Iterable[Refusal]) -> None:
+        """Count refusals."""
+        for refusal in refusals:
+            seat = "" if refusal.seat == WHOLE_EPISODE else f" seat {refusal.seat}"
+            example = f"episode {refusal.episode}{seat}: {refusal.detail}"[:DETAIL_CHARACTERS]
+            self.count(refusal.reason, example=example)
+
+    def count(self, reason: str, number: int = 1, *, example: str = "") -> None:
+        """Count refusals of which only the number is known, such as rows that grew stale in the buffer."""
+        if number:
+            self._counts[reason] = self._counts.get(reason, 0) + number
+        if example:
+            self._examples[reason] = [*self._examples.get(reason, []), example][-EXAMPLES_KEPT:]
+
+    def write(self, catalog: Catalog) -> None:
+        """Replace the catalog's table, for readers."""
+        rows = [(reason, count, "\n".join(self.examples(reason))) for reason, count in self._counts.items()]
+        with catalog.transaction(durable=False):
+            catalog.execute("DELETE FROM refused")
+            catalog.executemany("INSERT INTO refused(reason, count, example) VALUES(?, ?, ?)", rows)
+
+    def state(self) -> dict[str, Any]:
+        """JSON from which `load_state` restores the log."""
+        return {"counts": dict(self._counts), "examples": {key: list(value) for key, value in self._examples.items()}}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Replace everything by what `state` returned."""
+        self._counts = dict(state["counts"])
+        self._examples = {key: list(value) for key, value in state["examples"].items()}

@@ -1,0 +1,4 @@
+"""Playing: runners on the host and on the device, network actors and fixed players.
+
+Import what you need from the modules; some of them load JAX.
+"""

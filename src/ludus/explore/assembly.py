@@ -1,0 +1,56 @@
+"""Turn finished slots into one columnar batch: the explorer's output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.explore.slot import SeatTrace, Slot
+from ludus.records import SEQUENCE_COLUMNS, Episode, EpisodeBatch, Experiences
+
+DTYPES = {
+    "task": np.int64,
+    "attempt": np.int64,
+    "seat": np.int64,
+    "final_reward": np.float32,
+    "shaped_reward": np.float32,
+    "truncated": np.bool_,
+}
+
+
+def assemble(finished: list[tuple[Slot | None, Episode]]) -> EpisodeBatch:
+    """Gather episodes and, of those that ended well, the sequences of their learning seats."""
+    rows: list[dict[str, Any]] = []
+    traces: list[SeatTrace] = []
+    versions: list[int] = []
+    for slot, episode in finished:
+        for seat, trace in slot.traces.items() if slot else ():
+            if trace.actions:
+                rows.append(slot.sequence_columns(episode, seat))  # type: ignore[union-attr]
+                traces.append(trace)
+                versions.append(int(slot.seats[seat].policy.version))  # type: ignore[union-attr]
+    episodes = tuple(episode for _, episode in finished)
+    return EpisodeBatch(episodes=episodes, experiences=_columns(rows, traces, versions))
+
+
+def _columns(rows: list[dict[str, Any]], traces: list[SeatTrace], versions: list[int]) -> Experiences:
+    if not rows:
+        return Experiences.empty()
+    lengths = [len(trace.actions) for trace in traces]
+    steps = {
+        "action": np.array([a for trace in traces for a in trace.actions], np.int32),
+        "mask": np.array([x for trace in traces for x in trace.chosen], np.bool_),
+        "logp": np.array([x for trace in traces for x in trace.logps], np.float32),
+        "value": np.array([x for trace in traces for x in trace.values], np.float32),
+        "reward": np.array([x for trace in traces for x in trace.rewards], np.float32),
+        "version": np.repeat(np.array(versions, np.int32), lengths),
+        "observation": np.stack([row for trace in traces for row in trace.observations]),
+        "legal": np.stack([row for trace in traces for row in trace.legal]),
+    }
+    sequences: dict[str, NDArray[Any]] = {}
+    for name in SEQUENCE_COLUMNS:
+        sequences[name] = np.array([row[name] for row in rows], DTYPES.get(name, object))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Experiences(sequences=sequences, offsets=offsets, steps=steps)

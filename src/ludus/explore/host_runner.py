@@ -1,0 +1,256 @@
+"""Plays many games at once on the host, one ply of every game per step.
+
+Network decisions are batched across games by policy version; fixed players decide one by one. Any mix of policies may
+share a game. A game that raises, breaks its protocol or exceeds its deadline costs its own episode and frees its slot.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import EnvError, PolicyError, RolloutError, TimeoutExceeded, boundary
+from ludus.explore.assembly import assemble
+from ludus.explore.players import Player
+from ludus.explore.slot import Slot
+from ludus.explore.uniforms import uniforms
+from ludus.games.protocol import Game
+from ludus.records import Episode, EpisodeBatch, PolicyRef, Task, episode_id
+from ludus.runtime import NO_TASK, Pulse
+from ludus.runtime.pulse import TASK
+
+
+class Actors(Protocol):
+    """Whoever decides for network policies."""
+
+    def act(
+        self,
+        ref: PolicyRef,
+        observation: NDArray[np.float32],
+        legal: NDArray[np.bool_],
+        uniform: NDArray[np.float32],
+        greedy: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+        """Decide for n rows at once: actions, log-probabilities, values."""
+        ...
+
+
+class Turn:
+    """One ply of one game: the moves so far, or what went wrong."""
+
+    __slots__ = ("error", "moves", "slot")
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self.moves: dict[int, int] = {}
+        self.error: RolloutError | None = None
+
+
+Row = tuple[Turn, int]
+
+NOISE, NOISE_CHOICE = np.uint64(0x6E6F697365), np.uint64(0x63686F696365)
+"""Set the random numbers of exploration noise apart from those of the policy."""
+
+
+class HostRunner:
+    """Keeps up to `slots` games in flight. Call `submit`, then `step` until `is_idle`, and `harvest` in between."""
+
+    def __init__(
+        self,
+        *,
+        run: str,
+        games: Callable[[str], Game],
+        actors: Actors,
+        players: Callable[[str, Game], Player | None],
+        slots: int,
+        deadline_s: float = math.inf,
+        max_length: int | None = None,
+        noise: float = 0.0,
+        pulse: Pulse | None = None,
+    ) -> None:
+        """`players(name, game)` gives the fixed player of that name, or None when it is a network policy."""
+        self._run = run
+        self._games = games
+        self._actors = actors
+        self._players = players
+        self._slot_count = slots
+        self._deadline_s = deadline_s
+        self._max_length = max_length
+        self._noise = noise
+        self._pulse = pulse
+        self._waiting: deque[Task] = deque()
+        self._slots: list[Slot] = []
+        self._finished: list[tuple[Slot | None, Episode]] = []
+        self._steps_finished = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to play."""
+        return not self._slots and not self._waiting
+
+    @property
+    def finished_episodes(self) -> int:
+        """Episodes that the next harvest would return."""
+        return len(self._finished)
+
+    def submit(self, tasks: Iterable[Task]) -> None:
+        """Queue tasks; each starts as soon as a slot is free."""
+        self._waiting.extend(tasks)
+
+    def step(self) -> None:
+        """Play one ply in every game in flight."""
+        self._fill_slots()
+        now = time.monotonic()
+        ready = [slot for slot in self._slots if self._is_playable(slot, now)]
+        turns = {id(slot): Turn(slot) for slot in ready}
+        for ref, rows in self._ask_fixed_players(turns.values()).items():
+            self._ask_network(ref, rows)
+        for turn in turns.values():
+            if turn.error is None:
+                self._make_move(turn)
+            if turn.error is not None:
+                self._close(turn.slot, error=f"{type(turn.error).__name__}: {turn.error}")
+
+    def harvest(self) -> EpisodeBatch:
+        """Hand over what has finished since the last call."""
+        finished, self._finished = self._finished, []
+        return assemble(finished)
+
+    # -- one step, part by part ------------------------------------------------------------------------------------
+
+    def _fill_slots(self) -> None:
+        while self._waiting and len(self._slots) < self._slot_count:
+            task = self._waiting.popleft()
+            episode = episode_id(self._run, task.id, task.attempt)
+            self._mark(task.id)
+            try:
+                with boundary(EnvError, f"{task.game} could not start"):
+                    game = self._games(task.game)
+                    players = tuple(self._players(seat.policy.name, game) for seat in task.seats)
+                    self._slots.append(Slot(task, game, episode, players))
+            except RolloutError as error:
+                self._finished.append((None, _failed(task, episode, error)))
+        self._mark(NO_TASK)
+
+    def _is_playable(self, slot: Slot, now: float) -> bool:
+        """Close games that are over, too long or too slow; the rest play on."""
+        if not slot.acting:
+            self._close(slot)
+        elif now - slot.started > self._deadline_s:
+            self._close(slot, error=f"{TimeoutExceeded.__name__}: the episode took longer than {self._deadline_s:g} s")
+        elif self._max_length is not None and slot.ply >= self._max_length:
+            self._close(slot, truncated=True)
+        else:
+            return True
+        return False
+
+    def _ask_fixed_players(self, turns: Iterable[Turn]) -> dict[PolicyRef, list[Row]]:
+        """Let fixed players decide; returns the decisions that networks have to make, by policy version."""
+        network_rows: dict[PolicyRef, list[Row]] = {}
+        for turn in turns:
+            slot = turn.slot
+            for seat in slot.acting:
+                player = slot.players[seat]
+                if player is None:
+                    network_rows.setdefault(slot.seats[seat].policy, []).append((turn, seat))
+                else:
+                    self._ask_player(turn, seat, player)
+        return network_rows
+
+    def _ask_player(self, turn: Turn, seat: int, player: Player) -> None:
+        slot = turn.slot
+        self._mark(slot.task.id)
+        try:
+            with boundary(PolicyError, slot.seats[seat].policy.name):
+                turn.moves[seat] = int(player.choose(slot.position, seat, slot.generator(seat)))
+        except RolloutError as error:
+            turn.error = error
+
+    def _ask_network(self, ref: PolicyRef, rows: list[Row]) -> None:
+        spec = rows[0][0].slot.game.spec
+        observation = np.zeros((len(rows), *spec.observation_shape), np.float32)
+        legal = np.zeros((len(rows), spec.actions), np.bool_)
+        for index, (turn, seat) in enumerate(rows):
+            self._look(turn, seat, observation[index], legal[index])
+        uniform = uniforms(
+            np.array([turn.slot.seed for turn, _ in rows], np.uint64),
+            np.array([turn.slot.ply for turn, _ in rows], np.uint64),
+            np.array([seat for _, seat in rows], np.uint64),
+        )
+        greedy = np.array([turn.slot.seats[seat].greedy for turn, seat in rows], np.bool_)
+        actions, logps, values = self._actors.act(ref, observation, legal, uniform, greedy)
+        chosen = zip(rows, observation, legal, actions.tolist(), logps.tolist(), values.tolist(), strict=True)
+        for (turn, seat), *row in chosen:
+            if turn.error is None:
+                self._decide(turn, seat, row)
+
+    def _look(self, turn: Turn, seat: int, observation: NDArray[np.float32], legal: NDArray[np.bool_]) -> None:
+        slot = turn.slot
+        self._mark(slot.task.id)
+        try:
+            with boundary(EnvError, slot.task.game):
+                slot.position.observe(seat, observation)
+                legal[slot.position.legal(seat)] = True
+        except RolloutError as error:
+            turn.error = error
+            legal[0] = True
+
+    def _decide(self, turn: Turn, seat: int, row: list[Any]) -> None:
+        """Take a network's decision, or a random one in its place; learning seats note it."""
+        slot = turn.slot
+        if seat not in slot.traces:
+            turn.moves[seat] = row[2]
+            return
+        random_action = self._noisy_action(slot, seat, row[1]) if self._noise else None
+        if random_action is not None:
+            row[2:4] = random_action, 0.0
+        turn.moves[seat] = row[2]
+        slot.note(seat, row, chosen=random_action is None)
+
+    def _noisy_action(self, slot: Slot, seat: int, legal: NDArray[np.bool_]) -> int | None:
+        """A uniformly random legal action for the configured share of decisions, else None."""
+        coordinates = np.array([slot.ply], np.uint64), np.array([seat], np.uint64)
+        if uniforms(np.array([slot.seed ^ NOISE], np.uint64), *coordinates)[0] >= self._noise:
+            return None
+        options = np.flatnonzero(legal)
+        draw = uniforms(np.array([slot.seed ^ NOISE_CHOICE], np.uint64), *coordinates)[0]
+        return int(options[int(draw * len(options))])
+
+    def _make_move(self, turn: Turn) -> None:
+        slot = turn.slot
+        self._mark(slot.task.id)
+        try:
+            with boundary(EnvError, slot.task.game):
+                slot.play(turn.moves)
+                if not slot.acting:
+                    self._close(slot)
+        except RolloutError as error:
+            turn.error = error
+        if self._pulse is not None:
+            self._pulse.tick()
+
+    def _close(self, slot: Slot, *, truncated: bool = False, error: str = "") -> None:
+        episode = slot.finish(truncated=truncated, error=error)
+        self._slots.remove(slot)
+        self._finished.append((None if error else slot, episode))
+
+    def _mark(self, task: int) -> None:
+        """Say whose code runs next, so that a hang can be blamed on it."""
+        if self._pulse is not None:
+            self._pulse.words[TASK] = task
+
+
+def _failed(task: Task, episode: Any, error: RolloutError) -> Episode:
+    nothing: Mapping[str, Any] = {
+        "move_plies": np.zeros(0, np.int32),
+        "move_seats": np.zeros(0, np.int16),
+        "move_actions": np.zeros(0, np.int32),
+    }
+    returns = (0.0,) * len(task.seats)
+    return Episode(id=episode, task=task, returns=returns, error=f"{type(error).__name__}: {error}", **nothing)

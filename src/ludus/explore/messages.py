@@ -1,0 +1,54 @@
+"""What the loop and an explorer say to each other. Experience travels beside `Played` as Arrow bytes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ludus.records import Task
+
+
+class Setup(msgspec.Struct, tag="setup", kw_only=True):
+    """First message to an explorer: everything it needs to know."""
+
+    run_dir: str
+    run: str
+    config: str
+    """The resolved config as JSON."""
+    observation_shape: tuple[int, ...]
+    actions: int
+    layout: str
+    slots: int
+    """Games this worker keeps in flight."""
+    plugins: list[str] = []
+
+
+class Play(msgspec.Struct, tag="play", kw_only=True):
+    """Play these tasks, in any order."""
+
+    tasks: list[Task]
+
+
+class Stop(msgspec.Struct, tag="stop", kw_only=True):
+    """Finish now; what is in flight is given up."""
+
+
+class Ready(msgspec.Struct, tag="ready", kw_only=True):
+    """The worker is set up."""
+
+
+class Played(msgspec.Struct, tag="played", kw_only=True):
+    """Episodes are in the blob: first the episodes' bytes, then the experiences'."""
+
+    episodes: int
+    episode_bytes: int
+    steps: int
+
+
+class Broken(msgspec.Struct, tag="broken", kw_only=True):
+    """The worker cannot go on, and why; it ends after this."""
+
+    error: str
+
+
+ToExplorer = Setup | Play | Stop
+FromExplorer = Ready | Played | Broken

@@ -1,0 +1,122 @@
+"""An explorer process: plays the tasks it is given and hands episodes back in batches.
+
+Run by the supervisor as `python -m ludus.explore.worker`; it ends when told to, when it cannot go on, or when its
+parent is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from functools import lru_cache
+from pathlib import Path
+
+from ludus.config.run import RunConfig
+from ludus.explore.host_runner import HostRunner
+from ludus.explore.messages import Broken, Play, Played, Ready, Setup, Stop, ToExplorer
+from ludus.explore.players import Player
+from ludus.games.protocol import Game
+from ludus.policies import PolicyShape, PolicyStore
+from ludus.runtime import Channel, Pulse, connect
+from ludus.storage.arrow import episodes_to_table, experiences_to_table, to_bytes
+
+log = logging.getLogger(__name__)
+
+HAND_OVER_EPISODES = 64
+SEND_DEADLINE_S = 120.0
+
+
+def main() -> None:
+    """Entry point of the process."""
+    channel, pulse = connect(ToExplorer)
+    try:
+        serve(channel, pulse)
+    except EOFError:
+        log.info("the loop is gone; ending")
+    except Exception as error:
+        log.exception("explorer cannot go on")
+        summary = "".join(traceback.format_exception_only(error)).strip()
+        channel.send(Broken(error=summary))
+        channel.drain(5.0)
+        raise SystemExit(1) from error
+
+
+def serve(channel: Channel[object], pulse: Pulse) -> None:
+    """Play until told to stop."""
+    runner: HostRunner | None = None
+    while True:
+        idle = runner is None or runner.is_idle
+        pulse.set_busy(not idle)
+        for message, _ in channel.wait(None if idle else 0.0):
+            if isinstance(message, Stop):
+                return
+            if isinstance(message, Setup):
+                runner = build_runner(message, pulse)
+                channel.send(Ready())
+            elif isinstance(message, Play) and runner is not None:
+                runner.submit(message.tasks)
+        if runner is None:
+            continue
+        pulse.set_busy(True)
+        if not runner.is_idle:
+            runner.step()
+        if runner.finished_episodes and (runner.is_idle or runner.finished_episodes >= HAND_OVER_EPISODES):
+            hand_over(runner, channel)
+
+
+def build_runner(setup: Setup, pulse: Pulse) -> HostRunner:
+    """Make the runner that a setup message describes."""
+    from ludus.explore.actors import NetworkActors
+    from ludus.explore.players import make_player
+    from ludus.games import make_game
+    from ludus.plugins import load_plugins
+
+    load_plugins(setup.plugins)
+    config = RunConfig.model_validate_json(setup.config)
+    network = config.policy.name
+
+    @lru_cache(maxsize=64)
+    def game(key: str) -> Game:
+        return make_game(key)
+
+    @lru_cache(maxsize=256)
+    def fixed_player(name: str, key: str) -> Player:
+        return make_player(name, game(key))
+
+    def player(name: str, game: Game) -> Player | None:
+        return None if name == network else fixed_player(name, game.spec.key)
+
+    actors = NetworkActors(PolicyStore(Path(setup.run_dir) / "policies"))
+    shape = PolicyShape(
+        network=config.policy.network,
+        observation_shape=tuple(setup.observation_shape),
+        actions=setup.actions,
+        layout=setup.layout,
+        games=tuple(game.key for game in config.games),
+    )
+    actors.prepare(shape)
+    return HostRunner(
+        run=setup.run,
+        games=game,
+        actors=actors,
+        players=player,
+        noise=config.explore.noise,
+        slots=setup.slots,
+        deadline_s=config.explore.deadline_s,
+        max_length=config.explore.max_length,
+        pulse=pulse,
+    )
+
+
+def hand_over(runner: HostRunner, channel: Channel[object]) -> None:
+    """Send finished episodes and wait until they are on their way."""
+    batch = runner.harvest()
+    episodes = to_bytes(episodes_to_table(batch.episodes))
+    blob = b"".join([episodes, to_bytes(experiences_to_table(batch.experiences))])
+    played = Played(episodes=len(batch.episodes), episode_bytes=len(episodes), steps=batch.experiences.step_count)
+    channel.send(played, blob)
+    channel.drain(SEND_DEADLINE_S)
+
+
+if __name__ == "__main__":
+    main()

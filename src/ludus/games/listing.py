@@ -1,0 +1,120 @@
+"""What can be played here, for `ludus games` and for error messages.
+
+Invariant: quick (well under a second) and without side effects: OpenSpiel's games are read from its register, pgx's
+from our table, so neither JAX nor a large game is loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.errors import LudusError
+from ludus.games.protocol import GameSpec
+from ludus.games.registry import make_game, missing_package, registered_names
+
+SLOW_TO_LOAD = frozenset({"colored_trails"})
+"""OpenSpiel's games that take more than a tenth of a second to load; what only loading can tell is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GameListing:
+    """One line of `ludus games`."""
+
+    key: str
+    players: str = ""
+    """A number, or a range where a parameter decides."""
+    dynamics: str = ""
+    """`sequential`, `simultaneous` or `mean-field`."""
+    has_chance: bool = False
+    information: str = ""
+    """`perfect`, `imperfect` or `one-shot`."""
+    actions: int | None = None
+    observation_shape: tuple[int, ...] | None = None
+    """Empty when the game is text only; None when not known without loading it."""
+    ok: bool = True
+    reason: str = ""
+    """Why it cannot be played, when it cannot."""
+
+
+def available_games() -> list[GameListing]:
+    """Every game that is known here, playable or not, by key."""
+    games = [*_registered_games(), *_open_spiel_games(), *_pgx_games()]
+    return sorted(games, key=lambda listing: listing.key)
+
+
+def describe_spec(spec: GameSpec) -> GameListing:
+    """The line for a game that has been made."""
+    return GameListing(
+        key=spec.key,
+        players=str(spec.players),
+        dynamics="simultaneous" if spec.is_simultaneous else "sequential",
+        has_chance=spec.has_chance,
+        information="perfect" if spec.has_perfect_information else "imperfect",
+        actions=spec.actions,
+        observation_shape=spec.observation_shape,
+    )
+
+
+def _registered_games() -> list[GameListing]:
+    return [_registered_game(name) for name in registered_names()]
+
+
+def _registered_game(name: str) -> GameListing:
+    try:
+        return describe_spec(make_game(name).spec)
+    except (LudusError, ImportError, AttributeError) as error:
+        return GameListing(key=name, ok=False, reason=str(error))
+
+
+def _pgx_games() -> list[GameListing]:
+    from ludus.games.pgx_rules import REFUSED, RULES
+
+    if problem := missing_package("pgx"):
+        return [GameListing(key="pgx:*", ok=False, reason=problem)]
+    playable = [
+        GameListing(
+            key=f"pgx:{name}",
+            players=str(rules.players),
+            dynamics="sequential",
+            has_chance=rules.has_chance,
+            information="perfect" if rules.has_perfect_information else "imperfect",
+            actions=rules.actions,
+            observation_shape=rules.observation_shape,
+        )
+        for name, rules in RULES.items()
+    ]
+    return playable + [GameListing(key=f"pgx:{name}", ok=False, reason=reason) for name, reason in REFUSED.items()]
+
+
+def _open_spiel_games() -> list[GameListing]:
+    if problem := missing_package("open_spiel"):
+        return [GameListing(key="open_spiel:*", ok=False, reason=problem)]
+    from ludus.games.open_spiel_loading import registered_types, silent_stderr
+
+    with silent_stderr():
+        return [_open_spiel_game(game_type) for game_type in registered_types().values()]
+
+
+def _open_spiel_game(game_type: Any) -> GameListing:
+    import pyspiel
+
+    from ludus.games.open_spiel_loading import tensor_shape, type_refusal
+
+    reason = type_refusal(game_type)
+    actions, shape = None, None
+    if not reason and game_type.short_name not in SLOW_TO_LOAD:
+        game = pyspiel.load_game(game_type.short_name)
+        actions, shape = game.num_distinct_actions(), tensor_shape(game)
+    fewest, most = game_type.min_num_players, game_type.max_num_players
+    return GameListing(
+        key=f"open_spiel:{game_type.short_name}",
+        players=str(fewest) if fewest == most else f"{fewest}-{most}",
+        dynamics=game_type.dynamics.name.lower().replace("_", "-"),
+        has_chance=game_type.chance_mode.name != "DETERMINISTIC",
+        information=game_type.information.name.lower().removesuffix("_information").replace("_", "-"),
+        actions=actions,
+        observation_shape=shape,
+        ok=not reason,
+        reason=reason,
+    )

@@ -1,0 +1,142 @@
+"""Loads OpenSpiel games by name, and says in one line what is wrong with a bad name.
+
+Invariant: every refusal is a `ConfigError`, and OpenSpiel prints nothing. A game that OpenSpiel has but ludus cannot
+play is added to `UNPLAYABLE` with its reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from math import prod
+from typing import Any
+
+import pyspiel
+
+from ludus.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+UNPLAYABLE = {"crossword": "its actions are structures, not numbers"}
+KNOWN_ISSUES = frozenset({"quoridor"})
+SEED_PARAMETER = "rng_seed"
+"""What OpenSpiel calls the seed of a game that samples inside itself."""
+MAX_NAME_CHARS = 4096
+MAX_OBSERVATION_SIZE = 1 << 24
+
+_NAME = re.compile(r"([A-Za-z0-9_]+)(\(.*\))?", flags=re.DOTALL)
+_SOURCE_LINE = re.compile(r"^/\S+:\d+ ")
+
+
+def load(name: str) -> Any:
+    """Load `name` or `name(parameter=value,...)`; a `pyspiel.Game` that can be played."""
+    short, parameters = _split(name)
+    problem = type_refusal(registered_types()[short], has_parameters=bool(parameters))
+    if not problem:
+        if short in KNOWN_ISSUES:
+            log.warning("open_spiel:%s: OpenSpiel warns that its implementation has known issues", name)
+        game = _load(name)
+        problem = _seed_refusal(short, game) or _size_refusal(game)
+    if problem:
+        raise ConfigError(f"open_spiel:{name}: {problem}")
+    return game
+
+
+def load_seeded(name: str, seed: int) -> Any:
+    """Load a game that samples inside itself, so that the seed decides what it samples."""
+    parameters = pyspiel.game_parameters_from_string(name)
+    return pyspiel.load_game(parameters.pop("name"), {**parameters, SEED_PARAMETER: seed & 0x7FFFFFFF})
+
+
+def registered_types() -> dict[str, Any]:
+    """Every `pyspiel.GameType` by short name."""
+    return {game_type.short_name: game_type for game_type in pyspiel.registered_games()}
+
+
+def type_refusal(game_type: Any, *, has_parameters: bool = False) -> str:
+    """Why a game of this registered type cannot be played; empty when it can."""
+    if game_type.short_name in UNPLAYABLE:
+        return UNPLAYABLE[game_type.short_name]
+    if game_type.dynamics == pyspiel.GameType.Dynamics.MEAN_FIELD:
+        return "a mean-field game has a population instead of seats"
+    if not game_type.default_loadable and not has_parameters:
+        names = ", ".join(sorted(game_type.parameter_specification))
+        return f"needs parameters ({names}), as in {game_type.short_name}(parameter=value)"
+    return ""
+
+
+def samples_inside(game: Any) -> bool:
+    """Whether the game draws its own chance instead of listing outcomes."""
+    return bool(game.get_type().chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC)
+
+
+def _seed_refusal(short: str, game: Any) -> str:
+    # The registered type, not the game's own: a game around a sampled game shows the inner one's parameters.
+    if samples_inside(game) and SEED_PARAMETER not in registered_types()[short].parameter_specification:
+        return f"it samples chance by itself and takes no {SEED_PARAMETER}, so a game could not be repeated"
+    return ""
+
+
+def _size_refusal(game: Any) -> str:
+    actions, length = game.num_distinct_actions(), game.max_game_length()
+    if actions < 1 or length < 1:
+        return f"these parameters leave nothing to play ({actions} actions, at most {length} plies)"
+    shape = tensor_shape(game)
+    if any(size < 1 for size in shape) or prod(shape) > MAX_OBSERVATION_SIZE:
+        return f"these parameters give an impossible observation {shape}"
+    return ""
+
+
+def tensor_shape(game: Any) -> tuple[int, ...]:
+    """Shape of the game's observation tensor, else of its information-state tensor, else ()."""
+    game_type = game.get_type()
+    if game_type.provides_observation_tensor:
+        return tuple(game.observation_tensor_shape())
+    if game_type.provides_information_state_tensor:
+        return tuple(game.information_state_tensor_shape())
+    return ()
+
+
+def _split(name: str) -> tuple[str, str]:
+    match = _NAME.fullmatch(name)
+    if not match or len(name) > MAX_NAME_CHARS:
+        raise ConfigError(f"open_spiel:{name[:80]}: expected a name, or name(parameter=value,...)")
+    short, parameters = match.group(1), match.group(2) or ""
+    known = pyspiel.registered_names()
+    if short not in known and short.startswith("python_"):
+        import open_spiel.python.games  # noqa: F401 - registers the games written in Python
+
+        known = pyspiel.registered_names()
+    if short not in known:
+        nearest = get_close_matches(short, known, n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(f'open_spiel:{near}' for near in nearest)}?" if nearest else ""
+        raise ConfigError(f"open_spiel:{name}: OpenSpiel has no game {short!r}{hint}")
+    return short, parameters
+
+
+def _load(name: str) -> Any:
+    try:
+        with silent_stderr():
+            return pyspiel.load_game(name)
+    except (RuntimeError, ValueError, TypeError) as error:  # SpielError is a RuntimeError
+        text = str(error).partition(" Available games")[0].strip()
+        reason = "; ".join(_SOURCE_LINE.sub("", line) for line in text.splitlines()[:2])
+        raise ConfigError(f"open_spiel:{name}: {reason}") from error
+
+
+@contextmanager
+def silent_stderr() -> Iterator[None]:
+    """OpenSpiel writes warnings, and each error before it raises it, to file descriptor 2; exceptions are enough."""
+    saved = os.dup(2)
+    sink = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(sink, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(sink)

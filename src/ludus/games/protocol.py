@@ -1,0 +1,86 @@
+"""What a game is, to every other room. Add a game by writing these two small classes and registering the first.
+
+A `Game` describes itself and starts positions; a `Position` is one game in progress. Chance is resolved inside the
+position from its seed, so the same seed and the same actions always give the same game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GameSpec:
+    """What can be known about a game before it starts."""
+
+    key: str
+    """Backend and name, such as `open_spiel:connect_four` or `pgx:connect_four`."""
+    players: int
+    actions: int
+    """Number of distinct actions; legal masks are `[actions]`."""
+    observation_shape: tuple[int, ...]
+    """Shape of what one seat sees; empty when the game has no tensor (text only)."""
+    max_length: int
+    """Upper bound on plies (decisions), chance not counted."""
+    is_simultaneous: bool = False
+    has_chance: bool = False
+    is_zero_sum: bool = True
+    has_perfect_information: bool = True
+    rewards_every_move: bool = False
+    """Whether rewards can arrive before the end."""
+    min_return: float = -1.0
+    max_return: float = 1.0
+    teams: tuple[int, ...] = ()
+    """Team of each seat; empty when every seat plays for itself."""
+
+
+@runtime_checkable
+class Position(Protocol):
+    """One game in progress. Mutable; owned by one runner."""
+
+    def acting(self) -> Sequence[int]:
+        """Seats that must act now: one in turn-based play, several in simultaneous play, none when over."""
+        ...
+
+    def legal(self, seat: int) -> Sequence[int]:
+        """Legal actions of an acting seat, ascending, never empty."""
+        ...
+
+    def observe(self, seat: int, out: NDArray[np.float32]) -> None:
+        """Write what the seat sees into `out`, `observation_shape`."""
+        ...
+
+    def act(self, actions: Mapping[int, int]) -> None:
+        """Play one action for every acting seat; chance that follows is resolved."""
+        ...
+
+    def returns(self) -> Sequence[float]:
+        """Total reward so far, per seat."""
+        ...
+
+    def text(self, seat: int | None = None) -> str:
+        """Show the position, as the seat may see it (None: all of it)."""
+        ...
+
+    def action_text(self, seat: int, action: int) -> str:
+        """Name an action as a person writes it."""
+        ...
+
+
+@runtime_checkable
+class Game(Protocol):
+    """A game that can be played any number of times."""
+
+    @property
+    def spec(self) -> GameSpec:
+        """What the game is. Constant."""
+        ...
+
+    def start(self, seed: int) -> Position:
+        """Begin a game; the seed decides all chance."""
+        ...

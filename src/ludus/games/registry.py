@@ -1,0 +1,87 @@
+"""Games by key: `open_spiel:<name>`, `pgx:<name>`, or the name of a game that somebody registered.
+
+Invariant: `make_game(key).spec.key == key`, so that the key in a record always finds the game again. Add a game from a
+plugin with `register_game`, or from an installed package with an entry point in the group `ludus.games`; a new backend
+is one entry in `BACKENDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib.util import find_spec
+
+from ludus.errors import ConfigError
+from ludus.games.protocol import Game
+from ludus.plugins import entry_points, load_entry_point
+
+GROUP = "ludus.games"
+GameFactory = Callable[[], Game]
+
+_REGISTERED: dict[str, GameFactory] = {}
+
+
+def register_game(name: str, factory: GameFactory) -> None:
+    """Make a game known under a name; its `spec.key` must be that name."""
+    if not name or ":" in name:
+        raise ConfigError(f"game name {name!r}: expected a name without a colon, such as my_game")
+    _REGISTERED[name] = factory
+
+
+def make_game(key: str) -> Game:
+    """Make the game that a key names."""
+    backend, colon, name = key.partition(":")
+    if colon:
+        if backend not in BACKENDS:
+            raise ConfigError(f"game {key}: unknown backend {backend!r}; expected {' or '.join(BACKENDS)}{_hint(key)}")
+        return BACKENDS[backend](name)
+    factory = _REGISTERED.get(key) or load_entry_point(GROUP, key)
+    if factory is None:
+        raise ConfigError(f"game {key}: no such game; `ludus games` lists them{_hint(key)}")
+    game: Game = factory()
+    if game.spec.key != key:
+        raise ConfigError(f"game {key}: its spec says key={game.spec.key!r}; the two must be equal")
+    return game
+
+
+def registered_names() -> list[str]:
+    """Names of the games that plugins and installed packages add."""
+    return sorted({*_REGISTERED, *entry_points(GROUP)})
+
+
+def missing_package(backend: str) -> str:
+    """What to install before a backend can be used; empty when it is there."""
+    package = {"open_spiel": "pyspiel", "pgx": "pgx"}[backend]
+    return "" if find_spec(package) else f"{backend} is not installed; pip install 'ludus[games]'"
+
+
+def _open_spiel(name: str) -> Game:
+    _require("open_spiel", name)
+    from ludus.games.open_spiel import OpenSpielGame
+
+    return OpenSpielGame(name)
+
+
+def _pgx(name: str) -> Game:
+    _require("pgx", name)
+    from ludus.games.pgx import PgxGame
+
+    return PgxGame(name)
+
+
+def _require(backend: str, name: str) -> None:
+    if problem := missing_package(backend):
+        raise ConfigError(f"game {backend}:{name}: {problem}")
+
+
+def _hint(key: str) -> str:
+    from ludus.games.listing import available_games
+
+    known = [listing.key for listing in available_games() if listing.ok]
+    bare = key.rpartition(":")[2]
+    nearest = [near for near in known if near.rpartition(":")[2] == bare]
+    nearest = nearest or get_close_matches(key, known, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+
+
+BACKENDS: dict[str, Callable[[str], Game]] = {"open_spiel": _open_spiel, "pgx": _pgx}

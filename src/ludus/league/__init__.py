@@ -1,0 +1,30 @@
+"""Who plays in the league, how good each is, and who meets whom next."""
+
+from ludus.league.ladder import LadderRow, PayoffTable, Standing, standing_of_pool, standing_of_run
+from ludus.league.matchmaker import Matchmaker, evaluation_seats, rating_opponents
+from ludus.league.member import Member
+from ludus.league.opponents import OPPONENTS, OpponentSampler, make_sampler, register_opponents
+from ludus.league.payoffs import Cell, Payoffs
+from ludus.league.pool import Pool
+from ludus.league.trueskill import Rating, TrueSkill
+
+__all__ = [
+    "OPPONENTS",
+    "Cell",
+    "LadderRow",
+    "Matchmaker",
+    "Member",
+    "OpponentSampler",
+    "PayoffTable",
+    "Payoffs",
+    "Pool",
+    "Rating",
+    "Standing",
+    "TrueSkill",
+    "evaluation_seats",
+    "make_sampler",
+    "rating_opponents",
+    "register_opponents",
+    "standing_of_pool",
+    "standing_of_run",
+]

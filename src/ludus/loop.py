@@ -1,0 +1,236 @@
+"""The closed loop: tasks -> explore -> experience -> buffer -> train -> policies -> league -> tasks.
+
+Read this file first. One turn of `_train` is one update. The topology (fused or split) decides where the rooms run;
+everything that must happen at one point in time (evaluations settled, state saved, version published, league told)
+happens here, between two updates, in the same order in both. That order is what makes a resume exact.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ludus.config.derive import resolve
+from ludus.config.dump import dump_config
+from ludus.config.resume import check_resumable
+from ludus.config.run import RunConfig
+from ludus.driving import Driveable, Status
+from ludus.plugins import load_plugins
+from ludus.records import PolicyVersion
+from ludus.storage.atomic import ensure_directory, sweep_leftovers, write_text
+from ludus.storage.checkpoints import Checkpoint
+from ludus.storage.lock import RunLock
+from ludus.storage.run_directory import RunDirectory
+from ludus.telemetry import Sink, TensorBoardSink
+from ludus.topologies import Rooms, Topology, UpdateReport, crosses, make_topology, open_rooms
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.05
+
+
+class Loop(Driveable):
+    """One run on one directory: `Loop(config).run_to_end()`, or `start()` and drive it."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        run_dir: Path | str | None = None,
+        *,
+        plugins: Sequence[str] = (),
+        strict_resume: bool = False,
+        sinks: Sequence[Sink] = (),
+    ) -> None:
+        super().__init__()
+        load_plugins(plugins)
+        self.config = resolve(config)
+        self.run = RunDirectory(Path(run_dir) if run_dir is not None else Path("runs") / config.name)
+        self._plugins = tuple(str(plugin) for plugin in plugins)
+        self._strict_resume = strict_resume
+        self._sinks = tuple(sinks)
+        self._rooms: Rooms | None = None
+        self._reported = 0.0
+
+    def status(self) -> Status:
+        """What the run is doing now."""
+        rooms = self._rooms
+        counters = {} if rooms is None else rooms.progress.counters()
+        return Status(
+            stage=self._stage,
+            run=self.config.name,
+            run_dir=str(self.run.path),
+            total_steps=self.config.train.steps,
+            elapsed_s=time.monotonic() - self._began,
+            error="" if self._error is None else f"{type(self._error).__name__}: {self._error}",
+            metrics={} if rooms is None else rooms.telemetry.latest,
+            **counters,
+        )
+
+    def _work(self) -> None:
+        ensure_directory(self.run.path)
+        with RunLock(self.run.path):
+            self._open_run()
+            rooms = open_rooms(self.config, self.run, self.run.new_attempt(), self._plugins)
+            topology = make_topology(rooms)
+            try:
+                self._rooms = rooms
+                self._attach_sinks(rooms)
+                self._begin(rooms, topology)
+                self._train(rooms, topology)
+                self._end(rooms, topology)
+            except BaseException as error:
+                rooms.telemetry.event("failed", error=f"{type(error).__name__}: {error}")
+                raise
+            finally:
+                topology.close()
+                rooms.close()
+
+    def _begin(self, rooms: Rooms, topology: Topology) -> None:
+        """Start from the newest whole checkpoint, or from nothing."""
+        saved = rooms.checkpoints.latest(strict=self._strict_resume)
+        if saved is not None:
+            self._restore(rooms, saved)
+        topology.begin(saved)
+        if saved is None:
+            rooms.pool.add_snapshot(rooms.learner, 0)
+            self._commit(rooms, topology)
+        self._publish(rooms, topology)
+        rooms.telemetry.event("started", resumed=saved is not None, **rooms.progress.counters())
+        self._enter("training")
+
+    def _train(self, rooms: Rooms, topology: Topology) -> None:
+        progress, total = rooms.progress, self.config.train.steps
+        while progress.steps < total and not topology.is_exhausted:
+            self._obey(rooms, topology)
+            if self._stopping:
+                return
+            report = topology.advance()
+            self._conclude(rooms, topology, report)
+
+    def _conclude(self, rooms: Rooms, topology: Topology, report: UpdateReport) -> None:
+        """What happens between two updates."""
+        progress, config = rooms.progress, self.config
+        before = progress.count(report)
+        is_last = progress.steps >= config.train.steps
+        snapshot_due = crosses(config.league.snapshot_every, before, progress.steps) or is_last
+        evaluation_due = crosses(config.evaluate.every, before, progress.steps) and not is_last
+        publishes = topology.publishes_every_update or snapshot_due or evaluation_due
+        if publishes:
+            progress.version = self._next_version(rooms)
+            rooms.pool.set_learner(rooms.learner)
+        if snapshot_due:
+            rooms.pool.add_snapshot(rooms.learner, progress.steps)
+            rooms.pool.retire()
+            topology.refresh_opponents()
+        if evaluation_due:
+            self._settle(rooms, topology)
+            rooms.evaluation.issue(rooms.learner, step=progress.steps, is_final=False)
+        if publishes or crosses(config.checkpoint.every, progress.update - 1, progress.update):
+            self._commit(rooms, topology)
+        if publishes:
+            self._publish(rooms, topology)
+        self._report(rooms, report)
+
+    def _end(self, rooms: Rooms, topology: Topology) -> None:
+        """Leave a state to resume from or, when training is done, the final measurement."""
+        if self._stopping:
+            self._enter("stopping")
+            self._commit(rooms, topology)
+        elif not rooms.progress.finished:
+            self._enter("evaluating")
+            self._settle(rooms, topology, may_stop=True)
+            if rooms.evaluation.job is None:
+                rooms.evaluation.issue(rooms.learner, step=rooms.progress.steps, is_final=True)
+                topology.submit_evaluation(rooms.evaluation.pending_tasks())
+            self._settle(rooms, topology, may_stop=True)
+            if rooms.evaluation.job is None:
+                rooms.progress.finish()
+                self._commit(rooms, topology)
+        rooms.telemetry.event("ended", stopped=self._stopping, **rooms.progress.counters())
+
+    # -- the parts -------------------------------------------------------------------------------------------------
+
+    def _open_run(self) -> None:
+        """Make the run's directory, or check that the one that is there can go on under this config."""
+        sweep_leftovers(self.run.path)
+        text = dump_config(self.config)
+        if not self.run.is_run():
+            self.run.create(text)
+            return
+        self.run.open()
+        check_resumable(self.run.config.read_text(), self.config)
+        write_text(self.run.config, text)
+
+    def _attach_sinks(self, rooms: Rooms) -> None:
+        for sink in self._sinks:
+            rooms.telemetry.attach(sink)
+        if self.config.telemetry.tensorboard:
+            rooms.telemetry.attach(TensorBoardSink(self.run.path / "tensorboard"))
+
+    def _restore(self, rooms: Rooms, saved: Checkpoint) -> None:
+        for update in rooms.checkpoints.list():
+            rooms.retain(rooms.checkpoints.load(update))
+        rooms.progress.load_state(saved.state["progress"])
+        rooms.pool.load_state(saved.state["league"])
+        rooms.evaluation.load_state(saved.state["evaluation"])
+        if rooms.progress.steps < self.config.train.steps:
+            rooms.progress.finished = False
+
+    def _next_version(self, rooms: Rooms) -> PolicyVersion:
+        """Synchronous runs repeat themselves exactly, numbers included; others never use a number twice."""
+        newest = rooms.progress.version
+        if self.config.schedule == "async":
+            published = rooms.policies.versions(self.config.policy.name)
+            newest = max([newest, *(ref.version for ref in published[-1:])])
+        return PolicyVersion(newest + 1)
+
+    def _obey(self, rooms: Rooms, topology: Topology) -> None:
+        """Do what was asked for since the last update; while paused, only look after the workers."""
+        if self._checkpoint_wanted:
+            self._commit(rooms, topology)
+        if self._is_held():
+            self._enter("paused")
+            while self._is_held():
+                topology.tend(POLL_S)
+                if self._checkpoint_wanted:
+                    self._commit(rooms, topology)
+            self._enter("training")
+
+    def _settle(self, rooms: Rooms, topology: Topology, *, may_stop: bool = False) -> None:
+        """Wait for the evaluation in progress and count it into the league.
+
+        Between updates the wait is not cut short by `stop`: skipping an evaluation would make the run another one.
+        """
+        with rooms.telemetry.room("evaluate"):
+            while not rooms.evaluation.is_complete and not (may_stop and self._stopping):
+                topology.tend(POLL_S)
+        if rooms.evaluation.is_complete:
+            scores = rooms.evaluation.settle()
+            if scores:
+                rooms.telemetry.metrics(rooms.progress.steps, scores)
+
+    def _commit(self, rooms: Rooms, topology: Topology) -> None:
+        """Save everything as one manifest. Until it has its name on disk, nothing has happened."""
+        update = rooms.progress.update
+        with rooms.telemetry.room("checkpoint"):
+            if update not in rooms.checkpoints.list():
+                staging = rooms.checkpoints.stage(update)
+                state = topology.save(staging)
+                saved = rooms.checkpoints.commit(staging, update, {**rooms.state(), **state})
+                rooms.index(saved)
+            self._checkpoint_done()
+
+    def _publish(self, rooms: Rooms, topology: Topology) -> None:
+        """Let everybody see the version that the checkpoint holds; doing it again changes nothing."""
+        with rooms.telemetry.room("policies"):
+            rooms.publish(topology.weights())
+            topology.use_version(rooms.learner)
+            topology.submit_evaluation(rooms.evaluation.pending_tasks())
+
+    def _report(self, rooms: Rooms, report: UpdateReport) -> None:
+        now = time.monotonic()
+        if now - self._reported >= self.config.telemetry.every_s:
+            self._reported = now
+            rooms.telemetry.metrics(rooms.progress.steps, {**report.metrics, **rooms.telemetry.take_room_times()})

@@ -1,0 +1,61 @@
+"""An episode: one task played to its end (or to its failure), enough to replay it move by move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.records.experience import Experiences
+from ludus.records.ids import EpisodeId
+from ludus.records.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One decision, as a person reads it back from an episode."""
+
+    ply: int
+    seat: int
+    action: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """What happened. With `task.game`, `task.seed` and the moves, the game can be replayed.
+
+    `move_seats` and `move_actions` are parallel, `[L]`, in the order of play; in a simultaneous game the seats that
+    act together follow each other with the same `move_plies`.
+    """
+
+    id: EpisodeId
+    task: Task
+    returns: tuple[float, ...]
+    """Total reward per seat."""
+    move_plies: NDArray[np.int32]
+    move_seats: NDArray[np.int16]
+    move_actions: NDArray[np.int32]
+    truncated: bool = False
+    error: str = ""
+    """Empty when the episode ended by the rules; otherwise why it did not."""
+    duration_s: float = 0.0
+
+    @property
+    def length(self) -> int:
+        """Number of plies."""
+        return int(self.move_plies[-1]) + 1 if len(self.move_plies) else 0
+
+    def turns(self) -> list[Turn]:
+        """The moves as records, for display."""
+        columns = zip(self.move_plies, self.move_seats, self.move_actions, strict=True)
+        return [Turn(ply=int(p), seat=int(s), action=int(a)) for p, s, a in columns]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeBatch:
+    """Finished episodes with the experience of their learning seats: what an explorer hands over."""
+
+    episodes: tuple[Episode, ...]
+    experiences: Experiences

@@ -1,0 +1,113 @@
+"""Experience in bulk: n sequences of different lengths, stored by column.
+
+A sequence is what one learning seat saw and did in one episode. Its elements are decisions on a board or tokens of a
+language model; both are the same ragged columns. `steps["action"][offsets[i]:offsets[i + 1]]` are the actions (or
+token ids) of sequence `i`.
+
+Step columns (all `[N, ...]` with `N = offsets[-1]`):
+
+    action       int32     action taken, or token id
+    mask         bool      whether the policy chose this element (prompt tokens: False)
+    logp         float32   log-probability under the policy version that chose it
+    value        float32   its value estimate (0 where there is none)
+    reward       float32   reward that arrived after this element, before the seat's next one
+    version      int32     policy version that chose it
+    observation  [N, *S]   what the seat saw (absent for token sequences, whose prefix is the observation)
+    legal        [N, A]    legal actions (absent where every action is legal)
+
+Sequence columns (all `[n]`):
+
+    episode, game, policy, group        str
+    task, attempt, seat                 int64
+    final_reward                        float32: the seat's total reward as the game gave it
+    shaped_reward                       float32: the same after the final-reward transforms
+    truncated                           bool
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+STEP_COLUMNS = ("action", "mask", "logp", "value", "reward", "version", "observation", "legal")
+REQUIRED_STEP_COLUMNS = ("action", "mask", "logp", "value", "reward", "version")
+SEQUENCE_COLUMNS = (
+    "episode",
+    "task",
+    "attempt",
+    "game",
+    "seat",
+    "policy",
+    "group",
+    "final_reward",
+    "shaped_reward",
+    "truncated",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiences:
+    """n ragged sequences by column. Arrays are shared, never copied on construction; treat them as read-only."""
+
+    sequences: Mapping[str, NDArray[Any]]
+    offsets: NDArray[np.int64]
+    steps: Mapping[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def step_count(self) -> int:
+        """Number of elements over all sequences."""
+        return int(self.offsets[-1] - self.offsets[0])
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Elements per sequence, `[n]`."""
+        return np.diff(self.offsets)
+
+    def sequence_of_step(self) -> NDArray[np.int64]:
+        """Index of the sequence that each element belongs to, `[N]`."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def take(self, rows: NDArray[Any] | Sequence[int]) -> Experiences:
+        """The chosen sequences, in that order; a row may be taken more than once."""
+        rows = np.asarray(rows, dtype=np.int64)
+        lengths = self.lengths[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        return Experiences(
+            sequences={name: column[rows] for name, column in self.sequences.items()},
+            offsets=offsets,
+            steps={name: column[index] for name, column in self.steps.items()},
+        )
+
+    def replace(self, *, sequences: Mapping[str, Any] = {}, steps: Mapping[str, Any] = {}) -> Experiences:
+        """The same sequences with some columns exchanged or added."""
+        return Experiences(
+            sequences={**self.sequences, **sequences}, offsets=self.offsets, steps={**self.steps, **steps}
+        )
+
+    @staticmethod
+    def concatenate(parts: Sequence[Experiences]) -> Experiences:
+        """Put batches with the same columns behind each other."""
+        parts = [part for part in parts if len(part)] or list(parts[:1])
+        if len(parts) == 1:
+            return parts[0]
+        lengths = np.concatenate([part.lengths for part in parts])
+        return Experiences(
+            sequences={k: np.concatenate([p.sequences[k] for p in parts]) for k in parts[0].sequences},
+            offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            steps={
+                k: np.concatenate([p.steps[k][p.offsets[0] : p.offsets[-1]] for p in parts]) for k in parts[0].steps
+            },
+        )
+
+    @staticmethod
+    def empty() -> Experiences:
+        """No sequences."""
+        return Experiences(sequences={}, offsets=np.zeros(1, np.int64), steps={})

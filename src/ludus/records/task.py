@@ -1,0 +1,38 @@
+"""A task: what is to be played or attempted, by whom, with which seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ludus.records.ids import TaskId
+from ludus.records.policy import PolicyRef
+
+Purpose = Literal["train", "evaluate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Who sits in a seat, and whether what it does there is collected for training."""
+
+    policy: PolicyRef
+    learns: bool = False
+    greedy: bool = False
+    """Take the likeliest action instead of sampling."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One piece of work for an explorer. `(id, attempt)` is unique within a run."""
+
+    id: TaskId
+    attempt: int = 0
+    purpose: Purpose = "train"
+    game: str
+    """Key of the game, such as `open_spiel:connect_four`."""
+    seed: int
+    seats: tuple[Seat, ...]
+    group: str = ""
+    """Tasks whose results are compared with each other share a group."""
+    inputs: dict[str, Any] = field(default_factory=dict)
+    """Whatever else a workflow needs: a prompt, an answer. JSON values only."""

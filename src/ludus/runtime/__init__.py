@@ -1,0 +1,22 @@
+"""Local worker processes: spawn, supervise, signs of life, and dying with the parent."""
+
+from ludus.runtime.channel import Channel
+from ludus.runtime.process import WorkerProcess, WorkerSpec
+from ludus.runtime.pulse import NO_TASK, Pulse
+from ludus.runtime.supervisor import Arrived, Lost, Supervisor
+from ludus.runtime.threads import available_cores, limit_threads
+from ludus.runtime.worker import connect
+
+__all__ = [
+    "NO_TASK",
+    "Arrived",
+    "Channel",
+    "Lost",
+    "Pulse",
+    "Supervisor",
+    "WorkerProcess",
+    "WorkerSpec",
+    "available_cores",
+    "connect",
+    "limit_threads",
+]

@@ -1,0 +1,232 @@
+"""Experiences and episodes as Arrow tables, and tables as bytes.
+
+Invariant: `experiences_from_table(experiences_to_table(x))` equals `x`, bit for bit, and so for episodes. Numbers are
+shared with the input, not copied: treat both as read-only.
+
+An experience table has one row per sequence: the sequence columns, and a list column per step column. Strings may go
+in as numpy object or `<U` arrays; they come out as object arrays of `str`. An episode table has one row per episode,
+with columns that a person can query and with everything that is needed to rebuild the `Task`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ludus.errors import CorruptRecord
+from ludus.records import Episode, EpisodeId, Experiences, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
+from ludus.storage.columns import (
+    decode_flat,
+    decode_ragged,
+    encode_flat,
+    encode_ragged,
+    field_for,
+    is_ragged,
+)
+
+_EPISODE_SCHEMA = pa.schema(
+    [
+        pa.field(name, kind, nullable=False)
+        for name, kind in {
+            "id": pa.string(),
+            "task": pa.int64(),
+            "attempt": pa.int64(),
+            "purpose": pa.string(),
+            "game": pa.string(),
+            "seed": pa.int64(),
+            "group": pa.string(),
+            "inputs": pa.string(),
+            "policies": pa.list_(pa.string()),
+            "versions": pa.list_(pa.int64()),
+            "learns": pa.list_(pa.bool_()),
+            "greedy": pa.list_(pa.bool_()),
+            "returns": pa.list_(pa.float64()),
+            "length": pa.int64(),
+            "truncated": pa.bool_(),
+            "error": pa.string(),
+            "duration_s": pa.float64(),
+            "move_plies": pa.large_list(pa.int32()),
+            "move_seats": pa.large_list(pa.int16()),
+            "move_actions": pa.large_list(pa.int32()),
+        }.items()
+    ]
+)
+_MOVE_TYPES: dict[str, type[np.generic]] = {"move_plies": np.int32, "move_seats": np.int16, "move_actions": np.int32}
+
+
+def experiences_to_table(experiences: Experiences) -> pa.Table:
+    """One row per sequence. Without sequences and columns: an empty table."""
+    offsets = np.ascontiguousarray(experiences.offsets, np.int64)
+    start, stop = int(offsets[0]), int(offsets[-1])
+    if start:
+        offsets = offsets - start
+    offsets_buffer = pa.py_buffer(offsets)
+    sequences = {name: np.asarray(column) for name, column in experiences.sequences.items()}
+    steps = {name: np.asarray(column)[start:stop] for name, column in experiences.steps.items()}
+    arrays = [encode_flat(column) for column in sequences.values()]
+    arrays += [encode_ragged(column, offsets, offsets_buffer) for column in steps.values()]
+    shapes = tuple((name, column.shape[1:]) for name, column in (*sequences.items(), *steps.items()))
+    schema = _experience_schema(shapes, tuple(array.type for array in arrays))
+    return pa.Table.from_batches([pa.RecordBatch.from_arrays(arrays, schema=schema)])
+
+
+def experiences_from_table(table: pa.Table) -> Experiences:
+    """The inverse. Zero-copy for a table of one chunk, such as a slice of one segment."""
+    batches = table.to_batches()
+    if not table.num_columns:
+        return Experiences.empty()
+    if not batches:
+        nothing = [pa.array([], field.type) for field in table.schema]
+        batches = [pa.RecordBatch.from_arrays(nothing, schema=table.schema)]
+    return Experiences.concatenate([experiences_from_batch(batch) for batch in batches])
+
+
+def experiences_from_batch(batch: pa.RecordBatch) -> Experiences:
+    """As `experiences_from_table`, for one record batch: zero-copy."""
+    sequences: dict[str, NDArray[Any]] = {}
+    steps: dict[str, NDArray[Any]] = {}
+    offsets: NDArray[np.int64] | None = None
+    for field, array in zip(batch.schema, batch.columns, strict=True):
+        if not is_ragged(field.type):
+            sequences[field.name] = decode_flat(array)
+            continue
+        own_offsets, steps[field.name] = decode_ragged(array, field)
+        if offsets is not None and offsets.tobytes() != own_offsets.tobytes():
+            raise CorruptRecord(f"step column {field.name!r} is cut differently from the others")
+        offsets = own_offsets
+    if offsets is None:
+        offsets = np.zeros(batch.num_rows + 1, np.int64)
+    return Experiences(sequences=sequences, offsets=offsets, steps=steps)
+
+
+def episodes_to_table(episodes: Sequence[Episode]) -> pa.Table:
+    """One row per episode."""
+    columns: dict[str, Any] = {
+        "id": [episode.id for episode in episodes],
+        "task": [episode.task.id for episode in episodes],
+        "attempt": [episode.task.attempt for episode in episodes],
+        "purpose": [episode.task.purpose for episode in episodes],
+        "game": [episode.task.game for episode in episodes],
+        "seed": [episode.task.seed for episode in episodes],
+        "group": [episode.task.group for episode in episodes],
+        "inputs": [json.dumps(episode.task.inputs) for episode in episodes],
+        "policies": [[seat.policy.name for seat in episode.task.seats] for episode in episodes],
+        "versions": [[seat.policy.version for seat in episode.task.seats] for episode in episodes],
+        "learns": [[seat.learns for seat in episode.task.seats] for episode in episodes],
+        "greedy": [[seat.greedy for seat in episode.task.seats] for episode in episodes],
+        "returns": [episode.returns for episode in episodes],
+        "length": [episode.length for episode in episodes],
+        "truncated": [episode.truncated for episode in episodes],
+        "error": [episode.error for episode in episodes],
+        "duration_s": [episode.duration_s for episode in episodes],
+    }
+    arrays = {name: pa.array(values, _EPISODE_SCHEMA.field(name).type) for name, values in columns.items()}
+    for name, dtype in _MOVE_TYPES.items():
+        arrays[name] = _ragged([np.asarray(getattr(episode, name), dtype) for episode in episodes], dtype)
+    return pa.Table.from_arrays([arrays[name] for name in _EPISODE_SCHEMA.names], schema=_EPISODE_SCHEMA)
+
+
+def episodes_from_table(table: pa.Table) -> list[Episode]:
+    """The inverse."""
+    try:
+        columns = {name: table.column(name).to_pylist() for name in _EPISODE_SCHEMA.names if name not in _MOVE_TYPES}
+    except KeyError as error:
+        raise CorruptRecord(f"not a table of episodes: {error}") from error
+    moves = {name: _cut(table.column(name)) for name in _MOVE_TYPES}
+    return [
+        _episode({name: values[row] for name, values in columns.items()}, {k: v[row] for k, v in moves.items()})
+        for row in range(table.num_rows)
+    ]
+
+
+def to_bytes(table: pa.Table) -> memoryview:
+    """A table as an Arrow IPC stream, to be sent to another process."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return memoryview(sink.getvalue())
+
+
+def from_bytes(stream: bytes | bytearray | memoryview) -> pa.Table:
+    """The inverse; the table shares the memory of `stream`.
+
+    Raises:
+        CorruptRecord: `stream` is not one whole Arrow IPC stream.
+    """
+    try:
+        table = pa.ipc.open_stream(pa.py_buffer(stream)).read_all()
+        table.validate()
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptRecord(f"not an Arrow stream: {error}") from error
+    return table
+
+
+def experiences_to_bytes(experiences: Experiences) -> bytes:
+    """Experiences as they travel between processes."""
+    return bytes(to_bytes(experiences_to_table(experiences)))
+
+
+def experiences_from_bytes(stream: bytes | bytearray | memoryview) -> Experiences:
+    """The inverse; the columns share the memory of `stream`."""
+    return experiences_from_table(from_bytes(stream))
+
+
+def episodes_to_bytes(episodes: Sequence[Episode]) -> bytes:
+    """Episodes as they travel between processes."""
+    return bytes(to_bytes(episodes_to_table(episodes)))
+
+
+def episodes_from_bytes(stream: bytes | bytearray | memoryview) -> list[Episode]:
+    """The inverse."""
+    return episodes_from_table(from_bytes(stream))
+
+
+@lru_cache(maxsize=64)
+def _experience_schema(shapes: tuple[tuple[str, tuple[int, ...]], ...], types: tuple[pa.DataType, ...]) -> pa.Schema:
+    return pa.schema([field_for(name, kind, shape) for (name, shape), kind in zip(shapes, types, strict=True)])
+
+
+def _ragged(parts: Sequence[NDArray[Any]], dtype: type[np.generic]) -> pa.Array:
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    return encode_ragged(np.concatenate([np.zeros(0, dtype), *parts]), offsets, pa.py_buffer(offsets))
+
+
+def _cut(column: pa.ChunkedArray) -> list[NDArray[Any]]:
+    parts: list[NDArray[Any]] = []
+    for chunk in column.chunks:
+        offsets, values = decode_ragged(chunk, pa.field("moves", chunk.type))
+        parts += np.split(values, offsets[1:-1]) if len(chunk) else []
+    return parts
+
+
+def _episode(row: dict[str, Any], moves: dict[str, NDArray[Any]]) -> Episode:
+    seats = zip(row["policies"], row["versions"], row["learns"], row["greedy"], strict=True)
+    task = Task(
+        id=TaskId(row["task"]),
+        attempt=row["attempt"],
+        purpose=row["purpose"],
+        game=row["game"],
+        seed=row["seed"],
+        seats=tuple(
+            Seat(policy=PolicyRef(name=PolicyName(name), version=PolicyVersion(version)), learns=learns, greedy=greedy)
+            for name, version, learns, greedy in seats
+        ),
+        group=row["group"],
+        inputs=json.loads(row["inputs"]),
+    )
+    return Episode(
+        id=EpisodeId(row["id"]),
+        task=task,
+        returns=tuple(row["returns"]),
+        truncated=row["truncated"],
+        error=row["error"],
+        duration_s=row["duration_s"],
+        **moves,
+    )

@@ -1,0 +1,146 @@
+"""Which rows a log has ever held: what makes inserting twice a no-op.
+
+Invariant: exact, never a guess. Keys of live rows are in memory by episode id; keys of trimmed rows are in the catalog
+as (attempt, seat, run of consecutive tasks), merged as they grow together. Task ids mostly grow, so new rows lie above
+every trimmed task and are answered without a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ludus.errors import StorageError
+from ludus.storage.catalog import Catalog
+
+_KEY_COLUMNS = {"episodes": ("id",), "experiences": ("episode", "seat")}
+_EPISODE_SEAT = -1
+"""The `seat` of a row that is a whole episode."""
+
+_bit = (1).__lshift__
+
+
+class RowKeys:
+    """The key index of one log. The caller holds a transaction around whatever writes."""
+
+    def __init__(self, log: str, catalog: Catalog) -> None:
+        self._log = log
+        self._catalog = catalog
+        self._live: dict[str, int] = {}  # episode id -> bit set of seats
+        self._highest_trimmed = -1
+        self.settled_before = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def load(self, settled_before: int) -> None:
+        """Start from what the catalog remembers."""
+        self._live.clear()
+        self.settled_before = settled_before
+        rows = self._catalog.query("SELECT max(last_task) FROM trimmed WHERE log = ?", (self._log,))
+        self._highest_trimmed = -1 if rows[0][0] is None else rows[0][0]
+
+    def add_fresh(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+        """Add the rows that were never there before; return their indices."""
+        self._check_columns(batch)
+        known = self._known_by_task(batch, self.settled_before)
+        episodes, seats = self._columns(batch)
+        if not known and self._live.keys().isdisjoint(episodes) and len(set(episodes)) == len(episodes):
+            self._live.update(zip(episodes, map(_bit, seats), strict=True))
+            return np.arange(len(episodes))
+        fresh = []
+        for row, (episode, seat) in enumerate(zip(episodes, seats, strict=True)):
+            bits = self._live.get(episode, 0)
+            if not bits >> seat & 1 and row not in known:
+                self._live[episode] = bits | 1 << seat
+                fresh.append(row)
+        return np.asarray(fresh, np.int64)
+
+    def restore(self, batch: pa.RecordBatch, *, is_known: bool) -> bool:
+        """Take a whole segment found on disk back into memory, or nothing of it if it repeats a row.
+
+        A segment that the catalog knows is not asked about trimmed and settled tasks: its rows are the live ones.
+        """
+        rows = list(zip(*self._columns(batch), strict=True))
+        repeated = len(set(rows)) < len(rows) or any(self._live.get(episode, 0) >> seat & 1 for episode, seat in rows)
+        if repeated or (not is_known and self._known_by_task(batch, settled_before=0)):
+            return False
+        for episode, seat in rows:
+            self._live[episode] = self._live.get(episode, 0) | 1 << seat
+        return True
+
+    def forget(self, batch: pa.RecordBatch) -> None:
+        """Drop rows from memory; `store_trimmed` has put them into the catalog."""
+        for episode, seat in zip(*self._columns(batch), strict=True):
+            self._remove(episode, seat)
+
+    def store_trimmed(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Remember in the catalog that these rows were there."""
+        keys = np.concatenate([self._task_keys(batch) for batch in batches])
+        keys = np.unique(keys[keys[:, 2] >= self.settled_before], axis=0)
+        if not len(keys):
+            return
+        breaks = np.flatnonzero(np.any(np.diff(keys, axis=0) != [0, 0, 1], axis=1)) + 1
+        for run in np.split(keys, breaks):
+            self._merge(int(run[0, 0]), int(run[0, 1]), int(run[0, 2]), int(run[-1, 2]))
+        self._highest_trimmed = max(self._highest_trimmed, int(keys[:, 2].max()))
+
+    def settle(self, before_task: int) -> None:
+        """Count every task below `before_task` as known, and forget the details."""
+        self.settled_before = max(self.settled_before, before_task)
+        self._catalog.execute("DELETE FROM trimmed WHERE log = ? AND last_task < ?", (self._log, self.settled_before))
+
+    def _known_by_task(self, batch: pa.RecordBatch, settled_before: int) -> set[int]:
+        """Rows that the catalog says were trimmed, or that belong to settled tasks."""
+        tasks = batch.column("task").to_numpy()
+        if tasks.min() > self._highest_trimmed and tasks.min() >= settled_before:
+            return set()
+        settled = {int(row) for row in np.flatnonzero(tasks < settled_before)}
+        suspects = np.flatnonzero((tasks <= self._highest_trimmed) & (tasks >= settled_before))
+        keys = self._task_keys(batch)
+        return settled | {int(row) for row in suspects if self._was_trimmed(*keys[row].tolist())}
+
+    def _was_trimmed(self, attempt: int, seat: int, task: int) -> bool:
+        rows = self._catalog.query(
+            "SELECT last_task FROM trimmed WHERE log = ? AND attempt = ? AND seat = ? AND first_task <= ? "
+            "ORDER BY first_task DESC LIMIT 1",
+            (self._log, attempt, seat, task),
+        )
+        return bool(rows and rows[0][0] >= task)
+
+    def _merge(self, attempt: int, seat: int, first: int, last: int) -> None:
+        where = "log = ? AND attempt = ? AND seat = ? AND first_task <= ? AND last_task >= ?"
+        values = (self._log, attempt, seat, last + 1, first - 1)
+        query = f"SELECT min(first_task), max(last_task) FROM trimmed WHERE {where}"  # noqa: S608
+        (low, high), *_ = self._catalog.query(query, values)
+        if low is not None:
+            self._catalog.execute(f"DELETE FROM trimmed WHERE {where}", values)  # noqa: S608
+            first, last = min(first, low), max(last, high)
+        self._catalog.execute("INSERT INTO trimmed VALUES(?, ?, ?, ?, ?)", (self._log, attempt, seat, first, last))
+
+    def _remove(self, episode: str, seat: int) -> None:
+        bits = self._live.get(episode, 0) & ~(1 << seat)
+        if bits:
+            self._live[episode] = bits
+        else:
+            self._live.pop(episode, None)
+
+    def _check_columns(self, batch: pa.RecordBatch) -> None:
+        for name in ("task", "attempt", *_KEY_COLUMNS[self._log]):
+            if batch.schema.get_field_index(name) < 0:
+                raise StorageError(f"rows of {self._log} need the column {name!r}")
+
+    def _columns(self, batch: pa.RecordBatch) -> tuple[list[str], list[int]]:
+        """Episode id and seat per row."""
+        name, *seat = _KEY_COLUMNS[self._log]
+        episodes = batch.column(name).to_numpy(zero_copy_only=False).tolist()
+        return episodes, batch.column(seat[0]).to_numpy().tolist() if seat else [0] * len(episodes)
+
+    def _task_keys(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+        """(attempt, seat, task) per row, `[n, 3]`."""
+        task, attempt = batch.column("task").to_numpy(), batch.column("attempt").to_numpy()
+        seat = np.full(len(task), _EPISODE_SEAT) if self._log == "episodes" else batch.column("seat").to_numpy()
+        return np.stack([attempt, seat, task], axis=1).astype(np.int64)

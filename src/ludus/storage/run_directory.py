@@ -1,0 +1,138 @@
+"""The layout of a run directory, in one place.
+
+    runs/x/  format.json  config.yaml  catalog.sqlite  lock  metrics.jsonl  events.jsonl
+             checkpoints/<update>/  episodes/*.arrow  experiences/*.arrow  policies/<name>/<version>/
+             quarantine/  logs/attempt_<n>/  logs/latest -> attempt_<n>
+
+Invariant: no other file spells these names. A directory is a run when it has both `format.json` and `config.yaml`; one
+that has anything else in it is refused, never written into.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ludus.errors import StorageError
+from ludus.storage.atomic import ensure_directory, read_json, sweep_leftovers, temporary_name, write_json, write_text
+from ludus.storage.filesystem import REAL, FileSystem
+
+FORMAT = 1
+_FOLDERS = ("checkpoints", "episodes", "experiences", "policies", "quarantine", "logs")
+_OWN_NAMES = {*_FOLDERS, "format.json", "config.yaml", "lock"}
+"""What a creation that was cut short can have left."""
+
+
+class RunDirectory:
+    """Names every path of a run."""
+
+    def __init__(self, path: Path, *, fs: FileSystem = REAL) -> None:
+        self.path = path
+        self.format = path / "format.json"
+        self.config = path / "config.yaml"
+        self.catalog = path / "catalog.sqlite"
+        self.lock = path / "lock"
+        self.metrics = path / "metrics.jsonl"
+        self.events = path / "events.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.episodes = path / "episodes"
+        self.experiences = path / "experiences"
+        self.policies = path / "policies"
+        self.quarantine = path / "quarantine"
+        self.logs = path / "logs"
+        self._fs = fs
+
+    def policy(self, name: str, version: int) -> Path:
+        """Where one published version is."""
+        return self.policies / name / f"{version:08d}"
+
+    def is_run(self) -> bool:
+        """Whether there is a run here, of whatever format."""
+        return self.format.is_file() and self.config.is_file()
+
+    def prepare(self) -> None:
+        """Make the directory itself, so that it can be locked.
+
+        Raises:
+            StorageError: there is something else than a run here.
+        """
+        if not self.is_run():
+            self._refuse_foreign()
+        ensure_directory(self.path, fs=self._fs)
+
+    def create(self, config_yaml: str) -> None:
+        """Make a run here, or bring the run that is here up to this configuration; called under the run lock.
+
+        A creation that was cut short is completed, and what dead processes left unfinished is removed.
+
+        Raises:
+            StorageError: there is something else here, or a newer ludus made the run.
+        """
+        self.prepare()
+        if self.is_run():
+            self.open()
+        else:
+            write_json(self.format, {"format": FORMAT, "system": "ludus"}, fs=self._fs)
+        self._make_folders()
+        if not self.config.is_file() or self.read_config() != config_yaml:
+            write_text(self.config, config_yaml, fs=self._fs)
+        sweep_leftovers(self.path, fs=self._fs)
+
+    def read_config(self) -> str:
+        """The resolved configuration, as YAML."""
+        try:
+            return self.config.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise StorageError(f"{self.config} cannot be read: {error}") from error
+
+    def open(self) -> None:
+        """Check that this is a run that we can read, and make folders that are missing.
+
+        Raises:
+            StorageError: it is not a run, or a newer ludus made it.
+        """
+        if not self.is_run():
+            raise StorageError(f"{self.path} is not a run directory (no format.json and config.yaml)")
+        note = read_json(self.format, most_bytes=65536)
+        version = note.get("format") if isinstance(note, dict) else None
+        if not isinstance(version, int):
+            raise StorageError(f"{self.format} does not say which format the run has")
+        if version > FORMAT:
+            raise StorageError(f"{self.path} has format {version}, this ludus reads up to {FORMAT}; upgrade ludus")
+        self._make_folders()
+
+    def new_attempt(self) -> Path:
+        """Make the log folder of this start, `logs/attempt_<n>`, and point `logs/latest` at it."""
+        ensure_directory(self.logs, fs=self._fs)
+        numbers = (path.name.removeprefix("attempt_") for path in self.logs.glob("attempt_*"))
+        attempt = self.logs / f"attempt_{max((int(n) for n in numbers if n.isdigit()), default=0) + 1}"
+        ensure_directory(attempt, fs=self._fs)
+        link = temporary_name(self.logs)
+        os.symlink(attempt.name, link)
+        self._fs.rename(link, self.logs / "latest")
+        return attempt
+
+    def disk_bytes(self) -> int:
+        """Space that the files of the run take, while other processes may be changing them."""
+        total = 0
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                try:
+                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+                except FileNotFoundError:
+                    continue
+        return total
+
+    def _make_folders(self) -> None:
+        for name in _FOLDERS:
+            ensure_directory(self.path / name, fs=self._fs)
+
+    def _refuse_foreign(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise StorageError(f"{self.path} is not a directory")
+        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
+        foreign = [name for name in names if name not in _OWN_NAMES and not name.startswith(".tmp-")]
+        if foreign:
+            raise StorageError(
+                f"{self.path} is not empty and not a run (it has {foreign[0]}); choose another --run-dir"
+            )

@@ -1,0 +1,175 @@
+"""Read a segment log by sequence number, from any process, without the catalog.
+
+Invariant: rows are handed out only from segments whose checksum was verified in this process; they are views of the
+mapped file, so reading copies nothing. A trainer opens a `SegmentReader` on `experiences/` and is told which numbers
+to read; new segments are found by listing the directory again when a number is not known yet.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ludus.errors import StorageError
+from ludus.records import Experiences
+from ludus.storage.arrow import experiences_from_batch
+from ludus.storage.segment_file import SUFFIX, Segment, open_segment, segment_name
+
+SequenceNumbers = NDArray[np.int64] | Sequence[int]
+
+
+class SegmentReader:
+    """The rows of one log, by sequence number. Keeps at most `most_open` segments mapped."""
+
+    def __init__(self, directory: Path, *, most_open: int = 16) -> None:
+        self.directory = directory
+        self._most_open = most_open
+        self._open: OrderedDict[int, tuple[Segment, pa.RecordBatch]] = OrderedDict()
+        self._verified: set[int] = set()
+        self._starts: list[int] = []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """List the directory again."""
+        names = (path.name for path in self.directory.glob(f"*{SUFFIX}"))
+        self._starts = sorted(int(name[: -len(SUFFIX)]) for name in names if name[: -len(SUFFIX)].isdigit())
+
+    def starts(self) -> list[int]:
+        """First sequence number of every known segment, ascending."""
+        return list(self._starts)
+
+    def segment(self, first_seq: int) -> tuple[Segment, pa.RecordBatch]:
+        """The segment that starts at `first_seq`, verified on first use.
+
+        Raises:
+            CorruptRecord: it does not match its checksum.
+        """
+        if first_seq in self._open:
+            self._open.move_to_end(first_seq)
+            return self._open[first_seq]
+        path = self.directory / segment_name(first_seq)
+        found = open_segment(path, log=self.directory.name, verify=first_seq not in self._verified)
+        self._verified.add(first_seq)
+        self._open[first_seq] = found
+        while len(self._open) > self._most_open:
+            self._open.popitem(last=False)
+        return found
+
+    def read(self, first_seq: int, rows: int) -> pa.Table:
+        """The rows that exist in `[first_seq, first_seq + rows)`, in order."""
+        parts = []
+        position, end = first_seq, first_seq + rows
+        while position < end:
+            found = self._find(position)
+            if found is None:
+                following = bisect_right(self._starts, position)
+                if following == len(self._starts):
+                    break
+                position = self._starts[following]
+                continue
+            segment, batch = found
+            stop = min(end, segment.end_seq)
+            parts.append(batch.slice(position - segment.first_seq, stop - position))
+            position = stop
+        return _as_table(parts)
+
+    def read_rows(self, sequence_numbers: SequenceNumbers) -> pa.Table:
+        """Exactly these rows, in this order; a number may occur more than once.
+
+        Raises:
+            StorageError: one of them is not in the log (any more).
+        """
+        numbers = np.asarray(sequence_numbers, np.int64)
+        parts, order = [], []
+        for batch, rows, positions in self._by_segment(numbers):
+            parts.append(_pick(batch, rows))
+            order.append(positions)
+        table = _as_table(parts)
+        positions = np.concatenate(order) if order else np.zeros(0, np.int64)
+        in_order = bool(np.all(positions[1:] > positions[:-1]))
+        return table if in_order else table.take(pa.array(np.argsort(positions, kind="stable")))
+
+    def read_experiences(self, sequence_numbers: SequenceNumbers) -> Experiences:
+        """As `read_rows`, straight to numpy: the fast way to a batch."""
+        numbers = np.asarray(sequence_numbers, np.int64)
+        parts, order = [], []
+        for batch, rows, positions in self._by_segment(numbers):
+            if _is_run(rows):
+                parts.append(experiences_from_batch(_pick(batch, rows)))
+            else:
+                parts.append(experiences_from_batch(batch).take(rows))
+            order.append(positions)
+        if not parts:
+            return Experiences.empty()
+        whole = Experiences.concatenate(parts)
+        positions = np.concatenate(order)
+        in_order = bool(np.all(positions[1:] > positions[:-1]))
+        return whole if in_order else whole.take(np.argsort(positions, kind="stable"))
+
+    def scan(self) -> Iterator[tuple[int, pa.Table]]:
+        """Every segment as (first sequence number, rows), in order."""
+        for first_seq in self.starts():
+            yield first_seq, _as_table([self.segment(first_seq)[1]])
+
+    def add(self, first_seq: int) -> None:
+        """Learn of a new segment without listing the directory."""
+        self.forget(first_seq)
+        insort(self._starts, first_seq)
+
+    def forget(self, first_seq: int) -> None:
+        """Unmap a segment that is going away."""
+        self._open.pop(first_seq, None)
+        self._verified.discard(first_seq)
+        if first_seq in self._starts:
+            self._starts.remove(first_seq)
+
+    def _find(self, sequence_number: int) -> tuple[Segment, pa.RecordBatch] | None:
+        for attempt in range(2):
+            at = bisect_right(self._starts, sequence_number) - 1
+            found = self.segment(self._starts[at]) if at >= 0 else None
+            if found and sequence_number < found[0].end_seq:
+                return found
+            if attempt == 0:
+                self.refresh()
+        return None
+
+    def _by_segment(
+        self, numbers: NDArray[np.int64]
+    ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]]:
+        """Per segment: its rows, the wanted row numbers in it, and where in the request they stand."""
+        if len(numbers) and (found := self._find(int(numbers[0]))):
+            rows = numbers - found[0].first_seq
+            if rows.min() >= 0 and rows.max() < found[0].rows:
+                yield found[1], rows, np.arange(len(numbers))
+                return
+        left = np.argsort(numbers, kind="stable")
+        while len(left):
+            found = self._find(int(numbers[left[0]]))
+            if found is None:
+                raise StorageError(f"row {numbers[left[0]]} is not in {self.directory}")
+            count = int(np.searchsorted(numbers[left], found[0].end_seq))
+            positions, left = np.sort(left[:count]), left[count:]
+            yield found[1], numbers[positions] - found[0].first_seq, positions
+
+
+def _is_run(rows: NDArray[np.int64]) -> bool:
+    return bool(len(rows) and rows[-1] - rows[0] == len(rows) - 1 and np.all(rows[1:] > rows[:-1]))
+
+
+def _pick(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
+    return batch.slice(int(rows[0]), len(rows)) if _is_run(rows) else batch.take(pa.array(rows))
+
+
+def _as_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    if not batches:
+        return pa.table({})
+    try:
+        return pa.Table.from_batches(batches)
+    except pa.ArrowInvalid as error:
+        raise StorageError(f"rows of different columns or shapes cannot be one table: {error}") from error

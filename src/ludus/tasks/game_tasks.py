@@ -1,0 +1,55 @@
+"""Turns a run's games into tasks. A task is a pure function of (run seed, number, who plays), so any task can be made
+again after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ludus.config.play import GameChoice
+from ludus.records import Seat, Task, TaskId, derive_seed
+
+FIRST_EVALUATION_TASK = 2**40
+"""Evaluation tasks are numbered from here; no run gets that far with training tasks."""
+EVALUATION_STRIDE = 2**20
+"""Room for that many games in one evaluation."""
+
+SeatsFor = Callable[[TaskId, str], tuple[Seat, ...]]
+
+
+class GameTasks:
+    """Training tasks are numbered 0, 1, 2, ...; evaluation tasks from `FIRST_EVALUATION_TASK` on."""
+
+    def __init__(self, games: Sequence[GameChoice], seed: int) -> None:
+        self._keys = [game.key for game in games]
+        weights = np.array([game.weight for game in games], np.float64)
+        self._cumulative = np.cumsum(weights / weights.sum())
+        self._seed = seed
+
+    def game(self, task: TaskId) -> str:
+        """Which game a training task is: by weight, decided by the task's number alone."""
+        draw = (derive_seed(self._seed, "game", task) % 2**32) / 2**32
+        return self._keys[min(int(np.searchsorted(self._cumulative, draw, side="right")), len(self._keys) - 1)]
+
+    def training(self, first: int, count: int, seats_for: SeatsFor) -> list[Task]:
+        """Tasks `[first, first + count)`."""
+        return [self._training(TaskId(number), seats_for) for number in range(first, first + count)]
+
+    def _training(self, task: TaskId, seats_for: SeatsFor) -> Task:
+        game = self.game(task)
+        return Task(id=task, game=game, seed=derive_seed(self._seed, "task", task), seats=seats_for(task, game))
+
+    def evaluation(self, job: int, lineups: Sequence[tuple[str, tuple[Seat, ...]]]) -> list[Task]:
+        """The tasks of the `job`-th evaluation, one per (game, who sits where)."""
+        return [
+            Task(
+                id=TaskId(FIRST_EVALUATION_TASK + job * EVALUATION_STRIDE + index),
+                purpose="evaluate",
+                game=game,
+                seed=derive_seed(self._seed, "evaluate", job, index),
+                seats=seats,
+            )
+            for index, (game, seats) in enumerate(lineups)
+        ]

@@ -1,0 +1,20 @@
+"""Where the rooms run: fused in one process, or split over several. Only this package and the loop know all rooms."""
+
+from __future__ import annotations
+
+from ludus.topologies.progress import Progress, UpdateReport, crosses
+from ludus.topologies.rooms import Rooms, open_rooms
+from ludus.topologies.topology import Topology
+
+__all__ = ["Progress", "Rooms", "Topology", "UpdateReport", "crosses", "make_topology", "open_rooms"]
+
+
+def make_topology(rooms: Rooms) -> Topology:
+    """The topology that the config asks for."""
+    if rooms.config.topology == "fused":
+        from ludus.topologies.fused import Fused
+
+        return Fused(rooms)
+    from ludus.topologies.split import Split
+
+    return Split(rooms)

@@ -1,0 +1,148 @@
+"""A pool of explorer processes as one thing: tasks in, episodes out, whatever happens to the processes.
+
+Invariant: every submitted task comes back exactly once, as a played episode or as a failed one. A task in the hands of
+a lost worker is given out again; the one whose code was running gets one more try and then counts as failed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ludus.errors import WorkerError
+from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Setup
+from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, Task, episode_id
+from ludus.runtime import Arrived, Lost, WorkerSpec
+from ludus.storage.arrow import episodes_from_table, experiences_from_table, from_bytes
+from ludus.topologies.rooms import Rooms
+
+TRIES = 2
+QUEUED_PER_SLOT = 2
+
+
+class Explorers:
+    """Give it tasks with `submit`, feed it supervisor events with `absorb`, and take batches as they come."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        *,
+        workers: int,
+        slots: int,
+    ) -> None:
+        self._supervisor = rooms.supervisor
+        self._telemetry = rooms.telemetry
+        self._run = rooms.run_name
+        self._slots = slots
+        self._setup = Setup(
+            run_dir=str(rooms.run.path),
+            run=rooms.run_name,
+            config=rooms.config.model_dump_json(),
+            observation_shape=rooms.shape.observation_shape,
+            actions=rooms.shape.actions,
+            layout=rooms.shape.layout,
+            slots=slots,
+            plugins=list(rooms.plugins),
+        )
+        self._waiting: deque[Task] = deque()
+        self._hands: dict[str, dict[EpisodeId, Task]] = {}
+        self._strikes: dict[EpisodeId, int] = {}
+        self._failed: list[Episode] = []
+        for number in range(workers):
+            spec = WorkerSpec(
+                name=f"explorer-{number}",
+                module="ludus.explore.worker",
+                replies=FromExplorer,
+                stall_s=rooms.config.explore.deadline_s,
+            )
+            self._supervisor.start(spec)
+            self._greet(spec.name)
+
+    @property
+    def names(self) -> list[str]:
+        """The workers of this pool."""
+        return list(self._hands)
+
+    @property
+    def running(self) -> int:
+        """Tasks submitted that have not come back."""
+        return len(self._waiting) + sum(len(hand) for hand in self._hands.values()) + len(self._failed)
+
+    def submit(self, tasks: Iterable[Task]) -> None:
+        """Queue tasks and hand out what fits."""
+        self._waiting.extend(tasks)
+        self._hand_out()
+
+    def absorb(self, event: Arrived | Lost) -> Iterator[EpisodeBatch]:
+        """Take a supervisor event that concerns this pool; yields episodes that came back."""
+        if event.worker not in self._hands:
+            return
+        if isinstance(event, Lost):
+            self._give_back(event)
+        elif isinstance(event.message, Played):
+            yield self._unpack(event.worker, event.message, event.blob)
+        elif isinstance(event.message, Broken):
+            raise WorkerError(f"{event.worker} cannot go on: {event.message.error}")
+        elif not isinstance(event.message, Ready):
+            raise WorkerError(f"{event.worker} sent {type(event.message).__name__}, which explorers never send")
+        self._hand_out()
+        if self._failed:
+            failed, self._failed = tuple(self._failed), []
+            yield EpisodeBatch(episodes=failed, experiences=Experiences.empty())
+
+    def _greet(self, worker: str) -> None:
+        self._hands[worker] = {}
+        self._supervisor.send(worker, self._setup)
+
+    def _hand_out(self) -> None:
+        for worker, hand in self._hands.items():
+            room = self._slots * QUEUED_PER_SLOT - len(hand)
+            tasks = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+            if tasks:
+                hand.update({episode_id(self._run, task.id, task.attempt): task for task in tasks})
+                self._supervisor.send(worker, Play(tasks=tasks))
+
+    def _unpack(self, worker: str, played: Played, blob: memoryview) -> EpisodeBatch:
+        episodes = episodes_from_table(from_bytes(blob[: played.episode_bytes]))
+        experiences = experiences_from_table(from_bytes(blob[played.episode_bytes :]))
+        for episode in episodes:
+            self._hands[worker].pop(episode.id, None)
+            self._strikes.pop(episode.id, None)
+        return EpisodeBatch(episodes=tuple(episodes), experiences=experiences)
+
+    def _give_back(self, lost: Lost) -> None:
+        """Requeue what the worker held; the task that was running gets a strike, and with enough of them fails."""
+        hand = self._hands[lost.worker]
+        self._greet(lost.worker)
+        again: list[Task] = []
+        for episode, task in hand.items():
+            if task.id == lost.task:
+                self._strikes[episode] = self._strikes.get(episode, 0) + 1
+            if self._strikes.get(episode, 0) >= TRIES:
+                self._strikes.pop(episode)
+                self._failed.append(_failed_episode(episode, task, f"WorkerError: {lost.worker} {lost.reason}"))
+            else:
+                again.append(task)
+        self._waiting.extendleft(reversed(again))
+        self._telemetry.event(
+            "worker_lost",
+            worker=lost.worker,
+            reason=lost.reason,
+            task=lost.task,
+            requeued=len(again),
+            log_tail=lost.log_tail,
+        )
+
+
+def _failed_episode(episode: EpisodeId, task: Task, error: str) -> Episode:
+    return Episode(
+        id=episode,
+        task=task,
+        returns=(0.0,) * len(task.seats),
+        move_plies=np.zeros(0, np.int32),
+        move_seats=np.zeros(0, np.int16),
+        move_actions=np.zeros(0, np.int32),
+        error=error,
+    )

@@ -1,0 +1,248 @@
+"""Explore and train in one process, as one compiled program (pgx games, small networks).
+
+Experience never leaves the device. It is durable by recomputation: a checkpoint holds weights, optimizer, games in
+flight and the random key, and everything after it is a pure function of those. Evaluation games are played beside it
+by an explorer process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.explore.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
+from ludus.explore.messages import Stop
+from ludus.games.pgx import PgxGame
+from ludus.policies import as_numpy
+from ludus.records import PolicyRef, Task, derive_seed
+from ludus.storage.checkpoints import Checkpoint
+from ludus.storage.tensors import save_tensors
+from ludus.topologies.explorers import Explorers
+from ludus.topologies.intake import Intake
+from ludus.topologies.lanes import Lanes
+from ludus.topologies.progress import UpdateReport
+from ludus.topologies.rooms import Rooms
+from ludus.train.device_advantages import gae_on_device
+from ludus.train.jax_learner import JaxLearner, LearnerState
+
+EVALUATION_SLOTS = 64
+
+
+class FusedState(NamedTuple):
+    """All that changes from update to update, on the device."""
+
+    learner: LearnerState
+    games: DeviceGames
+    key: jax.Array
+
+
+class Fused:
+    """The fused topology."""
+
+    publishes_every_update = False
+    is_exhausted = False
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        config = rooms.config
+        (self._game_key,) = rooms.games
+        game = rooms.games[self._game_key]
+        assert isinstance(game, PgxGame)  # noqa: S101 - config.derive has made sure
+        steps, games = config.train.batch_steps or 0, config.explore.games_in_flight
+        self._lanes = Lanes(config.league.opponents, games, game.spec.players)
+        self._runner = DeviceRunner(
+            env=game.env,
+            network=rooms.shape.build(),
+            games=games,
+            horizon=steps // games,
+            lanes=self._lanes.sizes,
+            noise=config.explore.noise,
+        )
+        self._learner = JaxLearner(self._runner.network, config.train)
+        self._alternates = game.spec.players == 2 and game.spec.is_zero_sum and self._may_alternate()
+        self._program = jax.jit(self._update, donate_argnums=(0,))
+        self._state: FusedState | None = None
+        self._opponents: tuple[Mapping[str, Any], ...] = ()
+        self._explorers: Explorers | None = None
+        self._intake = Intake(rooms)
+
+    def _may_alternate(self) -> bool:
+        advantage = self._rooms.config.train.algorithm.advantage
+        return advantage is None or advantage.perspective != "seat"
+
+    # -- what the loop asks for ------------------------------------------------------------------------------------
+
+    def begin(self, saved: Checkpoint | None) -> None:
+        """Load a checkpoint, or make the first state."""
+        self._state = self._fresh()
+        if saved is not None:
+            self._state = self._restored(saved)
+            self._lanes.load_state(saved.state["lanes"])
+            self._opponents = self._load_opponents()
+        else:
+            self.refresh_opponents()
+
+    def advance(self) -> UpdateReport:
+        """One compiled update."""
+        rooms, before = self._rooms, self._current
+        progress = np.float32(rooms.progress.steps / rooms.config.train.steps)
+        restart = np.array(self._lanes.changed, np.bool_)
+        with rooms.telemetry.room("fused"):
+            self._state, metrics, tally = self._program(before, self._opponents, restart, progress)
+            metrics, tally = jax.device_get((metrics, tally))
+        self._lanes.changed = [False] * len(self._lanes.sizes)
+        self.tend(0.0)
+        self._learner.check_health(metrics)
+        steps = rooms.config.train.batch_steps or 0
+        return UpdateReport(
+            steps=steps,
+            episodes=int(tally.episodes),
+            metrics={**{f"train/{k}": float(v) for k, v in metrics.items()}, **self._play_metrics(tally)},
+        )
+
+    def tend(self, timeout_s: float) -> None:
+        """Take what the evaluator brings."""
+        if self._explorers is not None:
+            for event in self._rooms.supervisor.poll(timeout_s):
+                for batch in self._explorers.absorb(event):
+                    self._intake.take(batch)
+
+    def save(self, staging: Path) -> dict[str, Any]:
+        """Write the whole device state."""
+        state = self._current
+        for part, tensors in self._learner.state_tensors(state.learner).items():
+            save_tensors(staging / f"{part}.safetensors", tensors)
+        save_tensors(staging / "games.safetensors", _leaves(state.games))
+        key = [int(word) for word in np.asarray(jax.random.key_data(state.key)).ravel()]
+        return {"lanes": self._lanes.state(), "key": key}
+
+    def weights(self) -> Mapping[str, NDArray[Any]]:
+        """The learner's weights."""
+        return as_numpy(self._current.learner.params)
+
+    def use_version(self, ref: PolicyRef) -> None:
+        """Nothing to do: the program plays with the weights it trains."""
+
+    def refresh_opponents(self) -> None:
+        """Draw opponents anew; versions that are not published yet come with the next draw."""
+        self._lanes.draw(self._rooms.pool, self._rooms.config.seed, self._rooms.progress.version)
+        self._opponents = self._load_opponents()
+
+    def submit_evaluation(self, tasks: Sequence[Task]) -> None:
+        """Hand evaluation games to the explorer process, which starts with the first of them."""
+        if not tasks:
+            return
+        if self._explorers is None:
+            self._explorers = Explorers(self._rooms, workers=1, slots=EVALUATION_SLOTS)
+        self._explorers.submit(tasks)
+
+    def close(self) -> None:
+        """End the explorer process."""
+        self._rooms.supervisor.stop(Stop() if self._explorers is not None else None)
+
+    # -- the program -----------------------------------------------------------------------------------------------
+
+    def _update(
+        self, state: FusedState, opponents: tuple[Mapping[str, Any], ...], restart: jax.Array, progress: jax.Array
+    ) -> tuple[FusedState, dict[str, jax.Array], Tally]:
+        """Roll out, credit, learn: a pure function."""
+        key, key_play, key_learn = jax.random.split(state.key, 3)
+        games, rollout, tally = self._runner.rollout(
+            state.learner.params, opponents, state.games, key_play, restart=restart
+        )
+        batch = self._credit(state.learner, games, rollout)
+        learner, metrics = self._learner.update(state.learner, batch, key_learn, progress)
+        return FusedState(learner, games, key), metrics, tally
+
+    def _credit(self, learner: LearnerState, games: DeviceGames, rollout: Rollout) -> dict[str, jax.Array]:
+        """Turn a rollout `[T, N]` into a flat batch `[T * N]` with advantages and targets."""
+        _, last_value = self._runner.network.apply(learner.params, games.state.observation)
+        advantage, target = gae_on_device(
+            rewards=rollout.rewards,
+            value=rollout.value,
+            seat=rollout.player,
+            done=rollout.done,
+            last_value=last_value,
+            last_seat=games.state.current_player.astype(jnp.int32),
+            config=self._rooms.config.train.algorithm.advantage,
+            alternate=self._alternates,
+        )
+        columns = {
+            "observation": rollout.observation,
+            "legal": rollout.legal,
+            "action": rollout.action,
+            "logp": rollout.logp,
+            "advantage": advantage,
+            "target": target,
+            "value": rollout.value,
+            "weight": rollout.learns.astype(jnp.float32),
+        }
+        return {name: column.reshape((-1, *column.shape[2:])) for name, column in columns.items()}
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _current(self) -> FusedState:
+        if self._state is None:
+            raise RuntimeError("begin() has not been called")
+        return self._state
+
+    def _fresh(self) -> FusedState:
+        seed = self._rooms.config.seed
+        key = jax.random.key(derive_seed(seed, "fused") % 2**32)
+        key_games, key = jax.random.split(key)
+        games = jax.jit(self._runner.start)(key_games)
+        # The program donates its input, so no two leaves may share a buffer.
+        return jax.tree.map(lambda leaf: leaf.copy(), FusedState(self._learner.init(seed), games, key))
+
+    def _restored(self, saved: Checkpoint) -> FusedState:
+        learner = self._learner.state_from_tensors({part: saved.tensors(part) for part in ("weights", "optimizer")})
+        games = _with_leaves(self._current.games, saved.tensors("games"))
+        key = jax.random.wrap_key_data(jnp.array(saved.state["key"], jnp.uint32))
+        return FusedState(learner, games, key)
+
+    def _load_opponents(self) -> tuple[Mapping[str, Any], ...]:
+        return self._lanes.weights(self._rooms.policies, self._current.learner.params)
+
+    def _play_metrics(self, tally: Tally) -> dict[str, float]:
+        episodes = max(float(tally.episodes), 1.0)
+        mirror = max(episodes - float(tally.lane_episodes.sum()), 1.0)
+        values = {
+            "explore/length": float(tally.plies) / episodes,
+            "explore/draws": float(tally.draws) / mirror,
+        }
+        for seat in range(self._runner.players):
+            values[f"explore/seat_{seat}/reward"] = float(tally.seat_returns[seat]) / mirror
+            values[f"explore/seat_{seat}/wins"] = float(tally.seat_wins[seat]) / mirror
+        for lane, ref in enumerate(self._lanes.refs):
+            if tally.lane_episodes[lane]:
+                name = "past" if ref.name == self._rooms.config.policy.name else ref.name
+                values[f"explore/against_{name}/score"] = float(tally.lane_score[lane] / tally.lane_episodes[lane])
+        return values
+
+
+def _leaves(tree: Any) -> dict[str, NDArray[Any]]:
+    """The arrays of a tree by path; typed keys as their raw words."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): np.asarray(_raw(leaf)) for path, leaf in paths}
+
+
+def _with_leaves(template: Any, tensors: Mapping[str, NDArray[Any]]) -> Any:
+    """The same tree with other arrays."""
+    paths, structure = jax.tree_util.tree_flatten_with_path(template)
+    leaves = []
+    for path, leaf in paths:
+        tensor = jnp.asarray(tensors[jax.tree_util.keystr(path)])
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        leaves.append(jax.random.wrap_key_data(tensor) if is_key else tensor)
+    return jax.tree_util.tree_unflatten(structure, leaves)
+
+
+def _raw(leaf: jax.Array) -> jax.Array:
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf

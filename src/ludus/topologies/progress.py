@@ -1,0 +1,65 @@
+"""How far a run is: the counters that every checkpoint holds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateReport:
+    """What one update did."""
+
+    steps: int
+    episodes: int
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """Mutable counters, owned by the loop."""
+
+    update: int = 0
+    """Updates done."""
+    steps: int = 0
+    """Environment steps trained on or (fused) played."""
+    episodes: int = 0
+    """Training episodes finished."""
+    version: int = 0
+    """Newest published version of the learner."""
+    next_task: int = 0
+    """Number of the next training task."""
+
+    finished: bool = False
+    """Whether training and the final evaluation are done."""
+
+    def count(self, report: UpdateReport) -> int:
+        """Add an update; returns the steps before it."""
+        before = self.steps
+        self.update += 1
+        self.steps += report.steps
+        self.episodes += report.episodes
+        return before
+
+    def finish(self) -> None:
+        """Mark the run as done. That is an update of its own, since a checkpoint of an update never changes."""
+        self.update += 1
+        self.finished = True
+
+    def counters(self) -> dict[str, int]:
+        """The numbers a person wants to see."""
+        return {"update": self.update, "steps": self.steps, "episodes": self.episodes, "version": self.version}
+
+    def state(self) -> dict[str, int]:
+        """For the checkpoint."""
+        return asdict(self)
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go back to a checkpoint."""
+        for name, value in state.items():
+            setattr(self, name, type(getattr(self, name))(value))
+
+
+def crosses(every: int | None, before: int, after: int) -> bool:
+    """Whether a multiple of `every` lies in (before, after]."""
+    return every is not None and before // every < after // every

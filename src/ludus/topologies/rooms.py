@@ -1,0 +1,172 @@
+"""The rooms of one run, opened and wired once. Both topologies and the loop work on these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ludus.config.run import RunConfig
+from ludus.errors import ConfigError
+from ludus.games import Game, make_game
+from ludus.games.protocol import GameSpec
+from ludus.league import Matchmaker, Pool
+from ludus.policies import PolicyShape, PolicyStore
+from ludus.records import PolicyName, PolicyRef, PolicyVersion
+from ludus.runtime import Supervisor
+from ludus.storage.catalog import Catalog
+from ludus.storage.checkpoints import Checkpoint, CheckpointStore
+from ludus.storage.run_directory import RunDirectory
+from ludus.storage.segments import SegmentLog
+from ludus.tasks import GameTasks
+from ludus.telemetry import Telemetry
+from ludus.topologies.evaluation import Evaluation
+from ludus.topologies.progress import Progress
+
+VERSIONS_KEPT = 16
+"""Newest versions that stay on disk beside those in the pool."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Rooms:
+    """Everything a run consists of, except its topology."""
+
+    config: RunConfig
+    run: RunDirectory
+    games: dict[str, Game]
+    specs: dict[str, GameSpec]
+    shape: PolicyShape
+    catalog: Catalog
+    checkpoints: CheckpointStore
+    policies: PolicyStore
+    episodes: SegmentLog
+    telemetry: Telemetry
+    supervisor: Supervisor
+    tasks: GameTasks
+    pool: Pool
+    matchmaker: Matchmaker
+    evaluation: Evaluation
+    progress: Progress
+    plugins: tuple[str, ...] = ()
+    retained: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """States of the checkpoints on disk, by update."""
+
+    @property
+    def run_name(self) -> str:
+        """What episode ids are derived from."""
+        return self.config.name
+
+    @property
+    def learner(self) -> PolicyRef:
+        """The newest version of the policy that learns."""
+        return PolicyRef(name=PolicyName(self.config.policy.name), version=PolicyVersion(self.progress.version))
+
+    def state(self) -> dict[str, Any]:
+        """What every checkpoint holds, whatever the topology."""
+        return {
+            "progress": self.progress.state(),
+            "league": self.pool.state(),
+            "evaluation": self.evaluation.state(),
+            "episodes_before": self.episodes.next_seq,
+        }
+
+    def index(self, saved: Checkpoint) -> None:
+        """Bring the catalog, which people and programs query, up to a checkpoint."""
+        with self.catalog.transaction(durable=False):
+            self.catalog.add_checkpoint(saved.update, saved.sha256)
+            self.catalog.set_cursor("progress", self.progress.state())
+            self.pool.write(self.catalog)
+        self.retain(saved)
+
+    def retain(self, saved: Checkpoint) -> None:
+        """Remember what a resume may go back to; checkpoints that are gone need nothing any more."""
+        kept = self.checkpoints.list()
+        self.retained = {update: state for update, state in self.retained.items() if update in kept}
+        self.retained[saved.update] = saved.state
+
+    def trim_episodes(self) -> int:
+        """Drop recorded episodes beyond the disk budget, oldest first, but none that a resume would look for."""
+        budget = self.config.record.keep_mb * 1_000_000 // 2
+        needed_from = min((state["episodes_before"] for state in self.retained.values()), default=0)
+        excess, point = self.episodes.size_bytes() - budget, 0
+        for segment in self.episodes.segments():
+            if excess <= 0 or segment.end_seq > needed_from:
+                break
+            excess -= segment.size_bytes
+            point = segment.end_seq
+        return self.episodes.trim(point) if point else 0
+
+    def publish(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        """Publish the learner's newest version and remove versions that nobody needs any more."""
+        if self.policies.has(self.learner):
+            return
+        digest = self.policies.publish(self.learner, weights, self.shape, step=self.progress.steps)
+        with self.catalog.transaction(durable=False):
+            self.catalog.add_policy(self.learner, weights_hash=digest)
+        self.telemetry.event("published", policy=str(self.learner), weights_hash=digest, step=self.progress.steps)
+        versions = self.policies.versions(self.config.policy.name)
+        in_pool = [member.ref for member in self.pool.snapshots]
+        self.policies.prune(
+            self.config.policy.name, [*in_pool, *versions[-VERSIONS_KEPT:], *self.evaluation.participants()]
+        )
+
+    def close(self) -> None:
+        """Close files; worker processes end with the topology."""
+        self.telemetry.close()
+        self.catalog.close()
+
+
+def open_rooms(config: RunConfig, run: RunDirectory, log_dir: Path, plugins: Sequence[str]) -> Rooms:
+    """Open every room of a run on its directory."""
+    games = {choice.key: make_game(choice.key) for choice in config.games}
+    specs = {key: game.spec for key, game in games.items()}
+    catalog = Catalog(run.catalog)
+    progress = Progress()
+    learner = PolicyRef(name=PolicyName(config.policy.name))
+    pool = Pool(config.league, learner)
+    for name in config.evaluate.against:
+        pool.add_fixed(name)
+    tasks = GameTasks(config.games, config.seed)
+    return Rooms(
+        config=config,
+        run=run,
+        games=games,
+        specs=specs,
+        shape=policy_shape(config, specs),
+        catalog=catalog,
+        checkpoints=CheckpointStore(run.checkpoints, config.checkpoint.keep),
+        policies=PolicyStore(run.policies),
+        episodes=SegmentLog(run.path, "episodes", catalog),
+        telemetry=Telemetry(run, config.name),
+        supervisor=Supervisor(log_dir, max_restarts=config.runtime.max_restarts),
+        tasks=tasks,
+        pool=pool,
+        matchmaker=Matchmaker(config.league, pool, config.seed),
+        evaluation=Evaluation(config.evaluate, tasks, pool, specs),
+        progress=progress,
+        plugins=tuple(plugins),
+    )
+
+
+def policy_shape(config: RunConfig, specs: dict[str, GameSpec]) -> PolicyShape:
+    """The one shape that all games of a run must share, because one network plays them."""
+    shapes = {(spec.observation_shape, spec.actions) for spec in specs.values()}
+    if len(shapes) > 1:
+        found = "; ".join(
+            f"{key}: sees {spec.observation_shape}, {spec.actions} actions" for key, spec in specs.items()
+        )
+        raise ConfigError(f"games: one network cannot play games of different shapes ({found})")
+    observation_shape, actions = shapes.pop()
+    if not observation_shape:
+        raise ConfigError(f"games: {', '.join(specs)} has no observation tensor for a network to see")
+    layout = "channels_last" if all(key.startswith("pgx:") for key in specs) else "channels_first"
+    return PolicyShape(
+        network=config.policy.network,
+        observation_shape=observation_shape,
+        actions=actions,
+        layout=layout,
+        games=tuple(specs),
+    )

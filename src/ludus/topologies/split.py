@@ -1,0 +1,286 @@
+"""Explorers and trainer as separate processes; this process holds tasks, experience, buffer, league and storage.
+
+Synchronous: update k plays exactly its own tasks with version k, then trains on exactly those, in task order; the
+result does not depend on who finished when. Asynchronous: both go on at once, bounded by the buffer's limits and by
+`train.max_staleness`. In both, an episode is on disk before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.buffer import Buffer, Claim
+from ludus.errors import RolloutError
+from ludus.experience import build_pipeline
+from ludus.explore.messages import Stop
+from ludus.records import Experiences, PolicyRef, Seat, Task, TaskId, derive_seed
+from ludus.runtime import Arrived, Lost
+from ludus.storage.checkpoints import Checkpoint
+from ludus.storage.segments import SegmentLog
+from ludus.storage.tensors import load_tensors
+from ludus.topologies.done_tasks import DoneTasks
+from ludus.topologies.explorers import Explorers
+from ludus.topologies.intake import Intake
+from ludus.topologies.progress import UpdateReport
+from ludus.topologies.rooms import Rooms
+from ludus.topologies.trainer import Order, TrainerProxy
+from ludus.train.messages import Trained
+
+POLL_S = 0.05
+ORDERS_AHEAD = 2
+"""Batches that the trainer has in hand in the asynchronous schedule, so that it never waits for this process."""
+
+
+class Split:
+    """The split topology."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        config = rooms.config
+        self._is_async = config.schedule == "async"
+        self._trains = config.mode != "explore"
+        self._explores = config.mode != "train"
+        self.publishes_every_update = self._trains
+        self._batch_episodes = config.train.batch_episodes or 1
+        mirrors = any(choice.kind == "mirror" for choice in config.league.opponents)
+        seats = max(spec.players for spec in rooms.specs.values()) if mirrors else 1
+        self._log = SegmentLog(rooms.run.path, "experiences", rooms.catalog)
+        self._buffer = Buffer(
+            self._log,
+            config.buffer,
+            batch_rows=self._batch_episodes * seats,
+            rows_per_episode=seats,
+            concurrency=config.explore.games_in_flight * 2,
+            max_staleness=config.train.max_staleness if self._is_async else None,
+        )
+        self._pipeline = build_pipeline(config.experience)
+        self._intake = Intake(rooms, self._buffer, self._pipeline if self._is_async else None)
+        self._done = DoneTasks()
+        self._trainer = TrainerProxy(rooms)
+        self._explorers: Explorers | None = None
+        self._finished: list[tuple[Order, Trained]] = []
+        self._weights: dict[str, NDArray[Any]] = {}
+        self._ordered = 0
+
+    # -- what the loop asks for ------------------------------------------------------------------------------------
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Only exploring: the buffer is full. Only training: it is empty."""
+        if not self._trains:
+            return len(self._buffer) >= self._buffer.limits.capacity
+        if not self._explores and not self._trainer.queued and not self._finished:
+            self._keep_trainer_busy()
+            return not self._trainer.queued
+        return False
+
+    def begin(self, saved: Checkpoint | None) -> None:
+        """Start the processes from a checkpoint, or with fresh weights."""
+        if saved is not None:
+            self._buffer.load_state(saved.state["buffer"])
+            self._pipeline.load_state(saved.state["pipeline"])
+            self._intake.refusals.load_state(saved.state["refused"])
+            self._done = DoneTasks(int(saved.state["done_before"]))
+            self._weights = saved.tensors("weights")
+        self._note_logged_episodes()
+        self._trainer.begin(None if saved is None else saved.path)
+        self._ordered = self._rooms.progress.update
+        self._start_explorers()
+        unfinished = self._done.missing(self._done.before, self._rooms.progress.next_task)
+        if self._is_async and self._explores and unfinished:
+            self._submit([TaskId(task) for task in unfinished])
+
+    def advance(self) -> UpdateReport:
+        """Explore and train until one update is done."""
+        if not self._trains:
+            return self._advance_exploring()
+        if self._is_async or not self._explores:
+            self._wait_until(lambda: bool(self._finished), self._keep_everybody_busy)
+        else:
+            self._play_batch()
+            self._order_batch()
+            self._wait_until(lambda: bool(self._finished))
+        return self._take_update(*self._finished.pop(0))
+
+    def tend(self, timeout_s: float) -> None:
+        """Take what the workers bring."""
+        for event in self._rooms.supervisor.poll(timeout_s):
+            self._handle(event)
+
+    def save(self, staging: Path) -> dict[str, Any]:
+        """The trainer's files, and the cursors that belong to them."""
+        self._trainer.save(staging)
+        self._weights = load_tensors(staging / "weights.safetensors")
+        return {
+            "buffer": self._buffer.state(),
+            "pipeline": self._pipeline.state(),
+            "refused": self._intake.refusals.state(),
+            "done_before": self._done.before,
+        }
+
+    def weights(self) -> Mapping[str, NDArray[Any]]:
+        """The weights as of the last save."""
+        return self._weights
+
+    def use_version(self, ref: PolicyRef) -> None:
+        """Tasks name their version, so explorers load it when they first meet it. Old segments can go now."""
+        self._trim()
+
+    def refresh_opponents(self) -> None:
+        """Opponents are drawn for each task."""
+
+    def submit_evaluation(self, tasks: Sequence[Task]) -> None:
+        """Explorers play evaluation games between training games."""
+        if tasks and self._explorers is not None:
+            self._explorers.submit(tasks)
+
+    def close(self) -> None:
+        """End all processes."""
+        self._rooms.supervisor.stop(Stop(), grace_s=1.0)
+
+    # -- exploring -------------------------------------------------------------------------------------------------
+
+    def _start_explorers(self) -> None:
+        explore = self._rooms.config.explore
+        slots = -(-explore.games_in_flight // explore.workers)
+        self._explorers = Explorers(self._rooms, workers=explore.workers, slots=slots)
+
+    def _play_batch(self) -> None:
+        """Synchronous: play the tasks of this update that are not in the log yet."""
+        progress = self._rooms.progress
+        first, end = progress.next_task, progress.next_task + self._batch_episodes
+        self._submit([TaskId(task) for task in self._done.missing(first, end)])
+        with self._rooms.telemetry.room("explore"):
+            self._wait_until(lambda: self._done.before >= end)
+        progress.next_task = end
+
+    def _submit(self, tasks: Sequence[TaskId]) -> None:
+        rooms = self._rooms
+        made = [rooms.tasks.training(task, 1, self._seats_for)[0] for task in tasks]
+        if self._explorers is not None:
+            self._explorers.submit(made)
+
+    def _seats_for(self, task: TaskId, game: str) -> tuple[Seat, ...]:
+        return self._rooms.matchmaker.seats_for(task, self._rooms.specs[game])
+
+    def _keep_everybody_busy(self) -> None:
+        if self._explores and self._explorers is not None:
+            progress = self._rooms.progress
+            count = self._buffer.may_explore(self._explorers.running)
+            self._submit([TaskId(task) for task in range(progress.next_task, progress.next_task + count)])
+            progress.next_task += count
+        self._keep_trainer_busy()
+
+    def _advance_exploring(self) -> UpdateReport:
+        """Explore-only: one batch of episodes into the buffer."""
+        goal = self._intake.training_episodes + self._batch_episodes
+        steps = self._intake.training_steps
+        self._wait_until(lambda: self._intake.training_episodes >= goal or self.is_exhausted, self._keep_explorers_busy)
+        return UpdateReport(
+            steps=self._intake.training_steps - steps, episodes=self._batch_episodes, metrics=self._play_metrics()
+        )
+
+    def _keep_explorers_busy(self) -> None:
+        if self._explorers is not None:
+            progress = self._rooms.progress
+            count = max(self._rooms.config.explore.games_in_flight * 2 - self._explorers.running, 0)
+            self._submit([TaskId(task) for task in range(progress.next_task, progress.next_task + count)])
+            progress.next_task += count
+
+    # -- training --------------------------------------------------------------------------------------------------
+
+    def _order_batch(self) -> None:
+        """Synchronous: all rows of this update's tasks, in task order, transformed in that order."""
+        progress = self._rooms.progress
+        claim = self._buffer.claim_tasks(
+            progress.next_task - self._batch_episodes, self._batch_episodes, version=progress.version
+        )
+        if not len(claim):
+            raise RolloutError(
+                f"none of the {self._batch_episodes} episodes of update {progress.update + 1} can be trained on "
+                f"(refused: {self._intake.refusals.counts}); ludus inspect {self._rooms.run.path} shows examples"
+            )
+        experiences = self._pipeline.on_step(self._pipeline.on_final(self._buffer.read(claim)))
+        self._order(claim, experiences)
+
+    def _keep_trainer_busy(self) -> None:
+        while self._trains and self._trainer.queued < ORDERS_AHEAD:
+            seed = derive_seed(self._rooms.config.seed, "claim", self._ordered)
+            claim = self._buffer.claim(self._rooms.progress.version, seed=seed % 2**32)
+            if claim is None:
+                return
+            self._order(claim, self._buffer.read(claim))
+
+    def _order(self, claim: Claim, experiences: Experiences) -> None:
+        config = self._rooms.config
+        self._ordered += 1
+        self._trainer.order(
+            update=self._ordered,
+            seed=derive_seed(config.seed, "update", self._ordered) % 2**32,
+            progress=min(self._rooms.progress.steps / config.train.steps, 1.0),
+            experiences=self._pipeline.on_sample(experiences),
+            claim=claim,
+        )
+
+    def _take_update(self, order: Order, trained: Trained) -> UpdateReport:
+        self._buffer.commit(order.claim)
+        episodes = len(set(order.experiences.sequences["episode"].tolist()))
+        staleness = np.asarray(order.claim.staleness, np.float64)
+        return UpdateReport(
+            steps=int(order.experiences.steps["mask"].sum()),
+            episodes=episodes,
+            metrics={
+                **{f"train/{name}": value for name, value in trained.metrics.items()},
+                "train/staleness": float(staleness.mean()) if len(staleness) else 0.0,
+                "train/seconds": trained.seconds,
+                **self._play_metrics(),
+            },
+        )
+
+    # -- what comes back -------------------------------------------------------------------------------------------
+
+    def _wait_until(self, is_reached: Callable[[], bool], meanwhile: Callable[[], None] | None = None) -> None:
+        """Serve the workers until something holds. Dead or hung workers are replaced, so this makes progress."""
+        while not is_reached():
+            if meanwhile is not None:
+                meanwhile()
+            self.tend(POLL_S)
+
+    def _handle(self, event: Arrived | Lost) -> None:
+        if self._explorers is not None:
+            for batch in self._explorers.absorb(event):
+                self._intake.take(batch)
+                self._done.add(e.task.id for e in batch.episodes if e.task.purpose == "train")
+        self._finished += self._trainer.absorb(event)
+
+    def _note_logged_episodes(self) -> None:
+        """Episodes that were acknowledged before the last stop need not be played again."""
+        for _, table in self._rooms.episodes.scan():
+            columns = zip(table.column("task").to_pylist(), table.column("purpose").to_pylist(), strict=True)
+            self._done.add(task for task, purpose in columns if purpose == "train")
+
+    def _trim(self) -> None:
+        """Give back disk that no checkpoint needs, down to the configured budget."""
+        rooms = self._rooms
+        retained = rooms.retained.values()
+        budget = rooms.config.record.keep_mb * 1_000_000 // 2
+        if self._buffer.trim([state["buffer"] for state in retained], keep_bytes=budget) or rooms.trim_episodes():
+            settled = min((int(state["done_before"]) for state in retained), default=0)
+            rooms.episodes.settle(settled)
+            self._log.settle(settled)
+
+    def _play_metrics(self) -> dict[str, float]:
+        counters = {f"buffer/{name}": float(value) for name, value in self._buffer.counters.items()}
+        running = self._explorers.running if self._explorers is not None else 0
+        return {
+            **self._intake.window.metrics(),
+            **counters,
+            "queue/episodes_in_flight": float(running),
+            "queue/batches_ahead": float(self._trainer.queued),
+            "experience/refused": float(self._intake.refusals.total),
+        }

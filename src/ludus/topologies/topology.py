@@ -1,0 +1,61 @@
+"""What the loop asks of a topology: where the rooms run is its business, when things happen is the loop's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from ludus.records import PolicyRef, Task
+from ludus.storage.checkpoints import Checkpoint
+from ludus.topologies.progress import UpdateReport
+
+
+class Topology(Protocol):
+    """One way to run the rooms. Called from the loop's thread only."""
+
+    publishes_every_update: bool
+    """Whether explorers need each new version."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether there is nothing left to do, short of the configured steps."""
+        ...
+
+    def begin(self, saved: Checkpoint | None) -> None:
+        """Start workers and load the state of a checkpoint, or make a first one."""
+        ...
+
+    def advance(self) -> UpdateReport:
+        """Explore and train until one update is done."""
+        ...
+
+    def tend(self, timeout_s: float) -> None:
+        """Look after the workers and take what they bring, without training."""
+        ...
+
+    def save(self, staging: Path) -> dict[str, Any]:
+        """Write tensors into the staging folder; returns the JSON state that goes with them."""
+        ...
+
+    def weights(self) -> Mapping[str, NDArray[Any]]:
+        """The learner's weights as of the last update."""
+        ...
+
+    def use_version(self, ref: PolicyRef) -> None:
+        """The version is published; play with it from now on."""
+        ...
+
+    def refresh_opponents(self) -> None:
+        """The pool has changed; choose opponents anew where they are held for a while."""
+        ...
+
+    def submit_evaluation(self, tasks: Sequence[Task]) -> None:
+        """Have these games played beside training."""
+        ...
+
+    def close(self) -> None:
+        """End all workers."""
+        ...

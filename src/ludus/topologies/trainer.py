@@ -1,0 +1,141 @@
+"""The trainer process as the loop sees it: batches in, updates out, and a new process when one is lost.
+
+Invariant: orders are answered in the order they were given, each exactly once. A lost trainer is replaced by one that
+starts from the newest checkpoint, and every order that was not answered is given to it again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ludus.errors import TrainError, WorkerError
+from ludus.records import Experiences
+from ludus.runtime import Arrived, Lost, WorkerSpec
+from ludus.storage.arrow import experiences_to_table, to_bytes
+from ludus.topologies.rooms import Rooms
+from ludus.train.messages import FromTrainer, Saved, SaveInto, Trained, TrainerBroken, TrainerSetup, TrainOn
+
+NAME = "trainer"
+FILES = ("weights.safetensors", "optimizer.safetensors")
+
+
+@dataclass(slots=True, kw_only=True)
+class Order:
+    """One update that the trainer was asked for."""
+
+    update: int
+    seed: int
+    progress: float
+    experiences: Experiences
+    claim: Any
+    staging: Path
+
+
+class TrainerProxy:
+    """Owns the trainer process of a split run."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._orders: deque[Order] = deque()
+        self._written: Path | None = None
+
+    @property
+    def queued(self) -> int:
+        """Orders not answered yet."""
+        return len(self._orders)
+
+    def begin(self, checkpoint: Path | None) -> None:
+        """Start the process from a checkpoint, or with fresh weights."""
+        rooms = self._rooms
+        rooms.supervisor.start(
+            WorkerSpec(
+                name=NAME,
+                module="ludus.train.worker",
+                replies=FromTrainer,
+                threads=rooms.config.runtime.threads or 1,
+                stall_s=rooms.config.runtime.stall_s,
+            )
+        )
+        self._greet(checkpoint)
+
+    def order(self, *, update: int, seed: int, progress: float, experiences: Experiences, claim: Any) -> None:
+        """Ask for an update."""
+        staging = self._rooms.checkpoints.stage(update)
+        order = Order(
+            update=update, seed=seed, progress=progress, experiences=experiences, claim=claim, staging=staging
+        )
+        self._orders.append(order)
+        self._send(order)
+
+    def absorb(self, event: Arrived | Lost) -> Iterator[tuple[Order, Trained]]:
+        """Take a supervisor event that concerns the trainer; yields the update it finished."""
+        if event.worker != NAME:
+            return
+        if isinstance(event, Lost):
+            self._recover(event)
+        elif isinstance(event.message, Trained):
+            order = self._orders.popleft()
+            self._forget_written()
+            self._written = order.staging
+            yield order, event.message
+        elif isinstance(event.message, TrainerBroken):
+            raise TrainError(event.message.error)
+        elif isinstance(event.message, Saved):
+            self._written = Path(event.message.staging)
+
+    def save(self, staging: Path, timeout_s: float = 60.0) -> None:
+        """Put the state after the last finished update into `staging`."""
+        if self._written is None:
+            self._ask_to_save(timeout_s)
+        if self._written is None:
+            raise WorkerError(f"{NAME} did not save its state within {timeout_s:g} s")
+        for name in FILES:
+            (self._written / name).rename(staging / name)
+        self._forget_written()
+
+    def _ask_to_save(self, timeout_s: float) -> None:
+        """Only possible while nothing is ordered, or the state would be that of a later update."""
+        rooms = self._rooms
+        staging = rooms.checkpoints.stage(rooms.progress.update)
+        rooms.supervisor.send(NAME, SaveInto(staging=str(staging)))
+        end = time.monotonic() + timeout_s
+        while self._written is None and time.monotonic() < end:
+            for event in rooms.supervisor.poll(0.1):
+                for _ in self.absorb(event):
+                    raise WorkerError(f"{NAME} finished an update that nobody was waiting for")
+
+    def _greet(self, checkpoint: Path | None) -> None:
+        rooms = self._rooms
+        setup = TrainerSetup(
+            config=rooms.config.model_dump_json(),
+            observation_shape=rooms.shape.observation_shape,
+            actions=rooms.shape.actions,
+            layout=rooms.shape.layout,
+            checkpoint=str(checkpoint) if checkpoint is not None else "",
+        )
+        rooms.supervisor.send(NAME, setup)
+
+    def _send(self, order: Order) -> None:
+        message = TrainOn(update=order.update, seed=order.seed, progress=order.progress, staging=str(order.staging))
+        self._rooms.supervisor.send(NAME, message, to_bytes(experiences_to_table(order.experiences)))
+
+    def _recover(self, lost: Lost) -> None:
+        rooms = self._rooms
+        rooms.telemetry.event("worker_lost", worker=NAME, reason=lost.reason, log_tail=lost.log_tail)
+        saved = rooms.checkpoints.latest()
+        self._greet(None if saved is None else saved.path)
+        for order in self._orders:
+            shutil.rmtree(order.staging, ignore_errors=True)
+            order.staging = rooms.checkpoints.stage(order.update)
+            self._send(order)
+
+    def _forget_written(self) -> None:
+        if self._written is not None:
+            shutil.rmtree(self._written, ignore_errors=True)
+            self._written = None

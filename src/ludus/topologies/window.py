@@ -1,0 +1,49 @@
+"""Running means over the newest training episodes, by game and seat: what the metrics show of play."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from ludus.records import Episode
+
+WINDOW = 512
+
+
+class Window:
+    """Rewards, results and lengths of the last `WINDOW` episodes of each game."""
+
+    def __init__(self) -> None:
+        self._episodes: dict[str, deque[Episode]] = {}
+        self.failed = 0
+
+    def add(self, episodes: Sequence[Episode]) -> None:
+        """Take finished training episodes."""
+        for episode in episodes:
+            if episode.error:
+                self.failed += 1
+            else:
+                self._episodes.setdefault(episode.task.game, deque(maxlen=WINDOW)).append(episode)
+
+    def metrics(self) -> dict[str, float]:
+        """`explore/<game>/...` for each game; a single game also without its name."""
+        values: dict[str, float] = {"explore/failed_episodes": float(self.failed)}
+        for game, episodes in self._episodes.items():
+            values.update({f"explore/{game}/{name}": value for name, value in _means(list(episodes)).items()})
+        if len(self._episodes) == 1:
+            (episodes,) = self._episodes.values()
+            values.update({f"explore/{name}": value for name, value in _means(list(episodes)).items()})
+        return values
+
+
+def _means(episodes: Sequence[Episode]) -> dict[str, float]:
+    returns = np.array([episode.returns for episode in episodes], np.float64)
+    best = returns.max(axis=1, keepdims=True)
+    drawn = (returns == best).all(axis=1) & (returns.shape[1] > 1)
+    values = {"length": float(np.mean([episode.length for episode in episodes])), "draws": float(drawn.mean())}
+    for seat in range(returns.shape[1]):
+        values[f"seat_{seat}/reward"] = float(returns[:, seat].mean())
+        values[f"seat_{seat}/wins"] = float(((returns[:, seat] == best[:, 0]) & ~drawn).mean())
+    return values

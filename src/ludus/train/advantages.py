@@ -1,0 +1,160 @@
+"""Advantages and value targets of ragged experience, in NumPy: float64 inside, float32 out.
+
+A sequence is one seat's own decisions (or one policy's tokens). Only elements with `mask` form its chain: values and
+advantages are carried over what others wrote (prompt, opponent, tool), as verl does; a reward that landed on such an
+element belongs to the decision before it, and one before the first decision is nobody's. Elements outside the mask get
+advantage 0 and target 0.
+
+A truncated sequence goes on from the sequence column `bootstrap_value` where there is one; else GAE and V-trace take the
+last decision's own value for what would have followed, and Monte Carlo takes 0.
+
+All kinds are one recursion, V-trace's; with importance weights 1 it is GAE. The chains are laid out end-aligned,
+`[K, n]` with row 0 the last decision, so the loop is over the longest chain and vectorised over sequences.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.config.learn import AdvantageConfig
+from ludus.records import Experiences
+
+Floats = NDArray[np.float64]
+Credit = tuple[NDArray[np.float32], NDArray[np.float32]]
+"""Advantage `[N]` and value target `[N]`."""
+
+
+def compute(experiences: Experiences, config: AdvantageConfig, current_logp: NDArray[Any] | None = None) -> Credit:
+    """Advantages and targets by the config's kind.
+
+    Args:
+        experiences: rewards, values, masks.
+        config: kind and coefficients. `perspective` does not matter here: a sequence is a seat's own chain.
+        current_logp: `[N]`, for V-trace: log-probabilities under the policy being trained. Default: on-policy.
+    """
+    if config.kind == "monte_carlo":
+        return monte_carlo(experiences, gamma=config.gamma)
+    if config.kind == "gae":
+        return gae(experiences, gamma=config.gamma, lam=config.lam)
+    return vtrace(
+        experiences,
+        current_logp,
+        gamma=config.gamma,
+        lam=config.lam,
+        rho_clip=config.rho_clip,
+        c_clip=config.c_clip,
+    )
+
+
+def monte_carlo(experiences: Experiences, *, gamma: float = 1.0) -> Credit:
+    """The discounted return, both as advantage and as target: no value estimate is used, not even as a baseline."""
+    chains = _Chains(experiences, own_value_follows=False)
+    zeros = np.zeros_like(chains.value)
+    advantage, _ = _trace(chains.reward, zeros, chains.bootstrap, None, None, gamma=gamma, lam=1.0)
+    returns = chains.scatter(advantage)
+    return returns, returns
+
+
+def gae(experiences: Experiences, *, gamma: float = 1.0, lam: float = 0.95) -> Credit:
+    """Generalised advantage estimation; the target is advantage + value, before any normalisation."""
+    chains = _Chains(experiences, own_value_follows=True)
+    advantage, correction = _trace(chains.reward, chains.value, chains.bootstrap, None, None, gamma=gamma, lam=lam)
+    return chains.scatter(advantage), chains.scatter(correction + chains.value)
+
+
+def vtrace(
+    experiences: Experiences,
+    current_logp: NDArray[Any] | None,
+    *,
+    gamma: float = 1.0,
+    lam: float = 1.0,
+    rho_clip: float = 1.0,
+    c_clip: float = 1.0,
+) -> Credit:
+    """V-trace: values of the policy being trained from what another one did (as rlax, with `lam` on the traces)."""
+    chains = _Chains(experiences, own_value_follows=True)
+    rho = c = None
+    if current_logp is not None:
+        ratio = np.exp(np.clip(chains.gather(current_logp) - chains.gather(experiences.steps["logp"]), -20.0, 20.0))
+        rho, c = np.minimum(ratio, rho_clip), np.minimum(ratio, c_clip)
+    advantage, correction = _trace(chains.reward, chains.value, chains.bootstrap, rho, c, gamma=gamma, lam=lam)
+    return chains.scatter(advantage), chains.scatter(correction + chains.value)
+
+
+def _trace(
+    reward: Floats,
+    value: Floats,
+    bootstrap: Floats,
+    rho: Floats | None,
+    c: Floats | None,
+    *,
+    gamma: float,
+    lam: float,
+) -> tuple[Floats, Floats]:
+    """Policy-gradient advantage and value correction (target - value), both `[K, n]`, row 0 last in time."""
+    advantage, correction = np.empty_like(value), np.empty_like(value)
+    next_value, next_correction = bootstrap, np.zeros_like(bootstrap)
+    for k in range(len(value)):
+        difference = reward[k] + gamma * next_value - value[k]
+        lookahead = gamma * lam * next_correction
+        advantage[k] = difference + lookahead
+        correction[k] = advantage[k]
+        if rho is not None and c is not None:
+            advantage[k] = rho[k] * (difference + lookahead)
+            correction[k] = rho[k] * difference + c[k] * lookahead
+        next_value, next_correction = value[k], correction[k]
+    return advantage, correction
+
+
+class _Chains:
+    """The masked elements of ragged sequences as end-aligned columns `[K, n]`."""
+
+    def __init__(self, experiences: Experiences, *, own_value_follows: bool) -> None:
+        steps, begin = experiences.steps, int(experiences.offsets[0])
+        stop = begin + experiences.step_count
+        mask = np.asarray(steps["mask"][begin:stop], bool)
+        sequence = experiences.sequence_of_step()
+        self._begin, self._stop = begin, stop
+        self._elements = np.flatnonzero(mask)
+        self._sequence = sequence[self._elements]
+        counts = np.bincount(self._sequence, minlength=len(experiences))
+        ends = np.cumsum(counts)
+        self._from_end = np.repeat(ends, counts) - 1 - np.arange(len(self._elements))
+        self._shape = (int(counts.max(initial=0)), len(experiences))
+        self.value = self.gather(steps["value"])
+        self.reward = self._collect_rewards(np.asarray(steps["reward"][begin:stop], np.float64), mask, sequence)
+        self.bootstrap = self._bootstrap(experiences, own_value_follows)
+
+    def gather(self, column: NDArray[Any]) -> Floats:
+        """A step column as chains; 0 beyond the beginning of a shorter one."""
+        chains = np.zeros(self._shape, np.float64)
+        chains[self._from_end, self._sequence] = column[self._begin : self._stop][self._elements]
+        return chains
+
+    def scatter(self, chains: Floats) -> NDArray[np.float32]:
+        """Chains back as a step column; 0 outside the mask."""
+        column = np.zeros(self._stop - self._begin, np.float32)
+        column[self._elements] = chains[self._from_end, self._sequence]
+        return column
+
+    def _collect_rewards(self, reward: Floats, mask: NDArray[np.bool_], sequence: NDArray[np.int64]) -> Floats:
+        """Add every reward to the latest decision of its own sequence."""
+        latest = np.cumsum(mask) - 1
+        owned = np.flatnonzero(latest >= 0)
+        owned = owned[self._sequence[latest[owned]] == sequence[owned]]
+        chains = np.zeros(self._shape, np.float64)
+        place = latest[owned]
+        np.add.at(chains, (self._from_end[place], self._sequence[place]), reward[owned])
+        return chains
+
+    def _bootstrap(self, experiences: Experiences, own_value_follows: bool) -> Floats:
+        n = len(experiences)
+        if "truncated" not in experiences.sequences or not self._shape[0]:
+            return np.zeros(n, np.float64)
+        follows: Any = self.value[0] if own_value_follows else 0.0
+        if "bootstrap_value" in experiences.sequences:
+            follows = np.asarray(experiences.sequences["bootstrap_value"], np.float64)
+        return np.where(np.asarray(experiences.sequences["truncated"], bool), follows, 0.0)

@@ -1,0 +1,55 @@
+"""From ragged experience to the flat, padded batch that a learner's compiled update takes.
+
+Invariant: padding rows have weight 0, and the update's result does not depend on how many there are. Sizes are rounded
+up to few distinct ones, because every new size is compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import TrainError
+from ludus.records import Experiences
+
+Batch = dict[str, Any]
+"""Columns `[B, ...]`: observation, legal (optional), action, logp, value, advantage, target, weight."""
+
+_COLUMNS = {"action": np.int32, "logp": np.float32, "value": np.float32}
+
+
+def flatten(experiences: Experiences) -> Batch:
+    """The elements that the policy chose, without those it did not; weight 1 each."""
+    steps = experiences.steps
+    if "observation" not in steps:
+        raise TrainError("experience without observations (token sequences?) cannot train a network on boards")
+    mask = np.asarray(steps["mask"], bool)
+    chosen = slice(None) if mask.all() else mask
+    batch: Batch = {name: np.asarray(steps[name][chosen], dtype) for name, dtype in _COLUMNS.items()}
+    batch["observation"] = np.asarray(steps["observation"][chosen])
+    if "legal" in steps:
+        batch["legal"] = np.asarray(steps["legal"][chosen], bool)
+    batch["weight"] = np.ones(len(batch["action"]), np.float32)
+    return batch
+
+
+def bucket(count: int, minibatch: int) -> int:
+    """Rows to pad to: whole minibatches, their number rounded up to an eighth of a power of two."""
+    needed = max(1, -(-count // minibatch))
+    unit = 1 << max(0, needed.bit_length() - 4)
+    return -(-needed // unit) * unit * minibatch
+
+
+def pad(batch: Batch, size: int) -> Batch:
+    """Lengthen every column to `size` rows by zeros; the weight of those is 0."""
+    return {name: _pad_column(np.asarray(column), size) for name, column in batch.items()}
+
+
+def _pad_column(column: NDArray[Any], size: int) -> NDArray[Any]:
+    if len(column) == size:
+        return column
+    padded = np.zeros((size, *column.shape[1:]), column.dtype)
+    padded[: len(column)] = column
+    return padded

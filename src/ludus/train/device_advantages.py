@@ -1,0 +1,110 @@
+"""The jitted twin of `time_major`: the same advantages over `[T, N]` rollouts, on the device, in float32.
+
+Invariant: equal to the NumPy version on any input, up to rounding; the docstring there says what the arguments mean.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ludus.config.learn import AdvantageConfig
+
+
+def gae_on_device(
+    *,
+    rewards: jax.Array,
+    value: jax.Array,
+    seat: jax.Array,
+    done: jax.Array,
+    last_value: jax.Array,
+    last_seat: jax.Array,
+    config: AdvantageConfig | None,
+    alternate: bool,
+    log_ratio: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Advantage and target, `[T, N]` each, by the config's kind; see `time_major.gae_time_major`. Traceable."""
+    config = config or AdvantageConfig()
+    is_monte_carlo = config.kind == "monte_carlo"
+    baseline = jnp.zeros_like(value) if is_monte_carlo else value
+    rho, c = _importance(config, value, log_ratio)
+    walk = _alternate if alternate else _by_seat
+    gamma, lam = config.gamma, 1.0 if is_monte_carlo else config.lam
+    rows = (rewards, value, baseline, seat, done, rho, c)
+    return walk(rows, last_value, last_seat, gamma, gamma * lam)
+
+
+def _importance(
+    config: AdvantageConfig, value: jax.Array, log_ratio: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    if config.kind != "vtrace" or log_ratio is None:
+        return jnp.ones_like(value), jnp.ones_like(value)
+    ratio = jnp.exp(jnp.clip(log_ratio, -20.0, 20.0))
+    return jnp.minimum(ratio, config.rho_clip), jnp.minimum(ratio, config.c_clip)
+
+
+def _alternate(
+    rows: Any, last_value: jax.Array, last_seat: jax.Array, gamma: float, decay: float
+) -> tuple[jax.Array, jax.Array]:
+    rewards, value, baseline, seat, done, rho, c = rows
+    if last_value.ndim == 2:
+        last_value = _of_seat(last_value, last_seat)
+    following = jnp.concatenate([seat[1:], last_seat[None].astype(seat.dtype)])
+    sign = jnp.where(seat == following, 1.0, -1.0) * (1.0 - done)
+    next_value = jnp.concatenate([baseline[1:], last_value[None]])
+    difference = _of_seat(rewards, seat) + gamma * sign * next_value - baseline
+
+    def step(correction: jax.Array, row: Any) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        difference, sign, rho, c = row
+        lookahead = decay * sign * correction
+        correction = rho * difference + c * lookahead
+        return correction, (rho * (difference + lookahead), correction)
+
+    _, (advantage, correction) = lax.scan(
+        step, jnp.zeros_like(last_value), (difference, sign, rho, c), reverse=True
+    )
+    return advantage, baseline + correction
+
+
+def _by_seat(
+    rows: Any, last_value: jax.Array, last_seat: jax.Array, gamma: float, decay: float
+) -> tuple[jax.Array, jax.Array]:
+    rewards, seat = rows[0], rows[3]
+    players = rewards.shape[-1]
+    zeros = jnp.zeros(rewards.shape[1:], jnp.float32)
+    if last_value.ndim == 2:
+        next_value, known = last_value, jnp.ones(zeros.shape, bool)
+    else:
+        known = jnp.arange(players) == last_seat[:, None]
+        next_value = jnp.where(known, last_value[:, None], 0.0)
+
+    def step(carry: Any, row: Any) -> tuple[Any, tuple[jax.Array, jax.Array]]:
+        pending, correction, next_value, known = carry
+        reward, value, baseline, seat, done, rho, c = row
+        goes_on = 1.0 - done[:, None]
+        pending = pending * goes_on + reward
+        known = known | done[:, None].astype(bool)
+        acts = jnp.arange(players) == seat[:, None]
+        ahead = jnp.where(_of_seat(known, seat), _of_seat(next_value * goes_on, seat), value)
+        difference = _of_seat(pending, seat) + gamma * ahead - baseline
+        lookahead = decay * _of_seat(correction * goes_on, seat)
+        corrected = rho * difference + c * lookahead
+        carry = (
+            jnp.where(acts, 0.0, pending),
+            jnp.where(acts, corrected[:, None], correction * goes_on),
+            jnp.where(acts, baseline[:, None], next_value * goes_on),
+            known | acts,
+        )
+        return carry, (rho * (difference + lookahead), baseline + corrected)
+
+    _, credit = lax.scan(step, (zeros, zeros, next_value, known), rows, reverse=True)
+    advantage, target = credit
+    return advantage, target
+
+
+def _of_seat(x: jax.Array, seat: jax.Array) -> jax.Array:
+    """`x[..., seat]`: the acting seat's entry of the last axis."""
+    return jnp.take_along_axis(x, seat[..., None], axis=-1)[..., 0]

@@ -1,0 +1,82 @@
+"""What a learner keeps between updates, and its form on disk: NumPy arrays by name, bit-exact both ways.
+
+The optimizer works on all weights as one vector; on disk its moments carry the names of the weights they belong to, as in
+`0.mu.torso.0.kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+from numpy.typing import NDArray
+
+from ludus.errors import CorruptRecord
+
+Tensors = dict[str, NDArray[Any]]
+
+
+class LearnerState(NamedTuple):
+    """A pytree; the same on the host and inside a compiled program."""
+
+    params: dict[str, jax.Array]
+    optimizer: optax.OptState
+    steps: jax.Array
+    """int32: optimizer steps taken."""
+    skipped: jax.Array
+    """int32: optimizer steps skipped in a row, up to now."""
+
+
+def state_tensors(state: LearnerState) -> dict[str, Tensors]:
+    """The state in two parts, `weights` and `optimizer`."""
+    vector, unravel = ravel_pytree(state.params)
+    optimizer: Tensors = {"steps": np.asarray(state.steps), "skipped": np.asarray(state.skipped)}
+    for name, leaf in _leaves(state.optimizer):
+        if leaf.shape == vector.shape:
+            optimizer |= {f"{name}.{weight}": np.asarray(part) for weight, part in unravel(leaf).items()}
+        else:
+            optimizer[name] = np.asarray(leaf)
+    return {"weights": {name: np.asarray(x) for name, x in state.params.items()}, "optimizer": optimizer}
+
+
+def state_from_tensors(tensors: Mapping[str, Mapping[str, NDArray[Any]]], template: LearnerState) -> LearnerState:
+    """The state that `state_tensors` wrote.
+
+    Raises:
+        CorruptRecord: names, shapes or types are not those of the template.
+    """
+    expected = state_tensors(template)
+    for part in ("weights", "optimizer"):
+        _compare(part, expected[part], tensors[part])
+    params = {name: jnp.asarray(tensors["weights"][name]) for name in template.params}
+    saved = tensors["optimizer"]
+    size = ravel_pytree(template.params)[0].shape
+    leaves = [
+        ravel_pytree({weight: jnp.asarray(saved[f"{name}.{weight}"]) for weight in params})[0]
+        if leaf.shape == size
+        else jnp.asarray(saved[name])
+        for name, leaf in _leaves(template.optimizer)
+    ]
+    optimizer = jax.tree.unflatten(jax.tree.structure(template.optimizer), leaves)
+    return LearnerState(params, optimizer, jnp.asarray(saved["steps"]), jnp.asarray(saved["skipped"]))
+
+
+def _leaves(optimizer: optax.OptState) -> Iterator[tuple[str, jax.Array]]:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(optimizer):
+        yield jax.tree_util.keystr(path, simple=True, separator="."), leaf
+
+
+def _compare(part: str, expected: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]]) -> None:
+    problems = [f"{name} is missing" for name in expected.keys() - found.keys()]
+    problems += [f"{name} is unknown" for name in found.keys() - expected.keys()]
+    for name in expected.keys() & found.keys():
+        want, have = expected[name], found[name]
+        if (want.shape, want.dtype) != (have.shape, have.dtype):
+            problems.append(f"{name} is {have.dtype}{list(have.shape)}, expected {want.dtype}{list(want.shape)}")
+    if problems:
+        raise CorruptRecord(f"{part} do not fit this network and optimizer: {'; '.join(sorted(problems))}")

@@ -1,0 +1,62 @@
+"""What the loop and a trainer process say to each other. A batch travels beside `TrainOn` as Arrow bytes."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
+    """First message to a trainer: everything it needs to know."""
+
+    config: str
+    """The resolved config as JSON."""
+    observation_shape: tuple[int, ...]
+    actions: int
+    layout: str
+    checkpoint: str
+    """Folder of the checkpoint to go on from; empty to begin with fresh weights."""
+
+
+class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):
+    """Do one update on the batch in the blob."""
+
+    update: int
+    seed: int
+    progress: float
+    """Share of the run that is done: where the schedules are."""
+    staging: str
+    """Folder to write the new state into."""
+
+
+class SaveInto(msgspec.Struct, tag="save_into", kw_only=True):
+    """Write the current state into a folder."""
+
+    staging: str
+
+
+class TrainerStop(msgspec.Struct, tag="trainer_stop", kw_only=True):
+    """End."""
+
+
+class Trained(msgspec.Struct, tag="trained", kw_only=True):
+    """An update is done and its state is in the staging folder."""
+
+    update: int
+    metrics: dict[str, float]
+    seconds: float
+
+
+class Saved(msgspec.Struct, tag="saved", kw_only=True):
+    """The state is in the folder."""
+
+    staging: str
+
+
+class TrainerBroken(msgspec.Struct, tag="trainer_broken", kw_only=True):
+    """The trainer cannot go on, and why; it ends after this."""
+
+    error: str
+
+
+ToTrainer = TrainerSetup | TrainOn | SaveInto | TrainerStop
+FromTrainer = Trained | Saved | TrainerBroken

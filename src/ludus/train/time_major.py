@@ -1,0 +1,145 @@
+"""Advantages over `[T, N]` rollouts in which seats take turns, in NumPy (float64). `device_advantages` is its twin.
+
+Row t is the decision of `seat[t, n]` in game n. Two ways to look at it:
+
+    seat        each seat's own decisions form its chain: any number of players, general-sum, any order of play. What a
+                seat gets while others move is added to its latest decision. Teams that share rewards may be given as
+                seats (one chain for a team), or kept apart (each member its own chain with the same rewards).
+    alternate   two players, zero-sum: every position continues the previous one, and counts with its sign turned when
+                the other side is to move. Half the delay of `seat`, so less variance. The same side moving twice keeps
+                the sign.
+
+`done[t, n]` ends an episode after row t; nothing flows back over it. Not covered: bootstrapping an episode that was
+truncated inside the rollout (it counts as ended).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.config.learn import AdvantageConfig
+
+Floats = NDArray[np.float64]
+
+
+def gae_time_major(
+    *,
+    rewards: NDArray[Any],
+    value: NDArray[Any],
+    seat: NDArray[Any],
+    done: NDArray[Any],
+    last_value: NDArray[Any],
+    last_seat: NDArray[Any],
+    config: AdvantageConfig,
+    alternate: bool,
+    log_ratio: NDArray[Any] | None = None,
+) -> tuple[Floats, Floats]:
+    """Advantage and target, `[T, N]` each, by the config's kind.
+
+    Args:
+        rewards: `[T, N, P]`, what every seat gets after row t.
+        value: `[T, N]`, the estimate of the seat that acts.
+        seat: `[T, N]`, who acts.
+        done: `[T, N]`.
+        last_value: `[N]`, the estimate of `last_seat` at the position after the last row; or `[N, P]`, of every seat.
+            With `[N]`, seats that are not to move there count on their own latest estimate.
+        last_seat: `[N]`, who is to move after the last row.
+        config: kind and coefficients. `monte_carlo` uses values at the cut only.
+        alternate: which of the two ways.
+        log_ratio: `[T, N]`, for V-trace: current minus behaviour log-probability. Default: on-policy.
+    """
+    value = np.asarray(value, np.float64)
+    done = np.asarray(done, bool)
+    rho, c = _importance(config, value, log_ratio)
+    baseline = np.zeros_like(value) if config.kind == "monte_carlo" else value
+    lam = 1.0 if config.kind == "monte_carlo" else config.lam
+    walk = _alternate if alternate else _by_seat
+    return walk(
+        np.asarray(rewards, np.float64),
+        value,
+        baseline,
+        np.asarray(seat),
+        done,
+        np.asarray(last_value, np.float64),
+        np.asarray(last_seat),
+        (rho, c, config.gamma, lam),
+    )
+
+
+def _importance(
+    config: AdvantageConfig, value: Floats, log_ratio: NDArray[Any] | None
+) -> tuple[Floats, Floats]:
+    if config.kind != "vtrace" or log_ratio is None:
+        return np.ones_like(value), np.ones_like(value)
+    ratio = np.exp(np.clip(np.asarray(log_ratio, np.float64), -20.0, 20.0))
+    return np.minimum(ratio, config.rho_clip), np.minimum(ratio, config.c_clip)
+
+
+Coefficients = tuple[Floats, Floats, float, float]
+"""rho `[T, N]`, c `[T, N]`, gamma, lam."""
+
+
+def _alternate(
+    rewards: Floats,
+    value: Floats,
+    baseline: Floats,
+    seat: NDArray[Any],
+    done: NDArray[np.bool_],
+    last_value: Floats,
+    last_seat: NDArray[Any],
+    coefficients: Coefficients,
+) -> tuple[Floats, Floats]:
+    rho, c, gamma, lam = coefficients
+    games = np.arange(value.shape[1])
+    advantage, target = np.empty_like(value), np.empty_like(value)
+    next_value = last_value if last_value.ndim == 1 else last_value[games, last_seat]
+    next_correction, next_seat = np.zeros_like(next_value), last_seat
+    for t in reversed(range(len(value))):
+        sign = np.where(seat[t] == next_seat, 1.0, -1.0) * ~done[t]
+        difference = rewards[t, games, seat[t]] + gamma * sign * next_value - baseline[t]
+        lookahead = gamma * lam * sign * next_correction
+        advantage[t] = rho[t] * (difference + lookahead)
+        next_correction = rho[t] * difference + c[t] * lookahead
+        target[t] = baseline[t] + next_correction
+        next_value, next_seat = baseline[t], seat[t]
+    return advantage, target
+
+
+def _by_seat(
+    rewards: Floats,
+    value: Floats,
+    baseline: Floats,
+    seat: NDArray[Any],
+    done: NDArray[np.bool_],
+    last_value: Floats,
+    last_seat: NDArray[Any],
+    coefficients: Coefficients,
+) -> tuple[Floats, Floats]:
+    rho, c, gamma, lam = coefficients
+    games = np.arange(value.shape[1])
+    advantage, target = np.empty_like(value), np.empty_like(value)
+    shape = rewards.shape[1:]
+    pending, correction = np.zeros(shape), np.zeros(shape)
+    # What is known of each seat's next value: not yet, for those who do not move again before the cut.
+    next_value, known = np.zeros(shape), np.zeros(shape, bool)
+    if last_value.ndim == 2:
+        next_value[:], known[:] = last_value, True
+    else:
+        next_value[games, last_seat], known[games, last_seat] = last_value, True
+    for t in reversed(range(len(value))):
+        ended = done[t][:, None]
+        pending, correction, next_value = (np.where(ended, 0.0, x) for x in (pending, correction, next_value))
+        known = known | ended
+        pending = pending + rewards[t]
+        at = (games, seat[t])
+        ahead = np.where(known[at], next_value[at], value[t])
+        difference = pending[at] + gamma * ahead - baseline[t]
+        lookahead = gamma * lam * correction[at]
+        advantage[t] = rho[t] * (difference + lookahead)
+        correction[at] = rho[t] * difference + c[t] * lookahead
+        target[t] = baseline[t] + correction[at]
+        next_value[at], known[at], pending[at] = baseline[t], True, 0.0
+    return advantage, target

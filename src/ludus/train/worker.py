@@ -1,0 +1,108 @@
+"""A trainer process: updates a policy on the batches it is sent.
+
+Run by the supervisor as `python -m ludus.train.worker`. It keeps nothing that a checkpoint does not hold, so a lost
+trainer is replaced by one that loads the newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from pathlib import Path
+
+from ludus.config.run import RunConfig
+from ludus.policies import PolicyShape
+from ludus.runtime import Channel, Pulse, connect
+from ludus.storage.arrow import experiences_from_table, from_bytes
+from ludus.storage.tensors import load_tensors, save_tensors
+from ludus.train.jax_learner import JaxLearner, LearnerState
+from ludus.train.messages import (
+    SaveInto,
+    Saved,
+    Trained,
+    TrainerBroken,
+    TrainerSetup,
+    TrainerStop,
+    TrainOn,
+    ToTrainer,
+)
+
+log = logging.getLogger(__name__)
+
+PARTS = ("weights", "optimizer")
+
+
+class Trainer:
+    """A learner and its state, driven by messages."""
+
+    def __init__(self, setup: TrainerSetup) -> None:
+        config = RunConfig.model_validate_json(setup.config)
+        shape = PolicyShape(
+            network=config.policy.network,
+            observation_shape=tuple(setup.observation_shape),
+            actions=setup.actions,
+            layout=setup.layout,
+            games=tuple(game.key for game in config.games),
+        )
+        self._learner = JaxLearner(shape.build(), config.train)
+        self._state: LearnerState = self._learner.init(config.seed)
+        if setup.checkpoint:
+            folder = Path(setup.checkpoint)
+            self._state = self._learner.state_from_tensors(
+                {part: load_tensors(folder / f"{part}.safetensors") for part in PARTS}
+            )
+
+    def train(self, order: TrainOn, batch: memoryview) -> Trained:
+        """One update; the new state is written before this returns."""
+        started = time.perf_counter()
+        experiences = experiences_from_table(from_bytes(batch))
+        self._state, metrics = self._learner.train_batch(
+            self._state, experiences, seed=order.seed, progress=order.progress
+        )
+        seconds = time.perf_counter() - started
+        self.save(Path(order.staging))
+        return Trained(update=order.update, metrics=metrics, seconds=seconds)
+
+    def save(self, staging: Path) -> None:
+        """Write the state as one file per part."""
+        for part, tensors in self._learner.state_tensors(self._state).items():
+            save_tensors(staging / f"{part}.safetensors", tensors)
+
+
+def serve(channel: Channel[object], pulse: Pulse) -> None:
+    """Train until told to stop."""
+    trainer: Trainer | None = None
+    while True:
+        pulse.set_busy(False)
+        for message, blob in channel.wait(None):
+            pulse.set_busy(True)
+            pulse.tick()
+            if isinstance(message, TrainerStop):
+                return
+            if isinstance(message, TrainerSetup):
+                trainer = Trainer(message)
+            elif isinstance(message, TrainOn) and trainer is not None:
+                channel.send(trainer.train(message, blob))
+            elif isinstance(message, SaveInto) and trainer is not None:
+                trainer.save(Path(message.staging))
+                channel.send(Saved(staging=message.staging))
+
+
+def main() -> None:
+    """Entry point of the process."""
+    channel, pulse = connect(ToTrainer)
+    try:
+        serve(channel, pulse)
+    except EOFError:
+        log.info("the loop is gone; ending")
+    except Exception as error:
+        log.exception("trainer cannot go on")
+        summary = "".join(traceback.format_exception_only(error)).strip()
+        channel.send(TrainerBroken(error=summary))
+        channel.drain(5.0)
+        raise SystemExit(1) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Settings that cannot hold together are refused, with both key paths and what to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ludus.config import RunConfig, build_config, load_or_demo, parse_resolved, resolve
+from ludus.errors import ConfigError
+
+OPEN_SPIEL = "games.0=open_spiel:tic_tac_toe"
+OBJECTIVE = "train.algorithm.objective"
+
+
+def make(*overrides: str) -> RunConfig:
+    return build_config({"name": "x", "games": ["pgx:connect_four"]}, overrides)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        # topology
+        (
+            ["topology=fused", "schedule=async"],
+            "schedule: play and training at the same time need separate processes, but topology is fused; "
+            "write topology: split, or schedule: sync",
+        ),
+        (
+            ["topology=fused", OPEN_SPIEL],
+            "games.0.key: open_spiel:tic_tac_toe is not a pgx game, but topology is fused; "
+            "write topology: split, or games.0.key: a pgx: game",
+        ),
+        (
+            ["topology=fused", "games.1=pgx:othello"],
+            "games: 2 games are played, but topology is fused; write topology: split, or games: one game",
+        ),
+        (
+            ["topology=fused", "mode=train"],
+            "mode: mode train is a process of its own, but topology is fused; write topology: split, or mode: both",
+        ),
+        (
+            ["topology=fused", "experience.sampling=[{kind: normalise}]"],
+            "experience.sampling: reward transforms work on recorded episodes, but topology is fused; "
+            "write topology: split, or experience.sampling: []",
+        ),
+        (
+            ["topology=fused", "league.opponents=[{kind: fixed, players: [random, mcts-5]}]"],
+            "league.opponents.0.players: mcts-5 cannot play on the device, but topology is fused; "
+            "write topology: split, or league.opponents.0.players: [random]",
+        ),
+        # batches
+        (
+            ["train.batch_steps=1000"],
+            "train.batch_steps: 1000 is not a multiple of explore.games_in_flight (256); write train.batch_steps: 1024",
+        ),
+        (
+            ["explore.games_in_flight=10", "train.batch_steps=100"],
+            "train.batch_steps: 100 is not a multiple of train.minibatch (256); write train.batch_steps: 1280",
+        ),
+        (
+            ["train.batch_episodes=10"],
+            "train.batch_episodes: the fused topology counts steps; write train.batch_steps instead",
+        ),
+        (
+            ["train.steps=1000"],
+            "train.steps: 1000 is less than one batch (train.batch_steps: 4096); write at least that",
+        ),
+        (
+            [OPEN_SPIEL, "train.batch_steps=1024"],
+            "train.batch_steps: topology split counts episodes; write train.batch_episodes instead",
+        ),
+        (
+            [OPEN_SPIEL, "explore.workers=8", "explore.games_in_flight=4"],
+            "explore.workers: 8 workers share explore.games_in_flight (4) games; write at most 4 workers",
+        ),
+        (
+            ["train.accumulate=3"],
+            "train.accumulate: train.minibatch (256) cannot be split into 3 equal parts; write a divisor of it",
+        ),
+        # buffer
+        (
+            [OPEN_SPIEL, "buffer.capacity=300"],
+            "buffer.capacity: 300 sequences are less than one batch (train.batch_episodes: 256, 2 seats each); "
+            "write at least 512",
+        ),
+        (
+            ["schedule=async", "buffer.capacity=600", "buffer.min_size=700"],
+            "buffer.min_size: 700 is more than buffer.capacity (600); write at most that",
+        ),
+        (
+            ["schedule=async", "buffer.min_size=769"],
+            "buffer.min_size: only 768 episodes are played before the first update (train.max_staleness: 2); "
+            "write at most that",
+        ),
+        (
+            ["schedule=async", "buffer.samples_per_insert=1.5"],
+            "buffer.samples_per_insert: 1.5 cannot be reached with buffer.reuse: 1; write at most 1, or a higher reuse",
+        ),
+        (
+            ["schedule=async", "buffer.reuse=4"],
+            "buffer.reuse: 4 uses need experience 3 versions old, but train.max_staleness is 2; "
+            "write at least that there",
+        ),
+        # algorithm
+        (
+            [OPEN_SPIEL, "train.algorithm.advantage.perspective=alternate"],
+            "train.algorithm.advantage.perspective: alternate is for topology: fused; write seat (it serves every game)",
+        ),
+        (
+            [f"{OBJECTIVE}=[]"],
+            f"{OBJECTIVE}: has no terms; write at least one, or leave it out for the preset's",
+        ),
+        (
+            [f"{OBJECTIVE}=[{{loss: ppo_clp}}]"],
+            f'{OBJECTIVE}.0.loss: there is no loss "ppo_clp"; there are ppo_clip, reinforce, value, entropy, kl '
+            "— did you mean ppo_clip?",
+        ),
+        (
+            [f"{OBJECTIVE}=[{{loss: value, options: {{clip_low: 1}}}}]"],
+            f"{OBJECTIVE}.0.options.clip_low: the loss value has no such option; its options: clip",
+        ),
+        # league
+        (
+            ["league.opponents=[{kind: fixed}]"],
+            "league.opponents.0.players: league.opponents.0.kind is fixed, but there is nobody to choose from; "
+            "write players: [random]",
+        ),
+        (
+            ["league.opponents=[{kind: custom}]"],
+            "league.opponents.0.name: league.opponents.0.kind is custom; write the name of the registered sampler",
+        ),
+        (["policy.name=random"], "policy.name: random is a fixed player's name; write another, such as main"),
+        (["policy.name=mcts-25"], "policy.name: mcts-25 is a fixed player's name; write another, such as main"),
+        # repeats
+        (
+            ["evaluate.against=[random, mcts-5, random]"],
+            "evaluate.against.2: random is already there as evaluate.against.0; write it once",
+        ),
+        (
+            [OPEN_SPIEL, "games.1=open_spiel:tic_tac_toe"],
+            "games.1: open_spiel:tic_tac_toe is already there as games.0; write it once",
+        ),
+        # no effect
+        (["buffer.reuse=2"], "buffer.reuse: has no effect: there is no buffer in topology: fused"),
+        (["buffer.capacity=2"], "buffer.capacity: has no effect: there is no buffer in topology: fused"),
+        (["explore.workers=2"], "explore.workers: has no effect: topology: fused plays in one process"),
+        (
+            [OPEN_SPIEL, "record.sample_every=2"],
+            "record.sample_every: has no effect: topology: split records every episode",
+        ),
+        (
+            [OPEN_SPIEL, "buffer.sampler=uniform"],
+            "buffer.sampler: has no effect: schedule: sync trains once on the episodes just played; "
+            "write schedule: async",
+        ),
+        (
+            ["schedule=async", "buffer.priority_exponent=1"],
+            "buffer.priority_exponent: has no effect: buffer.sampler is fifo; write sampler: prioritised",
+        ),
+        (
+            ["train.max_staleness=5"],
+            "train.max_staleness: has no effect: schedule: sync is never behind; write schedule: async, or leave it out",
+        ),
+        (
+            ["train.algorithm.advantage={kind: gae, rho_clip: 2}"],
+            "train.algorithm.advantage.rho_clip: has no effect: train.algorithm.advantage.kind is gae",
+        ),
+        (
+            ["train.algorithm.advantage={kind: monte_carlo, lam: 0.5}"],
+            "train.algorithm.advantage.lam: has no effect: train.algorithm.advantage.kind is monte_carlo",
+        ),
+        (
+            ["train.optimizer.weight_decay=0.1"],
+            "train.optimizer.weight_decay: has no effect: train.optimizer.kind is adam; write kind: adamw",
+        ),
+        (
+            ["train.optimizer={kind: sgd, eps: 0.1}"],
+            "train.optimizer.eps: has no effect: train.optimizer.kind is sgd",
+        ),
+        (
+            ["train.optimizer={schedule: constant, final_fraction: 0.5}"],
+            "train.optimizer.final_fraction: has no effect: train.optimizer.schedule is constant",
+        ),
+        (
+            ["league.opponents=[{kind: mirror, players: [random]}]"],
+            "league.opponents.0.players: has no effect: league.opponents.0.kind is mirror; players is for fixed",
+        ),
+        (
+            ["league.opponents=[{kind: lagged, weighting: linear}]"],
+            "league.opponents.0.weighting: has no effect: league.opponents.0.kind is lagged; weighting is for pfsp",
+        ),
+    ],
+)
+def test_a_contradiction_is_one_line_that_says_what_to_write(changes: list[str], line: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        resolve(make(*changes))
+    assert refused.value.problems == (line,)
+
+
+def test_all_contradictions_are_reported_at_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        resolve(make("topology=fused", "schedule=async", "mode=train", "train.batch_steps=1000", "train.accumulate=3"))
+    assert [line.split(":")[0] for line in refused.value.problems] == [
+        "schedule",
+        "mode",
+        "train.batch_steps",
+        "train.accumulate",
+    ]
+
+
+def test_a_contradiction_is_reported_with_the_line_of_its_key() -> None:
+    text = "name: x\ngames: [pgx:connect_four]\ntrain:\n  batch_steps: 1000\nbuffer:\n\n  reuse: 3\n"
+    with pytest.raises(ConfigError) as refused:
+        parse_resolved(text, "run.yaml", ["train.accumulate=3"])
+    assert [line.split(": ")[0] for line in refused.value.problems] == [
+        "run.yaml:4    train.batch_steps",
+        "run.yaml:7    buffer.reuse",
+        "command line  train.accumulate",
+    ]
+
+
+def test_what_was_suggested_is_accepted() -> None:
+    resolve(make("explore.games_in_flight=10", "train.batch_steps=1280"))
+    resolve(make("schedule=async", "buffer.reuse=4", "train.max_staleness=3"))
+    resolve(make("train.optimizer={kind: adamw, weight_decay: 0.1}"))
+
+
+def test_without_a_file_the_demo_is_loaded(tmp_path: Path) -> None:
+    assert load_or_demo(None).name == "connect_four"
+    assert load_or_demo(None, ["seed=3"]).seed == 3
+    with pytest.raises(ConfigError, match=r"^demo\.yaml:\d+  train\.batch_steps: 8192 is not a multiple of"):
+        load_or_demo(None, ["explore.games_in_flight=500"])
+    file = tmp_path / "run.yaml"
+    file.write_text("name: y\ngames: [pgx:chess]\n")
+    assert load_or_demo(file).name == "y"

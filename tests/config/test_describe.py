@@ -1,0 +1,45 @@
+"""What `ludus check` says follows from a config."""
+
+from __future__ import annotations
+
+from ludus.config import build_config, demo_config, describe, resolve, updates_in_run
+
+
+def test_the_numbers_of_the_demo_are_worked_out() -> None:
+    rows = dict(describe(resolve(demo_config())))
+    assert rows["batch"] == "8,192 steps (16 of each of 512 games)"
+    assert rows["minibatches per epoch"] == "32 of 256 steps"
+    assert rows["optimizer steps"] == "128 per update (epochs: 4)"
+    assert rows["updates in the run"] == "1,221 (10,002,432 steps)"
+    assert rows["algorithm"] == "ppo: 1 ppo_clip + 0.5 value + 0.01 entropy, gae"
+    assert rows["checkpoints"] == "every 50 updates, 25 in the run, 3 kept"
+    assert rows["processes"] == "main and evaluator"
+    assert updates_in_run(resolve(demo_config())) == 1221
+
+
+def test_split_says_what_depends_on_the_games_and_why_it_is_split() -> None:
+    values = {"name": "x", "games": ["open_spiel:kuhn_poker"], "schedule": "async"}
+    config = resolve(build_config(values, ["explore.workers=3", "policy.network={kind: resnet}"]))
+    rows = dict(describe(config))
+    assert rows["topology"] == "split (games.0.key: open_spiel:kuhn_poker is not a pgx game)"
+    assert rows["batch"] == "256 episodes"
+    assert rows["experience"] == "at most 2 versions old, used at most 1 times"
+    assert rows["buffer"] == "4,096 sequences, fifo; first batch at 256"
+    assert rows["processes"] == "main, 3 explorers, trainer"
+    assert rows["policy"] == "main: resnet 2x32"
+    assert updates_in_run(config) is None
+
+
+def test_a_mode_has_only_its_own_processes() -> None:
+    values = {"name": "x", "games": ["open_spiel:kuhn_poker"]}
+    explore = dict(describe(resolve(build_config({**values, "mode": "explore"}))))
+    train = dict(describe(resolve(build_config({**values, "mode": "train"}))))
+    assert (explore["processes"], explore["schedule"]) == ("main, 1 explorer", "sync, explore only")
+    assert train["processes"] == "main, trainer"
+
+
+def test_no_value_is_empty_or_broken_over_lines() -> None:
+    for label, value in describe(resolve(demo_config())):
+        assert value
+        assert "\n" not in label + value
+        assert "None" not in value

@@ -1,0 +1,47 @@
+"""Which keys may change when a run goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from ludus.config import RunConfig, build_config, dump_config, resolve
+from ludus.config.resume import MAY_CHANGE, check_resumable
+from ludus.config.slots import all_paths
+from ludus.errors import ConfigError
+
+
+def make(*overrides: str) -> RunConfig:
+    return resolve(build_config({"name": "x", "games": ["pgx:connect_four"]}, overrides))
+
+
+def test_the_same_config_goes_on() -> None:
+    check_resumable(dump_config(make()), make())
+
+
+def test_how_long_and_how_often_may_change() -> None:
+    changed = make(
+        "train.steps=20000000", "evaluate.games=7", "checkpoint.every=3", "runtime.threads=2", "record.keep_mb=9"
+    )
+    check_resumable(dump_config(make()), changed)
+
+
+def test_what_is_learned_may_not_change_and_all_differences_are_named() -> None:
+    changed = make(
+        "seed=1", "policy.network={kind: mlp, hidden: [64]}", "train.optimizer.learning_rate=0.5", "train.steps=9e6"
+    )
+    with pytest.raises(ConfigError) as refused:
+        check_resumable(dump_config(make()), changed)
+    assert refused.value.problems == (
+        "seed: the run has 0, now 1; write it as before, or choose another --run-dir",
+        "policy.network.hidden: the run has [128, 128], now [64]; write it as before, or choose another --run-dir",
+        "train.optimizer.learning_rate: the run has 0.001, now 0.5; write it as before, or choose another --run-dir",
+    )
+
+
+def test_a_saved_config_that_cannot_be_read_is_bad_input_not_a_crash() -> None:
+    with pytest.raises(ConfigError, match=r"config\.yaml:1  sead: unknown key"):
+        check_resumable("sead: 1\nname: x\ngames: [a]\n", make())
+
+
+def test_every_key_that_may_change_exists() -> None:
+    assert set(MAY_CHANGE) <= {".".join(map(str, path)) for path in all_paths(RunConfig)}

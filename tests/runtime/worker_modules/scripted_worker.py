@@ -1,0 +1,48 @@
+"""A worker that does what it is told: echo, die in various ways, hang, or be idle."""
+
+import os
+import signal
+import sys
+import time
+
+import msgspec
+
+from ludus.runtime import connect
+
+
+class Command(msgspec.Struct, tag="command"):
+    what: str
+    task: int = 0
+
+
+class Echo(msgspec.Struct, tag="echo"):
+    text: str
+    pid: int = 0
+
+
+def main() -> None:
+    channel, pulse = connect(Command)
+    while True:
+        pulse.set_busy(False)
+        for command, blob in channel.wait(None):
+            pulse.set_busy(True)
+            pulse.working_on(command.task)
+            pulse.tick()
+            if command.what == "echo":
+                channel.send(Echo(text=bytes(blob).decode(), pid=os.getpid()), bytes(blob))
+                channel.drain(10.0)
+            elif command.what == "segfault":
+                print("about to crash", file=sys.stderr, flush=True)
+                os.kill(os.getpid(), signal.SIGSEGV)
+            elif command.what == "exit":
+                os._exit(0)
+            elif command.what == "hang":
+                time.sleep(3600)
+            elif command.what == "garbage":
+                os.write(channel.fileno(), b"\xff" * 64)
+            elif command.what == "stop":
+                return
+
+
+if __name__ == "__main__":
+    main()
