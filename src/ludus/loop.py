@@ -117,6 +117,8 @@ class Loop(Driveable):
         snapshot_due = crosses(config.league.snapshot_every, before, progress.steps) or is_last
         evaluation_due = crosses(config.evaluate.every, before, progress.steps) and not is_last
         publishes = topology.publishes_every_update or snapshot_due or evaluation_due
+        if evaluation_due:
+            self._settle(rooms, topology)
         if publishes:
             progress.version = self._next_version(rooms)
             rooms.pool.set_learner(rooms.learner)
@@ -125,7 +127,6 @@ class Loop(Driveable):
             rooms.pool.retire()
             topology.refresh_opponents()
         if evaluation_due:
-            self._settle(rooms, topology)
             rooms.evaluation.issue(rooms.learner, step=progress.steps, is_final=False)
         if publishes or crosses(config.checkpoint.every, progress.update - 1, progress.update):
             self._commit(rooms, topology)

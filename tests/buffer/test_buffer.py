@@ -319,6 +319,17 @@ def test_buffer_without_a_checkpoint_has_every_acknowledged_row_unused(open_buff
     assert open_buffer().state()["live"] == [[0, 4, 0, 1.0]]
 
 
+def test_smaller_limits_apply_to_what_a_checkpoint_brings_back(open_buffer: Open) -> None:
+    buffer = open_buffer(reuse=3)
+    buffer.insert(rows(0, 8))
+    claim = buffer.claim(0, seed=0)
+    assert claim is not None
+    buffer.commit(claim)
+    again = open_buffer(reuse=1, capacity=4)
+    again.load_state(buffer.state())
+    assert again.state()["live"] == [[4, 4, 0, 1.0]]
+
+
 def test_priorities_survive_a_crash(open_buffer: Open) -> None:
     buffer = open_buffer(sampler="prioritised")
     buffer.insert(rows(0, 4))

@@ -120,6 +120,18 @@ def make(*overrides: str) -> RunConfig:
             [f"{OBJECTIVE}=[{{loss: value, options: {{clip_low: 1}}}}]"],
             f"{OBJECTIVE}.0.options.clip_low: the loss value has no such option; its options: clip",
         ),
+        (
+            [f"{OBJECTIVE}=[{{loss: ppo_clip, options: {{dual_clip: 0.5}}}}]"],
+            f"{OBJECTIVE}.0.options.dual_clip: the loss ppo_clip expects a number > 1 or null, got 0.5",
+        ),
+        (
+            [f"{OBJECTIVE}=[{{loss: kl, options: {{estimator: k4}}}}]"],
+            f'{OBJECTIVE}.0.options.estimator: the loss kl expects k1, k2 or k3, got "k4"',
+        ),
+        (
+            [f"{OBJECTIVE}=[{{loss: ppo_clip, options: {{clip_low: true}}}}]"],
+            f"{OBJECTIVE}.0.options.clip_low: the loss ppo_clip expects a number > 0, got true",
+        ),
         # league
         (
             ["league.opponents=[{kind: fixed}]"],
@@ -229,8 +241,8 @@ def test_what_was_suggested_is_accepted() -> None:
 def test_without_a_file_the_demo_is_loaded(tmp_path: Path) -> None:
     assert load_or_demo(None).name == "connect_four"
     assert load_or_demo(None, ["seed=3"]).seed == 3
-    with pytest.raises(ConfigError, match=r"^demo\.yaml:\d+  train\.batch_steps: 8192 is not a multiple of"):
-        load_or_demo(None, ["explore.games_in_flight=500"])
+    with pytest.raises(ConfigError, match=r"^demo\.yaml:\d+  train\.batch_steps: \d+ is not a multiple of"):
+        load_or_demo(None, ["explore.games_in_flight=497"])
     file = tmp_path / "run.yaml"
     file.write_text("name: y\ngames: [pgx:chess]\n")
     assert load_or_demo(file).name == "y"

@@ -5,16 +5,19 @@ from __future__ import annotations
 from ludus.config import build_config, demo_config, describe, resolve, updates_in_run
 
 
-def test_the_numbers_of_the_demo_are_worked_out() -> None:
-    rows = dict(describe(resolve(demo_config())))
+def test_the_numbers_of_a_fused_run_are_worked_out() -> None:
+    values = {"name": "x", "games": ["pgx:connect_four"], "explore": {"games_in_flight": 512}}
+    config = resolve(build_config(values))
+    rows = dict(describe(config))
     assert rows["batch"] == "8,192 steps (16 of each of 512 games)"
     assert rows["minibatches per epoch"] == "32 of 256 steps"
     assert rows["optimizer steps"] == "128 per update (epochs: 4)"
     assert rows["updates in the run"] == "1,221 (10,002,432 steps)"
     assert rows["algorithm"] == "ppo: 1 ppo_clip + 0.5 value + 0.01 entropy, gae"
     assert rows["checkpoints"] == "every 50 updates, 25 in the run, 3 kept"
+    assert rows["snapshots"] == "every 500,000 steps, 20 in the run, 16 kept as opponents"
     assert rows["processes"] == "main and evaluator"
-    assert updates_in_run(resolve(demo_config())) == 1221
+    assert updates_in_run(config) == 1221
 
 
 def test_split_says_what_depends_on_the_games_and_why_it_is_split() -> None:

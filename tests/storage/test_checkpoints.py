@@ -85,3 +85,5 @@ def test_staging_of_an_unfinished_save_is_never_listed(tmp_path: Path) -> None:
     save(store, 1)
     save_tensors(store.stage(2) / "weights.safetensors", {"w": np.zeros(1)})
     assert store.list() == [1]
+    save(store, 2)
+    assert sorted(path.name for path in store.directory.iterdir()) == ["00000001", "00000002"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,19 @@ def test_rotation_bounds_the_space_and_readers_see_both_halves_in_order(tmp_path
     assert numbers == list(range(numbers[0], 1000))
     assert len(numbers) > 50
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.1.jsonl", "m.jsonl"]
+
+
+def test_closed_writer_drops_what_still_comes(tmp_path: Path) -> None:
+    writer = JsonlWriter(tmp_path / "m.jsonl")
+    writer.close()
+    writer.close()
+    assert not writer.write({"n": 1})
+    assert writer.dropped == 1
+    assert (tmp_path / "m.jsonl").read_bytes() == b""
+
+
+def test_lines_of_many_threads_stay_whole(tmp_path: Path) -> None:
+    with JsonlWriter(tmp_path / "m.jsonl", most_bytes=10_000_000) as writer, ThreadPoolExecutor(4) as pool:
+        kept = pool.map(lambda number: writer.write({"number": number, "text": "x" * 500}), range(400))
+        assert all(kept)
+    assert sorted(record["number"] for record in read_jsonl(tmp_path / "m.jsonl")) == list(range(400))

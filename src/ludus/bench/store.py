@@ -88,18 +88,20 @@ class SegmentStore:
         self._catalog.close()
 
 
-def bench_store(*, rounds: int = 3, seconds: float = 10.0, directory: Path | None = None) -> list[Figure]:
+def bench_store(
+    *, rounds: int = 3, seconds: float = 10.0, directory: Path | None = None, batches: int = BATCHES_PER_TURN
+) -> list[Figure]:
     """Measure both stores in turn, in as many short rounds as fit into `rounds` times `seconds`, at least `rounds`."""
     costs: dict[str, list[float]] = {}
     deadline = time.monotonic() + rounds * seconds
     with tempfile.TemporaryDirectory(prefix=".bench-store-", dir=directory or Path.cwd()) as root:
-        _round(Path(root), "warm-up", flip=False)
+        _round(Path(root), "warm-up", batches, flip=False)
         for number in range(max(rounds, MOST_ROUNDS)):
             if number >= rounds and time.monotonic() > deadline:
                 break
-            for name, cost in _round(Path(root), str(number), flip=bool(number % 2)).items():
+            for name, cost in _round(Path(root), str(number), batches, flip=bool(number % 2)).items():
                 costs.setdefault(name, []).append(cost)
-    rates = {name: BATCHES_PER_TURN * BATCH / median(values) for name, values in costs.items()}
+    rates = {name: batches * BATCH / median(values) for name, values in costs.items()}
     return [
         Figure.against("written", rates["ludus write"], UNIT, PEER, rates["plain write"]),
         Figure.against("read", rates["ludus read"], UNIT, PEER, rates["plain read"]),
@@ -134,9 +136,9 @@ def make_batch(number: int) -> Experiences:
     )
 
 
-def _round(root: Path, name: str, *, flip: bool) -> dict[str, float]:
+def _round(root: Path, name: str, count: int, *, flip: bool) -> dict[str, float]:
     """CPU-seconds of one turn of writing and one of reading for each store, on fresh ones."""
-    batches = [make_batch(index) for index in range(BATCHES_PER_TURN)]
+    batches = [make_batch(index) for index in range(count)]
     homes = {side: root / f"{name}-{side}" for side in ("ludus", "plain")}
     for home in homes.values():
         home.mkdir()

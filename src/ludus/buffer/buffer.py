@@ -206,6 +206,8 @@ class Buffer:
         if missing:
             log.error("%d rows that the checkpoint still wanted are gone from the log", missing)
             self._counters["lost"] += missing
+        # The config may ask for fewer uses or a smaller window than when the checkpoint was made.
+        self._window.drop(self._window["usage"] >= self.limits.reuse)
         self._evict()
 
     def trim(self, retained: Iterable[Mapping[str, Any]] = (), *, keep_bytes: int = 0) -> int:
@@ -215,7 +217,7 @@ class Buffer:
             retained: The buffer states of all checkpoints that a resume may go back to.
             keep_bytes: Let this much of what is not needed stay, newest first, for people to look at.
         """
-        needed = []
+        needed = [first_needed(state) for state in retained]
         needed += [int(claim.rows.min()) for claim in self._claims.values() if len(claim)]
         needed.append(int(self._window["seq"][0]) if len(self._window) else self._known_before)
         return self._log.trim(trim_point(self._log.segments(), min(needed), keep_bytes))

@@ -165,8 +165,10 @@ class LivePanel(Silent):
             text.append(f"  {_duration(left)} left", "dim")
         return text
 
-    def _bar(self, status: Status) -> ProgressBar:
-        return ProgressBar(total=status.total_steps, completed=min(status.steps, status.total_steps), width=60)
+    def _bar(self, status: Status) -> Table:
+        bar = Table.grid()
+        bar.add_row(ProgressBar(total=status.total_steps, completed=min(status.steps, status.total_steps), width=60))
+        return bar
 
     def _facts(self, status: Status) -> Table:
         table = Table.grid(padding=(0, 2))
@@ -216,8 +218,8 @@ def print_summary(console: Console, loop: Loop, status: Status) -> None:
         with Catalog.open_readonly(loop.run.catalog) as catalog:
             console.print(ladder_table(standing_of_run(catalog)))
         for name, value in evaluation_scores(status).items():
-            console.print(f"final score against {name}: {value:.1%}", highlight=False)
-        console.print(f"run: {run}    play against it: ludus play {run}    ladder: ludus league {run}", highlight=False)
+            console.print(f"final score against {name}: {value:.1%}", highlight=False, soft_wrap=True)
+        console.print(f"run: {run}    play against it: ludus play {run}    ladder: ludus league {run}", highlight=False, soft_wrap=True)
     elif status.stage == "stopped":
         console.print(
             f"stopped at {status.steps:,} steps; the same command goes on from there ({run})", highlight=False

@@ -21,8 +21,9 @@ from ludus.config.flow import (
 from ludus.config.judge import EvaluateConfig, LeagueConfig, OpponentConfig, TrueSkillConfig
 from ludus.config.learn import AdvantageConfig, AlgorithmConfig, OptimizerConfig, TermConfig, TrainConfig
 from ludus.config.load import build_config, load_config, parse_config, parse_resolved
+from ludus.config.loss_options import LOSS_OPTIONS, LossOption
 from ludus.config.play import ExploreConfig, GameChoice, MlpConfig, NetworkConfig, PolicyConfig, ResNetConfig
-from ludus.config.presets import ALGORITHMS, LOSS_OPTIONS, Preset
+from ludus.config.presets import ALGORITHMS, Preset
 from ludus.config.run import (
     CheckpointConfig,
     Mode,
@@ -50,6 +51,7 @@ __all__ = [
     "GameChoice",
     "InvalidMoveConfig",
     "LeagueConfig",
+    "LossOption",
     "MlpConfig",
     "Mode",
     "NetworkConfig",

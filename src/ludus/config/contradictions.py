@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 
 from ludus.config.fused import fused_obstacles
 from ludus.config.ineffective import ineffective_settings
-from ludus.config.presets import LOSS_OPTIONS
+from ludus.config.learn import TermConfig
+from ludus.config.loss_options import LOSS_OPTIONS
 from ludus.config.problems import Contradiction, Path, dotted, show
 from ludus.config.run import RunConfig
 from ludus.config.suggestions import nearest_word
@@ -104,19 +105,22 @@ def _algorithm(config: RunConfig) -> Iterator[Contradiction]:
     if train.algorithm.objective == ():
         yield _at("train.algorithm.objective", "has no terms; write at least one, or leave it out for the preset's")
     for i, term in enumerate(train.algorithm.objective or ()):
-        yield from _term(("train", "algorithm", "objective", i), term.loss, list(term.options))
+        yield from _term(("train", "algorithm", "objective", i), term)
 
 
-def _term(path: Path, loss: str, options: list[str]) -> Iterator[Contradiction]:
-    if loss not in LOSS_OPTIONS:
-        near = nearest_word(loss, LOSS_OPTIONS)
-        text = f"there is no loss {show(loss)}; there are {', '.join(LOSS_OPTIONS)}"
+def _term(path: Path, term: TermConfig) -> Iterator[Contradiction]:
+    if term.loss not in LOSS_OPTIONS:
+        near = nearest_word(term.loss, LOSS_OPTIONS)
+        text = f"there is no loss {show(term.loss)}; there are {', '.join(LOSS_OPTIONS)}"
         yield _at((*path, "loss"), text + (f" — did you mean {near}?" if near else ""))
         return
-    for option in options:
-        if option not in LOSS_OPTIONS[loss]:
-            known = ", ".join(sorted(LOSS_OPTIONS[loss])) or "none"
-            yield _at((*path, "options", option), f"the loss {loss} has no such option; its options: {known}")
+    known = LOSS_OPTIONS[term.loss]
+    for name, value in term.options.items():
+        where = (*path, "options", name)
+        if name not in known:
+            yield _at(where, f"the loss {term.loss} has no such option; its options: {', '.join(known) or 'none'}")
+        elif not known[name].accepts(value):
+            yield _at(where, f"the loss {term.loss} expects {known[name].expected}, got {show(value)}")
 
 
 def _league(config: RunConfig) -> Iterator[Contradiction]:

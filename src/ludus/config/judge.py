@@ -72,4 +72,5 @@ class EvaluateConfig(Model):
     final_games: int = Field(default=400, ge=0)
     """Games per opponent when training is done."""
     greedy: bool = True
-    """Play the likeliest action instead of sampling."""
+    """Play the likeliest action against fixed players. Versions always sample against each other: two greedy ones
+    would play the same game over and over."""

@@ -9,15 +9,6 @@ from dataclasses import dataclass
 
 from ludus.config.learn import AdvantageConfig, TermConfig
 
-# What each loss takes as `options`; the losses themselves are in `ludus.train`.
-LOSS_OPTIONS: dict[str, frozenset[str]] = {
-    "ppo_clip": frozenset({"clip_low", "clip_high", "dual_clip"}),
-    "reinforce": frozenset(),
-    "value": frozenset({"clip"}),
-    "entropy": frozenset(),
-    "kl": frozenset({"estimator"}),
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:

@@ -82,4 +82,5 @@ def decisions(experiences: Experiences) -> NDArray[np.bool_]:
         return mask
     goes_on = np.append(mask[1:], False)
     goes_on[experiences.offsets[1:][experiences.lengths > 0] - 1] = False
-    return np.logical_and(mask, ~goes_on)
+    ends: NDArray[np.bool_] = mask & ~goes_on
+    return ends

@@ -116,9 +116,10 @@ def _normalised(values: Values, scale: bool) -> Values:
     if not len(values) or values.min() == values.max():
         # Exactly 0: the mean of equal numbers can differ from them by rounding, which a tiny deviation would blow up.
         return np.zeros_like(values)
-    centred = values - values.mean()
+    centred: Values = values - values.mean()
     # The epsilon belongs inside the division: added to the quotient it would shift every value instead.
-    return centred / (centred.std() + EPSILON) if scale else centred
+    scaled: Values = centred / (centred.std() + EPSILON)
+    return scaled if scale else centred
 
 
 def _add_where(values: Values, experiences: Experiences, column: str, when_true: float, when_false: float) -> Values:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ludus.records import Task
+from ludus.runtime import Stop
 
 
 class Setup(msgspec.Struct, tag="setup", kw_only=True):
@@ -26,10 +27,6 @@ class Play(msgspec.Struct, tag="play", kw_only=True):
     """Play these tasks, in any order."""
 
     tasks: list[Task]
-
-
-class Stop(msgspec.Struct, tag="stop", kw_only=True):
-    """Finish now; what is in flight is given up."""
 
 
 class Ready(msgspec.Struct, tag="ready", kw_only=True):

@@ -2,8 +2,7 @@
 
 Invariant: a player keeps nothing between moves and takes all its randomness from the generator it is given, so one
 player serves any number of games at once and the same generator gives the same move. Add one from a plugin with
-`register_player`, or from an installed package with an entry point in the group `ludus.players`; a name may carry one
-number, `name-N`.
+`register_player`, or from an installed package with an entry point in the group `ludus.players`.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class Player(Protocol):
         ...
 
 
-PlayerFactory = Callable[[Game, int | None], Player]
-"""Makes a player for a game; the number is the one in the name, `mcts-25`, or None."""
+PlayerFactory = Callable[[Game], Player]
+"""Makes a player for a game; raises `ConfigError` when it cannot play it."""
 
 _REGISTERED: dict[str, PlayerFactory] = {}
 
@@ -58,9 +57,9 @@ class FirstPlayer:
 
 
 def register_player(name: str, factory: PlayerFactory) -> None:
-    """Make a player known under a name; `name-N` passes the number N to the factory."""
+    """Make a player known under a name."""
     match = _NAME.fullmatch(name)
-    if not match or match["number"] or name in BUILT_IN:
+    if not match or match["kind"] in BUILT_IN:
         raise ConfigError(f"player name {name!r}: expected a new name of small letters, digits and _")
     _REGISTERED[name] = factory
 
@@ -70,13 +69,14 @@ def make_player(name: str, game: Game) -> Player:
     match = _NAME.fullmatch(name)
     if not match:
         raise ConfigError(f"player {name!r}: expected a name such as random, mcts-25 or minimax-3")
-    factory = BUILT_IN.get(match["kind"]) or _REGISTERED.get(match["kind"]) or load_entry_point(GROUP, match["kind"])
+    if match["kind"] in BUILT_IN:
+        return BUILT_IN[match["kind"]](game, int(match["number"]) if match["number"] else None)
+    factory: PlayerFactory | None = _REGISTERED.get(name) or load_entry_point(GROUP, name)
     if factory is None:
         known = sorted({*BUILT_IN, *_REGISTERED, *entry_points(GROUP)})
         nearest = get_close_matches(match["kind"], known, n=1, cutoff=0.5) or known
         raise ConfigError(f"player {name!r}: no such player; did you mean {' or '.join(nearest)}?")
-    player: Player = factory(game, int(match["number"]) if match["number"] else None)
-    return player
+    return factory(game)
 
 
 def _random(game: Game, number: int | None) -> Player:
@@ -114,4 +114,9 @@ def _require_number(kind: str, number: int | None, most: int, meaning: str) -> i
     return number
 
 
-BUILT_IN: dict[str, PlayerFactory] = {"first": _first, "mcts": _mcts, "minimax": _minimax, "random": _random}
+BUILT_IN: dict[str, Callable[[Game, int | None], Player]] = {
+    "first": _first,
+    "mcts": _mcts,
+    "minimax": _minimax,
+    "random": _random,
+}

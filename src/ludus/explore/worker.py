@@ -13,11 +13,11 @@ from pathlib import Path
 
 from ludus.config.run import RunConfig
 from ludus.explore.host_runner import HostRunner
-from ludus.explore.messages import Broken, Play, Played, Ready, Setup, Stop, ToExplorer
+from ludus.explore.messages import Broken, Play, Played, Ready, Setup, ToExplorer
 from ludus.explore.players import Player
 from ludus.games.protocol import Game
 from ludus.policies import PolicyShape, PolicyStore
-from ludus.runtime import Channel, Pulse, connect
+from ludus.runtime import Channel, Pulse, Stop, connect
 from ludus.storage.arrow import episodes_to_table, experiences_to_table, to_bytes
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,8 @@
 """What can be played here, for `ludus games` and for error messages.
 
 Invariant: quick (well under a second) and without side effects: OpenSpiel's games are read from its register, pgx's
-from our table, so neither JAX nor a large game is loaded.
+from our table, so neither JAX nor a large game is loaded. Not listed: OpenSpiel's few games written in Python, which
+are played by name (`open_spiel:python_kuhn_poker`).
 """
 
 from __future__ import annotations
@@ -90,10 +91,10 @@ def _pgx_games() -> list[GameListing]:
 def _open_spiel_games() -> list[GameListing]:
     if problem := missing_package("open_spiel"):
         return [GameListing(key="open_spiel:*", ok=False, reason=problem)]
-    from ludus.games.open_spiel_loading import registered_types, silent_stderr
+    from ludus.games.open_spiel_loading import is_written_in_python, registered_types, silent_stderr
 
     with silent_stderr():
-        return [_open_spiel_game(game_type) for game_type in registered_types().values()]
+        return [_open_spiel_game(found) for name, found in registered_types().items() if not is_written_in_python(name)]
 
 
 def _open_spiel_game(game_type: Any) -> GameListing:

@@ -21,7 +21,10 @@ from ludus.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-UNPLAYABLE = {"crossword": "its actions are structures, not numbers"}
+UNPLAYABLE = {
+    "chat_game": "needs a language model of its own",
+    "crossword": "its actions are structures, not numbers",
+}
 KNOWN_ISSUES = frozenset({"quoridor"})
 SEED_PARAMETER = "rng_seed"
 """What OpenSpiel calls the seed of a game that samples inside itself."""
@@ -69,6 +72,11 @@ def type_refusal(game_type: Any, *, has_parameters: bool = False) -> str:
     return ""
 
 
+def is_written_in_python(short: str) -> bool:
+    """Whether OpenSpiel has to import Python code before it knows the game."""
+    return short.startswith("python_") or short == "chat_game"
+
+
 def samples_inside(game: Any) -> bool:
     """Whether the game draws its own chance instead of listing outcomes."""
     return bool(game.get_type().chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC)
@@ -107,7 +115,7 @@ def _split(name: str) -> tuple[str, str]:
         raise ConfigError(f"open_spiel:{name[:80]}: expected a name, or name(parameter=value,...)")
     short, parameters = match.group(1), match.group(2) or ""
     known = pyspiel.registered_names()
-    if short not in known and short.startswith("python_"):
+    if short not in known and is_written_in_python(short):
         import open_spiel.python.games  # noqa: F401 - registers the games written in Python
 
         known = pyspiel.registered_names()

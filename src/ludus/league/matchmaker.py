@@ -13,9 +13,12 @@ from itertools import accumulate
 
 from ludus.config.judge import LeagueConfig
 from ludus.games.protocol import GameSpec
-from ludus.league.opponents import OpponentSampler, Weighed, make_sampler, normalise
+from ludus.league.opponents import OpponentSampler, make_sampler, normalise
 from ludus.league.pool import Pool
 from ludus.records import PolicyRef, Seat, derive_seed
+
+Distribution = list[tuple[PolicyRef, float]]
+"""Candidates with probabilities that sum to 1."""
 
 
 class Matchmaker:
@@ -24,6 +27,8 @@ class Matchmaker:
     def __init__(self, config: LeagueConfig, pool: Pool, seed: int) -> None:
         self._pool = pool
         self._seed = seed
+        self._revision: int | None = None
+        self._choices: list[tuple[Distribution, float]] = []
         self._samplers: list[tuple[OpponentSampler, float]] = []
         for choice in config.opponents:
             self._samplers.append((make_sampler(choice), choice.weight))
@@ -40,9 +45,8 @@ class Matchmaker:
         if spec.players == 1:
             return (Seat(policy=learner, learns=True),)
         block, turn = divmod(task_id, spec.players)
-        weighed = self._choose_sampler(block)
         first = derive_seed(self._seed, "seat", block) % spec.players
-        opponents = self._draw_opponents(weighed, block)
+        opponents = self._draw_opponents(self._choose_sampler(block), block)
         mine = Seat(policy=learner, learns=True)
         return seat_up(spec, (turn + first) % spec.players, mine, (self._seat(ref) for ref in opponents))
 
@@ -51,25 +55,30 @@ class Matchmaker:
         total: dict[PolicyRef, float] = {}
         available = self._available()
         scale = sum(weight for _, weight in available)
-        for weighed, weight in available:
-            for ref, probability in normalise(weighed):
+        for distribution, weight in available:
+            for ref, probability in distribution:
                 total[ref] = total.get(ref, 0.0) + probability * weight / scale
         return total
 
-    def _available(self) -> list[tuple[Weighed, float]]:
-        choices = [(sampler.weigh(self._pool), weight) for sampler, weight in self._samplers]
-        return [(weighed, weight) for weighed, weight in choices if weighed] or [([(self._pool.learner.ref, 1.0)], 1.0)]
+    def _available(self) -> list[tuple[Distribution, float]]:
+        """Distributions of the samplers that have a candidate, with their weights; kept until the pool changes."""
+        if self._revision != self._pool.revision:
+            choices = [(normalise(sampler.weigh(self._pool)), weight) for sampler, weight in self._samplers]
+            mirror = [([(self._pool.learner.ref, 1.0)], 1.0)]
+            self._choices = [(distribution, weight) for distribution, weight in choices if distribution] or mirror
+            self._revision = self._pool.revision
+        return self._choices
 
-    def _choose_sampler(self, block: int) -> Weighed:
+    def _choose_sampler(self, block: int) -> Distribution:
         available = self._available()
         return available[_draw([weight for _, weight in available], self._uniform("sampler", block))][0]
 
-    def _draw_opponents(self, weighed: Weighed, block: int) -> Iterator[PolicyRef]:
+    def _draw_opponents(self, distribution: Distribution, block: int) -> Iterator[PolicyRef]:
         """One opponent after the other, independently, without end."""
-        probabilities = [probability for _, probability in normalise(weighed)]
+        probabilities = [probability for _, probability in distribution]
         number = 0
         while True:
-            yield weighed[_draw(probabilities, self._uniform("opponent", block, number))][0]
+            yield distribution[_draw(probabilities, self._uniform("opponent", block, number))][0]
             number += 1
 
     def _seat(self, ref: PolicyRef) -> Seat:

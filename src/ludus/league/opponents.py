@@ -27,7 +27,7 @@ class OpponentSampler(Protocol):
     """One way to choose an opponent."""
 
     def weigh(self, pool: Pool) -> Weighed:
-        """Candidates for the learner's next opponent. Called for each task; must not change the pool."""
+        """Candidates for the learner's next opponent. Called when the pool has changed; must not change it."""
         ...
 
 

@@ -38,6 +38,8 @@ class Pool:
         self.learner = Member(ref=learner, kind="learner", rating=self.trueskill.start())
         self.payoffs = Payoffs()
         self.match_count = 0
+        self.revision = 0
+        """Grows with every change: what is derived from the pool can be kept until then."""
         self._members: dict[str, Member] = {self.learner.key: self.learner}
         self._recent: dict[str, list[float]] = {}
         self._unwritten: deque[Match] = deque(maxlen=MATCHES_KEPT)
@@ -67,6 +69,7 @@ class Pool:
         if ref.name != self.learner.ref.name:
             raise LudusError(f"the learner of this pool is {self.learner.ref.name}, not {ref.name}")
         self.learner.ref = ref
+        self.revision += 1
 
     def add_snapshot(self, ref: PolicyRef, step: int) -> Member:
         """Let a frozen version join; adding it again changes nothing.
@@ -83,6 +86,7 @@ class Pool:
             rating, parent = Rating(earlier[-1].rating.mu, sigma), earlier[-1].ref
         member = Member(ref=ref, kind="snapshot", rating=rating, created_step=step, parent=parent)
         self._members[member.key] = member
+        self.revision += 1
         return member
 
     def add_fixed(self, name: str) -> Member:
@@ -92,6 +96,7 @@ class Pool:
         if name not in self._members:
             ref = PolicyRef(name=PolicyName(name))
             self._members[name] = Member(ref=ref, kind="fixed", rating=self.trueskill.start())
+            self.revision += 1
         return self._members[name]
 
     def deactivate(self, ref: PolicyRef) -> None:
@@ -99,6 +104,7 @@ class Pool:
         member = self.find(ref)
         if member is not None and member.kind != "learner":
             member.active = False
+            self.revision += 1
 
     def retire(self) -> tuple[PolicyRef, ...]:
         """Bring the active versions down to `pool_size` and return those that were retired.
@@ -112,6 +118,7 @@ class Pool:
         for member in retired:
             member.active = False
         self._forget_oldest_retired()
+        self.revision += 1
         return tuple(member.ref for member in retired)
 
     def record(self, match: Match, *, rated: bool = True) -> None:
@@ -125,6 +132,7 @@ class Pool:
         keys = [member.key for member in seated]
         results = mean_returns(keys, match.returns)
         self.match_count += 1
+        self.revision += 1
         self._unwritten.append(match)
         self.payoffs.add(match.game, keys, match.returns)
         if len(results) == 1:
@@ -164,6 +172,7 @@ class Pool:
         self.payoffs.load_state(state["payoffs"])
         self._recent = {key: list(value) for key, value in state["recent"].items()}
         self.match_count = state["match_count"]
+        self.revision += 1
 
     def write(self, catalog: Catalog) -> None:
         """Copy the league to the catalog, for readers."""

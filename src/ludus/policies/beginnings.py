@@ -1,7 +1,7 @@
 """How weights begin. Drawn in NumPy: compiling a QR decomposition for every shape would take seconds.
 
-Invariant: a weight depends on the seed, its name, its shape and its beginning, and on nothing else. To add a kind, write
-a function of (generator, shape, scale) and put it into `KINDS`.
+Invariant: a weight depends on the seed, its name, its shape and its beginning, and on nothing else. To add a kind,
+write a function of (generator, shape, scale) and put it into `KINDS`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Matrix products and ReLU whose backward passes XLA's CPU compiler turns into fast code.
 
-Both compute what `lax.dot_general` and `jax.nn.relu` compute, gradients included. Measured on one core, 256x128 by
-128x128, float32: the weight gradient takes 135 us with its operand transposed first and 199 us without; the ReLU gradient
-takes 5 us as a product with the sign and 21 us as a select, which is compiled to a branch per element.
+Both compute what `lax.dot_general` and `jax.nn.relu` compute, gradients included. Measured on one core, `[256, 128]` by
+`[128, 128]`, float32: the weight gradient takes 135 us with an operand transposed first and 199 us without; the ReLU
+gradient takes 6 us as a product with the sign and 21 us as a select, which is compiled to a branch per element.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 _LAST_WITH_FIRST = (((1,), (0,)), ((), ()))
+_barrier: Callable[[jax.Array], jax.Array] = lax.optimization_barrier
 
 
 def dot_general(x: jax.Array, kernel: jax.Array, dimensions: Any, precision: Any = None, **options: Any) -> jax.Array:
@@ -37,8 +39,9 @@ def _matmul_forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[j
 
 def _matmul_backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, kernel = saved
-    # The barrier keeps XLA from folding the transpose back into a product that it is slow at.
-    return gradient @ kernel.T, lax.optimization_barrier(x.T) @ gradient
+    # The barriers keep XLA from folding the transposes back into a product that it is slow at.
+    transposed = _barrier(_barrier(gradient.T) @ x)
+    return gradient @ kernel.T, transposed.T
 
 
 matmul.defvjp(_matmul_forward, _matmul_backward)

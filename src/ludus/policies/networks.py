@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod, sqrt
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import jax
 import jax.numpy as jnp
@@ -66,8 +67,9 @@ class Heads(nnx.Module):
         self.value = _linear(features, 1, 1.0, rngs)
 
     def __call__(self, features: jax.Array) -> tuple[jax.Array, jax.Array]:
-        kernel = jnp.concatenate([self.policy.kernel[...], self.value.kernel[...]], axis=1)
-        bias = jnp.concatenate([self.policy.bias[...], self.value.bias[...]])
+        policy, value = nnx.to_pure_dict(nnx.state(self.policy)), nnx.to_pure_dict(nnx.state(self.value))
+        kernel = jnp.concatenate([policy["kernel"], value["kernel"]], axis=1)
+        bias = jnp.concatenate([policy["bias"], value["bias"]])
         both = dot_general(features, kernel, (((1,), (0,)), ((), ()))) + bias
         return both[:, :-1], both[:, -1]
 
@@ -77,7 +79,7 @@ class Mlp(nnx.Module):
 
     def __init__(self, config: MlpConfig, shape: tuple[int, ...], actions: int, rngs: nnx.Rngs) -> None:
         widths = (prod(shape), *config.hidden)
-        self.torso = nnx.List([_linear(i, o, sqrt(2), rngs) for i, o in zip(widths, widths[1:], strict=False)])
+        self.torso = nnx.List([_linear(i, o, sqrt(2), rngs) for i, o in pairwise(widths)])
         self.heads = Heads(widths[-1], actions, rngs)
         self.activation = config.activation
 
@@ -128,7 +130,10 @@ MODULES: dict[type, Callable[..., nnx.Module]] = {MlpConfig: Mlp, ResNetConfig: 
 
 @dataclass(frozen=True)
 class PolicyNetwork:
-    """A network without weights. How each one begins is declared on it, as `begins`. `apply` is pure and may be traced; build one with `build_network`."""
+    """A network without weights; build one with `build_network`.
+
+    How each weight begins is declared on it, as `begins`.
+    """
 
     config: NetworkConfig
     observation_shape: tuple[int, ...]
@@ -186,11 +191,11 @@ def build_network(
         actions: number of distinct actions.
         layout: where a board's planes are: `channels_first` (OpenSpiel) or `channels_last` (pgx).
     """
-    if layout not in ("channels_first", "channels_last"):
+    if layout not in get_args(Layout):
         raise ConfigError(f"layout: expected channels_first or channels_last, got {layout!r}")
     if isinstance(config, ResNetConfig):
         _board(observation_shape, layout)
-    return PolicyNetwork(config, tuple(observation_shape), actions, layout)
+    return PolicyNetwork(config, tuple(observation_shape), actions, cast("Layout", layout))
 
 
 def _board(shape: tuple[int, ...], layout: str) -> tuple[int, int, int]:
@@ -205,4 +210,3 @@ def _board(shape: tuple[int, ...], layout: str) -> tuple[int, int, int]:
 
 def _path(name: str) -> list[str | int]:
     return [int(part) if part.isdigit() else part for part in name.split(".")]
-

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ludus.records.ids import PolicyName, PolicyVersion
 
-
 FIRST_VERSION = PolicyVersion(0)
 
 

@@ -1,6 +1,6 @@
 """Local worker processes: spawn, supervise, signs of life, and dying with the parent."""
 
-from ludus.runtime.channel import Channel
+from ludus.runtime.channel import Channel, Stop
 from ludus.runtime.process import WorkerProcess, WorkerSpec
 from ludus.runtime.pulse import NO_TASK, Pulse
 from ludus.runtime.supervisor import Arrived, Lost, Supervisor
@@ -13,6 +13,7 @@ __all__ = [
     "Channel",
     "Lost",
     "Pulse",
+    "Stop",
     "Supervisor",
     "WorkerProcess",
     "WorkerSpec",

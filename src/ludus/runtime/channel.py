@@ -26,6 +26,10 @@ READ_BYTES = 1 << 20
 Incoming = TypeVar("Incoming")
 
 
+class Stop(msgspec.Struct, tag="stop", kw_only=True):
+    """Ask a worker to end; what it has in hand is given up. Every worker understands it."""
+
+
 class Channel(Generic[Incoming]):
     """One end of a connection. `incoming` is the union of message structs that may arrive here."""
 

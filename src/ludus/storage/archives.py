@@ -57,9 +57,8 @@ def read_archive(path: Path, limits: Limits = DEFAULT_LIMITS) -> Iterator[Member
     with path.open("rb") as file:
         start = file.read(4)
         file.seek(0)
-        members = _members(file, path, start, limits)
         try:
-            yield from _counted(members, limits)
+            yield from _counted(_members(file, path, start, limits), limits)
         except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
             raise CorruptRecord(f"{path}: {error}") from error
         except CorruptRecord as error:

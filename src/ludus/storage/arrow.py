@@ -26,8 +26,9 @@ from ludus.storage.columns import (
     decode_ragged,
     encode_flat,
     encode_ragged,
-    field_for,
+    flat_field,
     is_ragged,
+    ragged_field,
 )
 
 _EPISODE_SCHEMA = pa.schema(
@@ -67,12 +68,17 @@ def experiences_to_table(experiences: Experiences) -> pa.Table:
     if start:
         offsets = offsets - start
     offsets_buffer = pa.py_buffer(offsets)
-    sequences = {name: np.asarray(column) for name, column in experiences.sequences.items()}
-    steps = {name: np.asarray(column)[start:stop] for name, column in experiences.steps.items()}
-    arrays = [encode_flat(column) for column in sequences.values()]
-    arrays += [encode_ragged(column, offsets, offsets_buffer) for column in steps.values()]
-    shapes = tuple((name, column.shape[1:]) for name, column in (*sequences.items(), *steps.items()))
-    schema = _experience_schema(shapes, tuple(array.type for array in arrays))
+    sequences = [(name, np.asarray(column)) for name, column in experiences.sequences.items()]
+    steps = [(name, np.asarray(column)[start:stop]) for name, column in experiences.steps.items()]
+    schema, types = _experience_schema(
+        tuple((name, column.dtype) for name, column in sequences),
+        tuple((name, column.dtype, column.shape[1:]) for name, column in steps),
+    )
+    arrays = [encode_flat(column, kind) for (_, column), kind in zip(sequences, types, strict=False)]
+    arrays += [
+        encode_ragged(column, kind, len(offsets) - 1, offsets_buffer)
+        for (_, column), kind in zip(steps, types[len(arrays) :], strict=True)
+    ]
     return pa.Table.from_batches([pa.RecordBatch.from_arrays(arrays, schema=schema)])
 
 
@@ -188,14 +194,18 @@ def episodes_from_bytes(stream: bytes | bytearray | memoryview) -> list[Episode]
 
 
 @lru_cache(maxsize=64)
-def _experience_schema(shapes: tuple[tuple[str, tuple[int, ...]], ...], types: tuple[pa.DataType, ...]) -> pa.Schema:
-    return pa.schema([field_for(name, kind, shape) for (name, shape), kind in zip(shapes, types, strict=True)])
+def _experience_schema(
+    sequences: tuple[tuple[str, np.dtype[Any]], ...], steps: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]
+) -> tuple[pa.Schema, list[pa.DataType]]:
+    fields = [flat_field(*column) for column in sequences] + [ragged_field(*column) for column in steps]
+    return pa.schema(fields), [field.type for field in fields]
 
 
 def _ragged(parts: Sequence[NDArray[Any]], dtype: type[np.generic]) -> pa.Array:
     offsets = np.zeros(len(parts) + 1, np.int64)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
-    return encode_ragged(np.concatenate([np.zeros(0, dtype), *parts]), offsets, pa.py_buffer(offsets))
+    kind = pa.large_list(pa.from_numpy_dtype(dtype))
+    return encode_ragged(np.concatenate([np.zeros(0, dtype), *parts]), kind, len(parts), pa.py_buffer(offsets))
 
 
 def _cut(column: pa.ChunkedArray) -> list[NDArray[Any]]:

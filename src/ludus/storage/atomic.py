@@ -176,6 +176,8 @@ def disk_errors(directory: Path, need_bytes: int, fs: FileSystem = REAL) -> Iter
 
 def disk_full(directory: Path, need_bytes: int, fs: FileSystem = REAL) -> DiskFull:
     """The error for `need_bytes` that did not fit into `directory`."""
+    while directory.name.startswith("."):  # name a place that means something to a person
+        directory = directory.parent
     free = fs.free_bytes(directory) // _MEGABYTE
     need = -(-need_bytes // _MEGABYTE)
     return DiskFull(f"{free} MB free in {directory}, need ~{need} MB")

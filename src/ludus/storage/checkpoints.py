@@ -71,7 +71,12 @@ class CheckpointStore:
         ensure_directory(directory, fs=fs)
 
     def stage(self, update: int) -> Path:
-        """Make an empty directory to write the files of checkpoint `update` into."""
+        """Make an empty directory to write the files of checkpoint `update` into.
+
+        One checkpoint is in the making at a time: what an earlier one left unfinished is removed.
+        """
+        for abandoned in self.directory.glob(".stage-*"):
+            self._fs.remove_tree(abandoned)
         staging = temporary_name(self.directory, kind=f"stage-{update}")
         self._fs.make_directory(staging)
         return staging
@@ -83,7 +88,7 @@ class CheckpointStore:
 
         Raises:
             StorageError: another checkpoint `update` exists, or `state` is not JSON.
-            DiskFull: there is no space; earlier checkpoints are intact, the staging directory is still there.
+            DiskFull: there is no space; earlier checkpoints are intact. Stage again when there is.
         """
         final = self.directory / f"{update:08d}"
         manifest = _manifest(staging, update, state)

@@ -18,40 +18,39 @@ from numpy.typing import NDArray
 from ludus.errors import CorruptRecord, StorageError
 
 SHAPE = b"shape"
-_NUMBERS = {
+_ITEM_TYPES = {
     np.dtype(code): pa.from_numpy_dtype(np.dtype(code))
-    for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+    for code in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 }
 
 
-def encode_flat(column: NDArray[Any]) -> pa.Array:
-    """A column of single items, `[n]`: numbers, booleans or strings."""
-    if column.dtype.kind in "OU":
-        return pa.array(column, type=pa.string())
-    return _encode_items(column)
+def flat_field(name: str, dtype: np.dtype[Any]) -> pa.Field:
+    """The field of a column of single items: numbers, booleans or strings."""
+    return pa.field(name, pa.string() if dtype.kind in "OU" else _item_type(name, dtype), nullable=False)
 
 
-def encode_shaped(column: NDArray[Any]) -> pa.Array:
-    """A column of arrays, `[N, *S]`; for `S = ()` the same as `encode_flat`."""
-    if column.ndim == 1:
-        return _encode_items(column)
-    size = math.prod(column.shape[1:])
-    items = _encode_items(column.reshape(len(column) * size))
-    return pa.Array.from_buffers(pa.list_(items.type, size), len(column), [None], children=[items])
-
-
-def encode_ragged(column: NDArray[Any], offsets: NDArray[np.int64], offsets_buffer: pa.Buffer) -> pa.Array:
-    """Cut a column `[N, *S]` into sequences; `offsets` start at 0 and end at N."""
-    values = encode_shaped(column)
-    return pa.Array.from_buffers(
-        pa.large_list(values.type), len(offsets) - 1, [None, offsets_buffer], children=[values]
-    )
-
-
-def field_for(name: str, kind: pa.DataType, shape: tuple[int, ...]) -> pa.Field:
-    """The field of an encoded column of items of `shape`, which the list type forgets."""
+def ragged_field(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> pa.Field:
+    """The field of a column of sequences of items of `shape`, which it remembers."""
+    items = _item_type(name, dtype)
+    values = pa.list_(items, math.prod(shape)) if shape else items
     metadata = {SHAPE: json.dumps(shape).encode()} if shape else None
-    return pa.field(name, kind, nullable=False, metadata=metadata)
+    return pa.field(name, pa.large_list(values), nullable=False, metadata=metadata)
+
+
+def encode_flat(column: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """A column `[n]` as the type of its `flat_field`."""
+    return pa.array(column, type=kind) if column.dtype.kind in "OU" else _encode_items(column, kind)
+
+
+def encode_ragged(column: NDArray[Any], kind: pa.DataType, sequences: int, offsets: pa.Buffer) -> pa.Array:
+    """Cut a column `[N, *S]` at `offsets` (int64, from 0 to N), as the type of its `ragged_field`."""
+    values_type = kind.value_type
+    if column.ndim == 1:
+        values = _encode_items(column, values_type)
+    else:
+        items = _encode_items(column.reshape(column.size), values_type.value_type)
+        values = pa.Array.from_buffers(values_type, len(column), [None], children=[items])
+    return pa.Array.from_buffers(kind, sequences, [None, offsets], children=[values])
 
 
 def decode_flat(array: pa.Array) -> NDArray[Any]:
@@ -89,18 +88,20 @@ def _decode_shaped(values: pa.Array, field: pa.Field) -> NDArray[Any]:
     return _decode_items(items).reshape(len(values), *shape)
 
 
-def _encode_items(column: NDArray[Any]) -> pa.Array:
-    kind = _NUMBERS.get(column.dtype)
-    if kind is not None:
-        if not column.flags.c_contiguous:
-            column = np.ascontiguousarray(column)
-        return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
+def _item_type(name: str, dtype: np.dtype[Any]) -> pa.DataType:
+    kind = _ITEM_TYPES.get(dtype.newbyteorder("="))
+    if kind is None:
+        raise StorageError(f"column {name!r} of dtype {dtype} cannot be stored; use numbers, booleans or strings")
+    return kind
+
+
+def _encode_items(column: NDArray[Any], kind: pa.DataType) -> pa.Array:
     if column.dtype == np.bool_:
         bits = np.packbits(column, bitorder="little")
-        return pa.Array.from_buffers(pa.bool_(), len(column), [None, pa.py_buffer(bits)])
-    if not column.dtype.isnative:
-        return _encode_items(column.astype(column.dtype.newbyteorder("=")))
-    raise StorageError(f"a column of dtype {column.dtype} cannot be stored; use numbers, booleans or strings")
+        return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(bits)])
+    if not (column.flags.c_contiguous and column.dtype.isnative):
+        column = np.ascontiguousarray(column, column.dtype.newbyteorder("="))
+    return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
 
 
 def _decode_items(array: pa.Array) -> NDArray[Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +30,7 @@ _CHUNK = 1 << 16
 
 
 class JsonlWriter:
-    """Append objects to one file. One writer per file."""
+    """Append objects to one file, from any thread. One writer per file."""
 
     def __init__(self, path: Path, *, most_bytes: int = _MOST_BYTES, fs: FileSystem = REAL) -> None:
         self.path = path
@@ -40,6 +41,8 @@ class JsonlWriter:
         self._encoder = msgspec.json.Encoder(enc_hook=_plain)
         self._descriptor: int | None = None
         self._size = 0
+        self._lock = threading.Lock()
+        self._closed = False
         try:
             self._open()
         except OSError as error:
@@ -51,15 +54,18 @@ class JsonlWriter:
             line = self._encoder.encode(record) + b"\n"
         except UnicodeEncodeError:
             return self._drop("text that is not Unicode")
-        if self._size and self._size + len(line) > self._most_bytes:
-            self._rotate()
-        return self._append(line)
+        with self._lock:
+            if self._closed:
+                return self._drop("closed")
+            if self._size and self._size + len(line) > self._most_bytes:
+                self._rotate()
+            return self._append(line)
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Close the file for good; lines that still come are dropped."""
+        with self._lock:
+            self._closed = True
+            self._release()
 
     def __enter__(self) -> JsonlWriter:
         return self
@@ -68,6 +74,11 @@ class JsonlWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def _append(self, line: bytes) -> bool:
         try:
@@ -96,7 +107,7 @@ class JsonlWriter:
 
     def _rotate(self) -> None:
         try:
-            self.close()
+            self._release()
             self._fs.rename(self.path, rotated(self.path))
             self._open()
         except OSError as error:

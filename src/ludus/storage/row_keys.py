@@ -96,7 +96,7 @@ class RowKeys:
     def _known_by_task(self, batch: pa.RecordBatch, settled_before: int) -> set[int]:
         """Rows that the catalog says were trimmed, or that belong to settled tasks."""
         tasks = batch.column("task").to_numpy()
-        if tasks.min() > self._highest_trimmed and tasks.min() >= settled_before:
+        if tasks.min() >= max(self._highest_trimmed + 1, settled_before):
             return set()
         settled = {int(row) for row in np.flatnonzero(tasks < settled_before)}
         suspects = np.flatnonzero((tasks <= self._highest_trimmed) & (tasks >= settled_before))
@@ -129,8 +129,9 @@ class RowKeys:
             self._live.pop(episode, None)
 
     def _check_columns(self, batch: pa.RecordBatch) -> None:
+        schema = batch.schema
         for name in ("task", "attempt", *_KEY_COLUMNS[self._log]):
-            if batch.schema.get_field_index(name) < 0:
+            if schema.get_field_index(name) < 0:
                 raise StorageError(f"rows of {self._log} need the column {name!r}")
 
     def _columns(self, batch: pa.RecordBatch) -> tuple[list[str], list[int]]:

@@ -86,31 +86,20 @@ class SegmentReader:
             StorageError: one of them is not in the log (any more).
         """
         numbers = np.asarray(sequence_numbers, np.int64)
-        parts, order = [], []
-        for batch, rows, positions in self._by_segment(numbers):
-            parts.append(_pick(batch, rows))
-            order.append(positions)
-        table = _as_table(parts)
-        positions = np.concatenate(order) if order else np.zeros(0, np.int64)
-        in_order = bool(np.all(positions[1:] > positions[:-1]))
-        return table if in_order else table.take(pa.array(np.argsort(positions, kind="stable")))
+        found = list(self._by_segment(numbers))
+        table = _as_table([_pick(batch, rows) for batch, rows, _ in found])
+        order = _restoring_order([positions for _, _, positions in found])
+        return table if order is None else table.take(pa.array(order))
 
     def read_experiences(self, sequence_numbers: SequenceNumbers) -> Experiences:
         """As `read_rows`, straight to numpy: the fast way to a batch."""
         numbers = np.asarray(sequence_numbers, np.int64)
-        parts, order = [], []
-        for batch, rows, positions in self._by_segment(numbers):
-            if _is_run(rows):
-                parts.append(experiences_from_batch(_pick(batch, rows)))
-            else:
-                parts.append(experiences_from_batch(batch).take(rows))
-            order.append(positions)
-        if not parts:
+        found = list(self._by_segment(numbers))
+        if not found:
             return Experiences.empty()
-        whole = Experiences.concatenate(parts)
-        positions = np.concatenate(order)
-        in_order = bool(np.all(positions[1:] > positions[:-1]))
-        return whole if in_order else whole.take(np.argsort(positions, kind="stable"))
+        whole = Experiences.concatenate([_pick_experiences(batch, rows) for batch, rows, _ in found])
+        order = _restoring_order([positions for _, _, positions in found])
+        return whole if order is None else whole.take(order)
 
     def scan(self) -> Iterator[tuple[int, pa.Table]]:
         """Every segment as (first sequence number, rows), in order."""
@@ -143,11 +132,9 @@ class SegmentReader:
         self, numbers: NDArray[np.int64]
     ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]]:
         """Per segment: its rows, the wanted row numbers in it, and where in the request they stand."""
-        if len(numbers) and (found := self._find(int(numbers[0]))):
-            rows = numbers - found[0].first_seq
-            if rows.min() >= 0 and rows.max() < found[0].rows:
-                yield found[1], rows, np.arange(len(numbers))
-                return
+        if _is_run(numbers) and (found := self._find(int(numbers[0]))) and numbers[-1] < found[0].end_seq:
+            yield found[1], numbers - found[0].first_seq, np.arange(len(numbers))
+            return
         left = np.argsort(numbers, kind="stable")
         while len(left):
             found = self._find(int(numbers[left[0]]))
@@ -158,12 +145,26 @@ class SegmentReader:
             yield found[1], numbers[positions] - found[0].first_seq, positions
 
 
+def _restoring_order(positions: list[NDArray[np.int64]]) -> NDArray[np.int64] | None:
+    """How to reorder what was read segment by segment into the order of the request; None if it is that already."""
+    if len(positions) < 2:
+        return None
+    joined = np.concatenate(positions)
+    return None if bool(np.all(joined[1:] > joined[:-1])) else np.argsort(joined, kind="stable")
+
+
 def _is_run(rows: NDArray[np.int64]) -> bool:
     return bool(len(rows) and rows[-1] - rows[0] == len(rows) - 1 and np.all(rows[1:] > rows[:-1]))
 
 
 def _pick(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
     return batch.slice(int(rows[0]), len(rows)) if _is_run(rows) else batch.take(pa.array(rows))
+
+
+def _pick_experiences(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Experiences:
+    if _is_run(rows):
+        return experiences_from_batch(_pick(batch, rows))
+    return experiences_from_batch(batch).take(rows)  # numpy gathers ragged rows faster than Arrow
 
 
 def _as_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:

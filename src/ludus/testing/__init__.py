@@ -2,5 +2,6 @@
 
 from ludus.testing.conformance import ConformanceError
 from ludus.testing.games import check_game
+from ludus.testing.transforms import check_transform
 
-__all__ = ["ConformanceError", "check_game"]
+__all__ = ["ConformanceError", "check_game", "check_transform"]

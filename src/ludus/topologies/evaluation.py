@@ -139,8 +139,10 @@ class Evaluation:
         lineups: list[tuple[str, tuple[Seat, ...]]] = []
         for game, spec in self._specs.items():
             for opponent in job.opponents if spec.players > 1 else (job.learner,):
+                # Two greedy networks would play the same game over and over; against each other they sample.
+                greedy = self._config.greedy and opponent.name != job.learner.name
                 for number in range(job.games):
-                    seats = evaluation_seats(spec, job.learner, opponent, number, greedy=self._config.greedy)
+                    seats = evaluation_seats(spec, job.learner, opponent, number, greedy=greedy)
                     lineups.append((game, seats))
         self._pending = self._tasks.evaluation(job.number, lineups)
         job.tasks = {task.id: task for task in self._pending}

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.explore.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
-from ludus.explore.messages import Stop
 from ludus.games.pgx import PgxGame
 from ludus.policies import as_numpy
 from ludus.records import PolicyRef, Task, derive_seed
+from ludus.runtime import Stop
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.tensors import save_tensors
 from ludus.topologies.explorers import Explorers

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from ludus.buffer import Buffer, Claim
 from ludus.errors import RolloutError
 from ludus.experience import build_pipeline
-from ludus.explore.messages import Stop
 from ludus.records import Experiences, PolicyRef, Seat, Task, TaskId, derive_seed
-from ludus.runtime import Arrived, Lost
+from ludus.runtime import Arrived, Lost, Stop
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.segments import SegmentLog
 from ludus.storage.tensors import load_tensors
@@ -114,7 +113,7 @@ class Split:
 
     def save(self, staging: Path) -> dict[str, Any]:
         """The trainer's files, and the cursors that belong to them."""
-        self._trainer.save(staging)
+        self._trainer.save(staging, self.tend)
         self._weights = load_tensors(staging / "weights.safetensors")
         return {
             "buffer": self._buffer.state(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from ludus.errors import TrainError, WorkerError
 from ludus.records import Experiences
 from ludus.runtime import Arrived, Lost, WorkerSpec
 from ludus.storage.arrow import experiences_to_table, to_bytes
+from ludus.storage.atomic import temporary_name
 from ludus.topologies.rooms import Rooms
 from ludus.train.messages import FromTrainer, Saved, SaveInto, Trained, TrainerBroken, TrainerSetup, TrainOn
 
@@ -44,6 +45,7 @@ class TrainerProxy:
         self._rooms = rooms
         self._orders: deque[Order] = deque()
         self._written: Path | None = None
+        self._save_wanted = False
 
     @property
     def queued(self) -> int:
@@ -66,7 +68,7 @@ class TrainerProxy:
 
     def order(self, *, update: int, seed: int, progress: float, experiences: Experiences, claim: Any) -> None:
         """Ask for an update."""
-        staging = self._rooms.checkpoints.stage(update)
+        staging = self._scratch()
         order = Order(
             update=update, seed=seed, progress=progress, experiences=experiences, claim=claim, staging=staging
         )
@@ -89,26 +91,27 @@ class TrainerProxy:
         elif isinstance(event.message, Saved):
             self._written = Path(event.message.staging)
 
-    def save(self, staging: Path, timeout_s: float = 60.0) -> None:
-        """Put the state after the last finished update into `staging`."""
+    def save(self, staging: Path, tend: Callable[[float], None], timeout_s: float = 60.0) -> None:
+        """Put the state after the last finished update into `staging`; `tend` serves the workers meanwhile."""
         if self._written is None:
-            self._ask_to_save(timeout_s)
+            self._ask_to_save(tend, timeout_s)
         if self._written is None:
             raise WorkerError(f"{NAME} did not save its state within {timeout_s:g} s")
         for name in FILES:
             (self._written / name).rename(staging / name)
         self._forget_written()
 
-    def _ask_to_save(self, timeout_s: float) -> None:
+    def _ask_to_save(self, tend: Callable[[float], None], timeout_s: float) -> None:
         """Only possible while nothing is ordered, or the state would be that of a later update."""
-        rooms = self._rooms
-        staging = rooms.checkpoints.stage(rooms.progress.update)
-        rooms.supervisor.send(NAME, SaveInto(staging=str(staging)))
         end = time.monotonic() + timeout_s
+        self._save_wanted = True
+        self._send_save()
         while self._written is None and time.monotonic() < end:
-            for event in rooms.supervisor.poll(0.1):
-                for _ in self.absorb(event):
-                    raise WorkerError(f"{NAME} finished an update that nobody was waiting for")
+            tend(0.1)
+        self._save_wanted = False
+
+    def _send_save(self) -> None:
+        self._rooms.supervisor.send(NAME, SaveInto(staging=str(self._scratch())))
 
     def _greet(self, checkpoint: Path | None) -> None:
         rooms = self._rooms
@@ -132,8 +135,16 @@ class TrainerProxy:
         self._greet(None if saved is None else saved.path)
         for order in self._orders:
             shutil.rmtree(order.staging, ignore_errors=True)
-            order.staging = rooms.checkpoints.stage(order.update)
+            order.staging = self._scratch()
             self._send(order)
+        if self._save_wanted:
+            self._send_save()
+
+    def _scratch(self) -> Path:
+        """A folder for the trainer to write into, beside the checkpoints so that its files can be moved there."""
+        folder = temporary_name(self._rooms.checkpoints.directory)
+        folder.mkdir()
+        return folder
 
     def _forget_written(self) -> None:
         if self._written is not None:

@@ -5,8 +5,8 @@ advantages are carried over what others wrote (prompt, opponent, tool), as verl 
 element belongs to the decision before it, and one before the first decision is nobody's. Elements outside the mask get
 advantage 0 and target 0.
 
-A truncated sequence goes on from the sequence column `bootstrap_value` where there is one; else GAE and V-trace take the
-last decision's own value for what would have followed, and Monte Carlo takes 0.
+A truncated sequence goes on from the sequence column `bootstrap_value` where there is one; else GAE and V-trace take
+the last decision's own value for what would have followed, and Monte Carlo takes 0.
 
 All kinds are one recursion, V-trace's; with importance weights 1 it is GAE. The chains are laid out end-aligned,
 `[K, n]` with row 0 the last decision, so the loop is over the longest chain and vectorised over sequences.

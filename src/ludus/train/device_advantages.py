@@ -37,9 +37,7 @@ def gae_on_device(
     return walk(rows, last_value, last_seat, gamma, gamma * lam)
 
 
-def _importance(
-    config: AdvantageConfig, value: jax.Array, log_ratio: jax.Array | None
-) -> tuple[jax.Array, jax.Array]:
+def _importance(config: AdvantageConfig, value: jax.Array, log_ratio: jax.Array | None) -> tuple[jax.Array, jax.Array]:
     if config.kind != "vtrace" or log_ratio is None:
         return jnp.ones_like(value), jnp.ones_like(value)
     ratio = jnp.exp(jnp.clip(log_ratio, -20.0, 20.0))
@@ -49,7 +47,7 @@ def _importance(
 def _alternate(
     rows: Any, last_value: jax.Array, last_seat: jax.Array, gamma: float, decay: float
 ) -> tuple[jax.Array, jax.Array]:
-    rewards, value, baseline, seat, done, rho, c = rows
+    rewards, _, baseline, seat, done, rho, c = rows
     if last_value.ndim == 2:
         last_value = _of_seat(last_value, last_seat)
     following = jnp.concatenate([seat[1:], last_seat[None].astype(seat.dtype)])
@@ -63,16 +61,14 @@ def _alternate(
         correction = rho * difference + c * lookahead
         return correction, (rho * (difference + lookahead), correction)
 
-    _, (advantage, correction) = lax.scan(
-        step, jnp.zeros_like(last_value), (difference, sign, rho, c), reverse=True
-    )
+    _, (advantage, correction) = lax.scan(step, jnp.zeros_like(last_value), (difference, sign, rho, c), reverse=True)
     return advantage, baseline + correction
 
 
 def _by_seat(
     rows: Any, last_value: jax.Array, last_seat: jax.Array, gamma: float, decay: float
 ) -> tuple[jax.Array, jax.Array]:
-    rewards, seat = rows[0], rows[3]
+    rewards = rows[0]
     players = rewards.shape[-1]
     zeros = jnp.zeros(rewards.shape[1:], jnp.float32)
     if last_value.ndim == 2:

@@ -3,19 +3,18 @@
 `update` may be traced into a larger program (the fused topology) or called through `train_batch` (the split one). Its
 invariants:
 
-- A row with weight 0 counts for nothing: rows with weight are gathered first, so results do not depend on where or how
-  many the others are, bit for bit.
+- A row with weight 0 counts for nothing: weights and optimizer do not depend on where or how many such rows are, bit
+  for bit.
 - A minibatch whose loss or gradient is not finite leaves weights and optimizer as they were, and is counted.
 - Gradient accumulation gives the gradient of the whole minibatch, because parts are normalised by the whole.
 
-The loops run over as many minibatches as there are rows with weight, of nearly equal size; weights and gradients are one
-vector inside them, which spares XLA a kernel per tensor. A conditional skips bad steps: a select over the weights would
-be compiled to a branch per element and take nine times as long as the optimizer itself (measured on a CPU).
+Weights and gradients are one vector inside the loops, which spares XLA a kernel per tensor. A conditional skips bad
+steps: a select over the weights is compiled to a branch per element and takes nine times as long as Adam itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -33,14 +32,23 @@ from ludus.records import Experiences
 from ludus.train.advantages import compute
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Batch, bucket, flatten, pad
+from ludus.train.learner_metrics import Metrics, as_floats, batch_metrics, means
 from ludus.train.learner_state import LearnerState, Tensors, state_from_tensors, state_tensors
 from ludus.train.losses import LossInputs, entropy, kl
+from ludus.train.minibatches import Columns, deal, make_deck, normalised, shuffle
 from ludus.train.objective import build_objective
 from ludus.train.optimizer import build_optimizer, learning_rate
-from ludus.train.shuffle import permutation, round_keys
+from ludus.train.shuffle import round_keys
 
-Metrics = dict[str, jax.Array]
-_TINY = 1e-8
+__all__ = ["JaxLearner", "LearnerState", "key_of"]
+
+
+class _Pass(NamedTuple):
+    """What stays the same during one update."""
+
+    unravel: Callable[[jax.Array], dict[str, jax.Array]]
+    rate: jax.Array
+    progress: jax.Array
 
 
 class _Walk(NamedTuple):
@@ -74,10 +82,9 @@ class JaxLearner:
         self._jitted_evaluate = jax.jit(self._evaluate)
 
     def init(self, seed: int) -> LearnerState:
-        """Fresh weights and optimizer."""
+        """Fresh weights and optimizer. Every leaf is a buffer of its own, so a caller may donate the state."""
         params = self.network.init(seed)
         vector, _ = ravel_pytree(params)
-        # Every leaf is its own buffer, so that a caller may donate the state.
         return LearnerState(
             params, self._optimizer.init(vector), steps=jnp.zeros((), jnp.int32), skipped=jnp.zeros((), jnp.int32)
         )
@@ -98,35 +105,20 @@ class JaxLearner:
         size, minibatch = len(batch["weight"]), self._train.minibatch
         if size % minibatch:
             raise TrainError(f"a batch of {size} rows is not a whole number of minibatches of {minibatch}")
-        has_weight = batch["weight"] > 0
-        count = jnp.sum(has_weight, dtype=jnp.int32)
-        rows = jnp.nonzero(has_weight, size=size, fill_value=0)[0].astype(jnp.int32)
-        minibatches = (count + minibatch - 1) // minibatch
-        rate = learning_rate(self._train.optimizer, progress)
-        keys = round_keys(key, self._train.epochs)
         vector, unravel = ravel_pytree(state.params)
-
-        def epoch(carry: tuple[jax.Array, _Walk]) -> tuple[jax.Array, _Walk]:
-            number, walk = carry
-            order = jnp.pad(rows[permutation(keys[number], count, size)], (0, minibatch))
-            return number + 1, _walk_minibatches(walk, order)
-
-        def _walk_minibatches(walk: _Walk, order: jax.Array) -> _Walk:
-            def step(carry: tuple[jax.Array, _Walk]) -> tuple[jax.Array, _Walk]:
-                number, walk = carry
-                part = _gather(batch, order, number, count, minibatches, minibatch)
-                return number + 1, self._step(walk, part, unravel, rate, progress)
-
-            return lax.while_loop(lambda c: (c[0] < minibatches) & ~c[1].stopped, step, (jnp.int32(0), walk))[1]
-
-        walk = self._start(vector, state, batch, unravel, progress)
-        _, walk = lax.while_loop(
-            lambda c: (c[0] < self._train.epochs) & ~c[1].stopped, epoch, (jnp.int32(0), walk)
+        constants = _Pass(unravel, learning_rate(self._train.optimizer, progress), progress)
+        walk = self._start(vector, state, batch, constants)
+        walk = self._walk_epochs(walk, batch, round_keys(key, self._train.epochs), constants)
+        state = LearnerState(unravel(walk.params), walk.optimizer, state.steps + walk.taken, walk.skipped_in_a_row)
+        counts = as_floats(
+            rows=jnp.sum(batch["weight"] > 0),
+            optimizer_steps=walk.taken,
+            skipped=walk.skipped,
+            skipped_in_a_row=walk.skipped_in_a_row,
+            kl_stopped=walk.stopped,
+            learning_rate=constants.rate,
         )
-        state = LearnerState(
-            unravel(walk.params), walk.optimizer, state.steps + walk.taken, walk.skipped_in_a_row
-        )
-        return state, {**_means(walk), **_batch_metrics(batch, count), "learning_rate": rate}
+        return state, {**means(walk.sums, walk.taken), **batch_metrics(batch), **counts}
 
     def train_batch(
         self, state: LearnerState, experiences: Experiences, seed: int, progress: float
@@ -160,21 +152,49 @@ class JaxLearner:
         """The state that `state_tensors` wrote, bit for bit; refuses tensors of another network or optimizer."""
         return state_from_tensors(tensors, self.init(0))
 
-    # -- one optimizer step ----------------------------------------------------------------------------------------
+    # -- the loops -------------------------------------------------------------------------------------------------
 
-    def _step(self, walk: _Walk, part: Batch, unravel: Any, rate: jax.Array, progress: jax.Array) -> _Walk:
-        gradient, metrics = self._gradient(walk.params, part, unravel, progress)
+    def _start(self, vector: jax.Array, state: LearnerState, batch: Mapping[str, jax.Array], constants: _Pass) -> _Walk:
+        part = {name: column[: self._train.minibatch] for name, column in batch.items()}
+        _, names = jax.eval_shape(lambda: self._gradient(vector, part, constants))
+        return _Walk(
+            params=vector,
+            optimizer=state.optimizer,
+            sums={name: jnp.zeros(()) for name in (*names, "grad_norm")},
+            taken=jnp.int32(0),
+            skipped=jnp.int32(0),
+            skipped_in_a_row=state.skipped,
+            stopped=jnp.bool_(False),
+        )
+
+    def _walk_epochs(self, walk: _Walk, batch: Mapping[str, jax.Array], keys: jax.Array, constants: _Pass) -> _Walk:
+        minibatch = self._train.minibatch
+        deck = make_deck(batch["weight"], minibatch)
+
+        def epoch(walk: _Walk, number: jax.Array) -> _Walk:
+            order = shuffle(deck, keys[number], minibatch)
+
+            def step(walk: _Walk, number: jax.Array) -> _Walk:
+                return self._step(walk, deal(batch, deck, order, number, minibatch), constants)
+
+            return _repeat(step, walk, deck.minibatches)
+
+        return _repeat(epoch, walk, jnp.int32(self._train.epochs))
+
+    def _step(self, walk: _Walk, part: Columns, constants: _Pass) -> _Walk:
+        """One optimizer step, or none."""
+        gradient, metrics = self._gradient(walk.params, part, constants)
         norm = jnp.sqrt(jnp.sum(gradient * gradient))
-        metrics["grad_norm"] = norm
+        metrics = {**metrics, "grad_norm": norm}
         kl_stop, limit = self._train.algorithm.kl_stop, self._train.optimizer.max_grad_norm
-        stopped = metrics["approx_kl"] > kl_stop if kl_stop is not None else jnp.bool_(False)
         is_finite = jnp.isfinite(metrics["loss"]) & jnp.isfinite(norm)
+        stopped = is_finite & (metrics["approx_kl"] > (jnp.inf if kl_stop is None else kl_stop))
 
         def take() -> _Walk:
             scaled = gradient if limit is None else gradient * (limit / jnp.maximum(norm, limit))
             direction, optimizer = self._optimizer.update(scaled, walk.optimizer, walk.params)
             return walk._replace(
-                params=walk.params - rate * direction,
+                params=walk.params - constants.rate * direction,
                 optimizer=optimizer,
                 sums={name: walk.sums[name] + metrics[name] for name in walk.sums},
                 taken=walk.taken + 1,
@@ -184,23 +204,22 @@ class JaxLearner:
         def skip() -> _Walk:
             bad = (~is_finite).astype(jnp.int32)
             return walk._replace(
-                skipped=walk.skipped + bad,
-                skipped_in_a_row=walk.skipped_in_a_row + bad,
-                stopped=stopped & is_finite,
+                skipped=walk.skipped + bad, skipped_in_a_row=walk.skipped_in_a_row + bad, stopped=stopped
             )
 
-        return lax.cond(is_finite & ~stopped, take, skip)
+        after: _Walk = lax.cond(is_finite & ~stopped, take, skip)
+        return after
 
-    def _gradient(
-        self, vector: jax.Array, part: Batch, unravel: Any, progress: jax.Array
-    ) -> tuple[jax.Array, Metrics]:
+    # -- loss and gradient -----------------------------------------------------------------------------------------
+
+    def _gradient(self, vector: jax.Array, part: Columns, constants: _Pass) -> tuple[jax.Array, Metrics]:
         """Gradient and metrics of one minibatch, in as many pieces as `accumulate` says."""
         if self._advantage.normalise:
-            part = {**part, "advantage": _normalised(part["advantage"], part["weight"])}
+            part = {**part, "advantage": normalised(part["advantage"], part["weight"])}
         normaliser = self._objective.normaliser(part["weight"])
 
-        def of_piece(piece: Batch) -> tuple[jax.Array, Metrics]:
-            gradient, metrics = jax.grad(self._loss, has_aux=True)(vector, piece, unravel, progress, normaliser)
+        def of_piece(piece: Columns) -> tuple[jax.Array, Metrics]:
+            gradient, metrics = jax.grad(self._loss, has_aux=True)(vector, piece, constants, normaliser)
             return gradient, metrics
 
         pieces = self._train.accumulate
@@ -209,13 +228,14 @@ class JaxLearner:
         stacked = {name: x.reshape((pieces, -1, *x.shape[1:])) for name, x in part.items()}
         shapes = jax.eval_shape(of_piece, {name: x[0] for name, x in stacked.items()})
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        total: tuple[jax.Array, Metrics]
         total, _ = lax.scan(lambda sums, piece: (jax.tree.map(jnp.add, sums, of_piece(piece)), None), zeros, stacked)
         return total
 
     def _loss(
-        self, vector: jax.Array, piece: Batch, unravel: Any, progress: jax.Array, normaliser: jax.Array
+        self, vector: jax.Array, piece: Columns, constants: _Pass, normaliser: jax.Array
     ) -> tuple[jax.Array, Metrics]:
-        logits, value = self.network.apply(unravel(vector), piece["observation"])
+        logits, value = self.network.apply(constants.unravel(vector), piece["observation"])
         log_probs = masked_log_softmax(logits, piece.get("legal"))
         inputs = LossInputs(
             mask=piece["weight"],
@@ -227,30 +247,14 @@ class JaxLearner:
             target=piece["target"],
             entropy=entropy(log_probs),
         )
-        loss, metrics = self._objective(inputs, progress, normaliser)
-        mean = self._objective.aggregation.total
-        metrics["entropy"] = mean(inputs.entropy, inputs.mask) / normaliser
+        loss, metrics = self._objective(inputs, constants.progress, normaliser)
+        total = self._objective.aggregation.total
+        metrics["entropy"] = total(inputs.entropy, inputs.mask) / normaliser
         if "approx_kl" not in metrics:
-            metrics["approx_kl"] = mean(kl(inputs.old_logp, inputs.logp).loss, inputs.mask) / normaliser
+            metrics["approx_kl"] = total(kl(inputs.old_logp, inputs.logp).loss, inputs.mask) / normaliser
         return loss, {**metrics, "loss": loss}
 
-    # -- before and after ------------------------------------------------------------------------------------------
-
-    def _start(
-        self, vector: jax.Array, state: LearnerState, batch: Mapping[str, jax.Array], unravel: Any, progress: jax.Array
-    ) -> _Walk:
-        part = {name: column[: self._train.minibatch] for name, column in batch.items()}
-        _, names = jax.eval_shape(lambda: self._gradient(vector, part, unravel, progress))
-        zero = jnp.zeros((), jnp.int32)
-        return _Walk(
-            params=vector,
-            optimizer=state.optimizer,
-            sums={name: jnp.zeros(()) for name in (*names, "grad_norm")},
-            taken=zero,
-            skipped=zero,
-            skipped_in_a_row=state.skipped,
-            stopped=jnp.zeros((), bool),
-        )
+    # -- ragged experience -----------------------------------------------------------------------------------------
 
     def _credited(self, state: LearnerState, experiences: Experiences) -> Batch:
         batch = flatten(experiences)
@@ -280,60 +284,16 @@ class JaxLearner:
 
 def key_of(seed: int) -> jax.Array:
     """A random key from all 63 bits of a seed."""
-    return jax.random.wrap_key_data(np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32), impl="threefry2x32")
+    words = jnp.asarray(np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32))
+    key: jax.Array = jax.random.wrap_key_data(words, impl="threefry2x32")
+    return key
 
 
-def _gather(
-    batch: Mapping[str, jax.Array],
-    order: jax.Array,
-    number: jax.Array,
-    count: jax.Array,
-    minibatches: jax.Array,
-    minibatch: int,
-) -> Batch:
-    """Minibatch `number` of `minibatches`, which share `count` rows evenly; unused places get weight 0."""
-    base, extra = count // minibatches, count % minibatches
-    start = number * base + jnp.minimum(number, extra)
-    used = base + (number < extra)
-    chosen = lax.dynamic_slice(order, (start,), (minibatch,))
-    part = {name: jnp.take(column, chosen, axis=0, mode="clip") for name, column in batch.items()}
-    part["weight"] = jnp.where(jnp.arange(minibatch) < used, part["weight"], 0.0)
-    return part
-
-
-def _normalised(advantage: jax.Array, weight: jax.Array) -> jax.Array:
-    """Centred and scaled by the weighted mean and standard deviation; all equal gives zeros."""
-    total = jnp.maximum(jnp.sum(weight), _TINY)
-    centred = advantage - jnp.sum(advantage * weight) / total
-    return centred / (jnp.sqrt(jnp.sum(centred * centred * weight) / total) + _TINY)
-
-
-def _means(walk: _Walk) -> Metrics:
-    taken = jnp.maximum(walk.taken, 1).astype(jnp.float32)
-    counts = {
-        "optimizer_steps": walk.taken,
-        "skipped": walk.skipped,
-        "skipped_in_a_row": walk.skipped_in_a_row,
-        "kl_stopped": walk.stopped,
-    }
-    means = {name: total / taken for name, total in walk.sums.items()}
-    return {**means, **{name: count.astype(jnp.float32) for name, count in counts.items()}}
-
-
-def _batch_metrics(batch: Mapping[str, jax.Array], count: jax.Array) -> Metrics:
-    """What can be said of a batch before training on it; all finite, also for an empty one."""
-    weight = batch["weight"]
-    total = jnp.maximum(jnp.sum(weight), _TINY)
-
-    def mean(x: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.where(weight > 0, x, 0.0) * weight) / total
-
-    def variance(x: jax.Array) -> jax.Array:
-        return mean((x - mean(x)) ** 2)
-
-    value, target = batch["value"], batch["target"]
-    spread = variance(target)
-    explained = jnp.where(spread > _TINY, 1.0 - variance(target - value) / jnp.maximum(spread, _TINY), 0.0)
-    figures = {"explained_variance": explained, "value_mean": mean(value), "target_mean": mean(target)}
-    finite = {name: jnp.where(jnp.isfinite(x), x, 0.0) for name, x in figures.items()}
-    return {**finite, "rows": count.astype(jnp.float32)}
+def _repeat(body: Callable[[_Walk, jax.Array], _Walk], walk: _Walk, times: jax.Array) -> _Walk:
+    """Apply `body(walk, 0)`, `body(walk, 1)`, ... as often as said, or until the walk is stopped."""
+    _, walk = lax.while_loop(
+        lambda carry: (carry[0] < times) & ~carry[1].stopped,
+        lambda carry: (carry[0] + 1, body(carry[1], carry[0])),
+        (jnp.int32(0), walk),
+    )
+    return walk

@@ -1,7 +1,7 @@
 """What a learner keeps between updates, and its form on disk: NumPy arrays by name, bit-exact both ways.
 
-The optimizer works on all weights as one vector; on disk its moments carry the names of the weights they belong to, as in
-`0.mu.torso.0.kernel`.
+The optimizer works on all weights as one vector; on disk its moments carry the names of the weights they belong to, as
+in `0.mu.torso.0.kernel`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from ludus.runtime import Stop
+
 
 class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
     """First message to a trainer: everything it needs to know."""
@@ -34,10 +36,6 @@ class SaveInto(msgspec.Struct, tag="save_into", kw_only=True):
     staging: str
 
 
-class TrainerStop(msgspec.Struct, tag="trainer_stop", kw_only=True):
-    """End."""
-
-
 class Trained(msgspec.Struct, tag="trained", kw_only=True):
     """An update is done and its state is in the staging folder."""
 
@@ -58,5 +56,5 @@ class TrainerBroken(msgspec.Struct, tag="trainer_broken", kw_only=True):
     error: str
 
 
-ToTrainer = TrainerSetup | TrainOn | SaveInto | TrainerStop
+ToTrainer = TrainerSetup | TrainOn | SaveInto | Stop
 FromTrainer = Trained | Saved | TrainerBroken

@@ -36,11 +36,11 @@ def learning_rate(config: OptimizerConfig, progress: jax.Array | float) -> jax.A
     """The rate when this share of the run is done: it rises from 0 over the warm-up, then follows the schedule."""
     progress = jnp.clip(jnp.asarray(progress, jnp.float32), 0.0, 1.0)
     after = jnp.clip((progress - config.warmup_fraction) / (1.0 - config.warmup_fraction), 0.0, 1.0)
-    factor = jnp.float32(1.0)
+    factor: jax.Array = jnp.float32(1.0)
     if config.schedule == "linear":
         factor = 1.0 - (1.0 - config.final_fraction) * after
     elif config.schedule == "cosine":
         factor = config.final_fraction + (1.0 - config.final_fraction) * 0.5 * (1.0 + jnp.cos(math.pi * after))
     if config.warmup_fraction > 0:
         factor = jnp.where(progress < config.warmup_fraction, progress / config.warmup_fraction, factor)
-    return config.learning_rate * factor
+    return jnp.asarray(config.learning_rate * factor, jnp.float32)

@@ -69,9 +69,7 @@ def gae_time_major(
     )
 
 
-def _importance(
-    config: AdvantageConfig, value: Floats, log_ratio: NDArray[Any] | None
-) -> tuple[Floats, Floats]:
+def _importance(config: AdvantageConfig, value: Floats, log_ratio: NDArray[Any] | None) -> tuple[Floats, Floats]:
     if config.kind != "vtrace" or log_ratio is None:
         return np.ones_like(value), np.ones_like(value)
     ratio = np.exp(np.clip(np.asarray(log_ratio, np.float64), -20.0, 20.0))

@@ -13,19 +13,18 @@ from pathlib import Path
 
 from ludus.config.run import RunConfig
 from ludus.policies import PolicyShape
-from ludus.runtime import Channel, Pulse, connect
+from ludus.runtime import Channel, Pulse, Stop, connect
 from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.tensors import load_tensors, save_tensors
 from ludus.train.jax_learner import JaxLearner, LearnerState
 from ludus.train.messages import (
-    SaveInto,
     Saved,
+    SaveInto,
+    ToTrainer,
     Trained,
     TrainerBroken,
     TrainerSetup,
-    TrainerStop,
     TrainOn,
-    ToTrainer,
 )
 
 log = logging.getLogger(__name__)
@@ -78,7 +77,7 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
         for message, blob in channel.wait(None):
             pulse.set_busy(True)
             pulse.tick()
-            if isinstance(message, TrainerStop):
+            if isinstance(message, Stop):
                 return
             if isinstance(message, TrainerSetup):
                 trainer = Trainer(message)

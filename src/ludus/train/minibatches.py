@@ -1,0 +1,69 @@
+"""Minibatches of the rows that have weight: how many, which rows, gathered.
+
+Invariant: what a minibatch holds depends on the rows with weight and on the keys, not on other rows or their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ludus.train.shuffle import permutation
+
+Columns = dict[str, jax.Array]
+
+_TINY = 1e-8
+
+
+class Deck(NamedTuple):
+    """The rows with weight, to be dealt in minibatches of nearly equal size, as few as `size` allows."""
+
+    rows: jax.Array
+    """int32 `[B]`: their indices, in order, then the first of them over and over."""
+    filled: jax.Array
+    """int32: how many there are."""
+    minibatches: jax.Array
+    """int32: how many minibatches they make; 0 when there are none."""
+
+
+def make_deck(weight: jax.Array, minibatch: int) -> Deck:
+    """Find the rows with weight, `[B]`."""
+    has_weight = weight > 0
+    count = jnp.sum(has_weight, dtype=jnp.int32)
+    rows = jnp.nonzero(has_weight, size=len(weight), fill_value=0)[0].astype(jnp.int32)
+    rows = jnp.where(jnp.arange(len(weight)) < count, rows, rows[0])
+    return Deck(rows, count, (count + minibatch - 1) // minibatch)
+
+
+def shuffle(deck: Deck, keys: jax.Array, minibatch: int) -> jax.Array:
+    """The deck's rows in random order, int32 `[B + minibatch]`."""
+    order = deck.rows[permutation(keys, deck.filled, len(deck.rows))]
+    return jnp.pad(order, (0, minibatch))
+
+
+def deal(batch: Mapping[str, jax.Array], deck: Deck, order: jax.Array, number: jax.Array, minibatch: int) -> Columns:
+    """Minibatch `number`, `[minibatch, ...]`; places that the rows do not fill get weight 0."""
+    base, extra = deck.filled // deck.minibatches, deck.filled % deck.minibatches
+    start = number * base + jnp.minimum(number, extra)
+    used = base + (number < extra)
+    chosen = lax.dynamic_slice(order, (start,), (minibatch,))
+    part = {name: _take_rows(column, chosen) for name, column in batch.items()}
+    part["weight"] = jnp.where(jnp.arange(minibatch) < used, part["weight"], 0.0)
+    return part
+
+
+def normalised(advantage: jax.Array, weight: jax.Array) -> jax.Array:
+    """Centred and scaled by the weighted mean and standard deviation; all equal gives zeros."""
+    total = jnp.maximum(jnp.sum(weight), _TINY)
+    centred = advantage - jnp.sum(advantage * weight) / total
+    return centred / (jnp.sqrt(jnp.sum(centred * centred * weight) / total) + _TINY)
+
+
+def _take_rows(column: jax.Array, rows: jax.Array) -> jax.Array:
+    """`column[rows]`; XLA gathers rows of a matrix ten times as fast as those of an array with more axes."""
+    flat = column if column.ndim < 3 else column.reshape(len(column), -1)
+    return jnp.take(flat, rows, axis=0, mode="clip").reshape((len(rows), *column.shape[1:]))

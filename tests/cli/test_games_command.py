@@ -1,0 +1,70 @@
+"""`ludus games`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ludus.cli.games import games
+from ludus.errors import ConfigError
+
+app = typer.Typer()
+app.command()(games)
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.output
+
+
+def test_table_has_one_line_per_game_and_cuts_nothing() -> None:
+    lines = run("kuhn").splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["KEY", "open_spiel:kuhn_poker", "pgx:kuhn_poker"]
+    assert lines[1].split()[1:] == ["2-10", "sequential", "yes", "imperfect", "2", "7"]
+    assert lines[-1] == "2 games can be played."
+
+
+def test_all_says_what_cannot_be_played_and_why() -> None:
+    assert "mfg_garnet" not in run()
+    assert "--all says why" in run()
+    assert "open_spiel:mfg_garnet" in run("--all")
+    assert "a mean-field game has a population" in run("--all")
+
+
+def test_pattern_that_finds_only_refused_games_says_why() -> None:
+    assert "population instead of seats" in run("mfg")
+
+
+def test_wildcard_selects_a_backend() -> None:
+    keys = [line.split()[0] for line in run("pgx:*").splitlines()[1:] if line]
+    assert "pgx:connect_four" in keys
+    assert not any(key.startswith("open_spiel:") for key in keys)
+
+
+def test_json_is_one_object() -> None:
+    listed = json.loads(run("--json", "--all"))
+    by_key = {game["key"]: game for game in listed["games"]}
+    assert by_key["pgx:connect_four"]["observation_shape"] == [6, 7, 2]
+    assert {"key": "pgx:bridge_bidding"}.items() <= listed["unavailable"][-2].items()
+    assert json.loads(run("--json", "kuhn"))["unavailable"] == []
+
+
+def test_pattern_without_a_match_is_bad_input() -> None:
+    with pytest.raises(ConfigError, match="no game matches 'nonsense'"):
+        CliRunner().invoke(app, ["nonsense"], catch_exceptions=False)
+
+
+def test_help_has_an_example() -> None:
+    assert "Example: ludus games" in run("--help")
+
+
+def test_importing_the_command_is_light() -> None:
+    program = "import sys, ludus.cli.games; print([m for m in ('jax', 'pyspiel', 'pgx', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

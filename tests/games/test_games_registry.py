@@ -1,0 +1,109 @@
+"""Games by key."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ludus.errors import ConfigError
+from ludus.games import Game, available_games, make_game, register_game, registry
+from ludus.games.open_spiel import OpenSpielGame
+from ludus.games.protocol import GameSpec, Position
+
+
+class Renamed:
+    """A game of OpenSpiel under another key."""
+
+    def __init__(self, key: str) -> None:
+        inner = OpenSpielGame("tic_tac_toe")
+        self.spec = GameSpec(key=key, players=2, actions=9, observation_shape=(3, 3, 3), max_length=9)
+        self.start_inner = inner.start
+
+    def start(self, seed: int) -> Position:
+        return self.start_inner(seed)
+
+
+@pytest.fixture
+def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_REGISTERED", {})
+
+
+@pytest.mark.parametrize("key", ["open_spiel:connect_four", "pgx:connect_four", "open_spiel:go(board_size=5)"])
+def test_game_calls_itself_by_the_key_that_made_it(key: str) -> None:
+    game = make_game(key)
+    assert isinstance(game, Game)
+    assert game.spec.key == key
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("connect_four", "did you mean open_spiel:connect_four or pgx:connect_four"),
+        ("spiel:chess", "unknown backend 'spiel'; expected open_spiel or pgx; did you mean open_spiel:chess"),
+        ("open_spiel:ches", "did you mean open_spiel:chess"),
+        ("pgx:goo_9x9", "did you mean pgx:go_9x9"),
+        ("", "no such game"),
+        ("qqqqqq", "`ludus games` lists them"),
+    ],
+)
+def test_unknown_key_names_the_nearest(key: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_game(key)
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_registered_game_is_made_and_listed() -> None:
+    register_game("my_game", lambda: Renamed("my_game"))
+    assert make_game("my_game").spec.actions == 9
+    assert [listing.players for listing in available_games() if listing.key == "my_game"] == ["2"]
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_registered_game_must_know_its_own_key() -> None:
+    register_game("my_game", lambda: Renamed("other"))
+    with pytest.raises(ConfigError, match="key='other'"):
+        make_game("my_game")
+    assert [listing.ok for listing in available_games() if listing.key == "my_game"] == [False]
+
+
+@pytest.mark.parametrize("name", ["", "open_spiel:mine"])
+def test_name_that_would_look_like_a_backend_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="without a colon"):
+        register_game(name, lambda: Renamed(name))
+
+
+def test_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "find_spec", lambda package: None)
+    for key in ("open_spiel:chess", "pgx:chess"):
+        with pytest.raises(ConfigError, match=r"pip install 'ludus\[games\]'"):
+            make_game(key)
+    refused = [listing for listing in available_games() if not listing.ok]
+    assert [listing.key for listing in refused] == ["open_spiel:*", "pgx:*"]
+
+
+def test_listing_is_complete_and_says_why_not() -> None:
+    listings = {listing.key: listing for listing in available_games()}
+    assert len(listings) > 140
+    assert listings["open_spiel:mfg_garnet"].reason.startswith("a mean-field game")
+    assert listings["open_spiel:leduc_poker"].players == "2-10"
+    assert listings["open_spiel:connect_four"].observation_shape == (3, 6, 7)
+    assert listings["open_spiel:morpion_solitaire"].observation_shape == ()
+    assert listings["pgx:2048"].has_chance
+
+
+def test_listing_agrees_with_the_games() -> None:
+    for listing in available_games():
+        if listing.ok and listing.key != "open_spiel:colored_trails":
+            spec = make_game(listing.key).spec
+            assert (listing.actions, listing.observation_shape) == (spec.actions, spec.observation_shape)
+            assert listing.has_chance == spec.has_chance
+            assert (listing.dynamics == "simultaneous") == spec.is_simultaneous
+
+
+def test_importing_and_listing_games_does_not_load_jax() -> None:
+    program = "import sys, ludus.games as g; a = 'pyspiel' in sys.modules; g.available_games(); print(a, 'jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+    assert done.stderr == ""

@@ -1,0 +1,143 @@
+"""Losses: equal on NumPy, JAX and torch, gradients too, and right in the cases that others got wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from ludus.train.arrays import masked_log_softmax, stop_gradient, take_last
+from ludus.train.losses import LOSSES, LossInputs, entropy, kl, ppo_clip, value_loss
+
+CASES: dict[str, list[dict[str, Any]]] = {
+    "ppo_clip": [{}, {"clip_low": 0.2, "clip_high": 0.28}, {"dual_clip": 3.0}],
+    "reinforce": [{}],
+    "value": [{"clip": None}, {"clip": 0.2}],
+    "entropy": [{}],
+    "kl": [{"estimator": "k1"}, {"estimator": "k2"}, {"estimator": "k3"}, {"cap": 0.1}],
+}
+EVERY_CASE = [(name, options) for name, cases in CASES.items() for options in cases]
+SHAPES = [(7,), (3, 5)]
+
+
+def columns(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(3)
+    names = ("logp", "old_logp", "ref_logp", "advantage", "value", "old_value", "target", "entropy")
+    return {name: random.normal(size=shape).astype(np.float32) for name in names}
+
+
+def evaluate(name: str, options: dict[str, Any], as_array: Callable[[Any], Any], arrays: dict[str, Any]) -> Any:
+    inputs = LossInputs(mask=as_array(np.ones(arrays["logp"].shape, np.float32)), **arrays)
+    return LOSSES[name](inputs, **options)
+
+
+@pytest.mark.parametrize(("name", "options"), EVERY_CASE)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_loss_is_the_same_number_on_numpy_jax_and_torch(name: str, options: Any, shape: Any) -> None:
+    plain = columns(shape)
+    results = [
+        evaluate(name, options, convert, {key: convert(x) for key, x in plain.items()})
+        for convert in (np.asarray, jnp.asarray, torch.from_numpy)
+    ]
+    for result in results:
+        assert tuple(result.loss.shape) == shape
+        np.testing.assert_allclose(np.asarray(result.loss), results[0].loss, rtol=1e-5, atol=1e-6)
+        assert result.stats.keys() == results[0].stats.keys()
+        for stat, values in result.stats.items():
+            np.testing.assert_allclose(np.asarray(values), results[0].stats[stat], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "options"), EVERY_CASE)
+def test_a_loss_has_the_same_gradient_in_jax_and_torch(name: str, options: Any) -> None:
+    plain = columns((11,))
+    learnt = ("logp", "value", "entropy")
+
+    def total(arrays: dict[str, Any]) -> Any:
+        rest = {key: jnp.asarray(x) for key, x in plain.items() if key not in learnt}
+        return evaluate(name, options, jnp.asarray, {**rest, **arrays}).loss.sum()
+
+    in_jax = jax.grad(total)({key: jnp.asarray(plain[key]) for key in learnt})
+    tensors = {key: torch.from_numpy(x.copy()).requires_grad_(key in learnt) for key, x in plain.items()}
+    evaluate(name, options, torch.from_numpy, tensors).loss.sum().backward()
+    for key in learnt:
+        gradient = tensors[key].grad
+        in_torch = np.zeros(11) if gradient is None else gradient.numpy()
+        np.testing.assert_allclose(in_jax[key], in_torch, rtol=1e-5, atol=1e-6)
+
+
+def test_ppo_clip_stops_the_gradient_of_a_step_that_went_too_far() -> None:
+    gradient = jax.grad(lambda logp: ppo_clip(logp, jnp.zeros(4), jnp.array([1.0, 1.0, -1.0, -1.0])).loss.sum())
+    far = jnp.log(jnp.array([1.5, 1.1, 0.5, 0.9]))
+    np.testing.assert_allclose(gradient(far), [0.0, -1.1, 0.0, 0.9], rtol=1e-6)
+
+
+def test_clip_higher_lets_good_actions_grow_further_than_bad_ones_shrink() -> None:
+    ratio = np.log(np.array([1.25, 0.75], np.float32))
+    result = ppo_clip(ratio, np.zeros(2, np.float32), np.array([1.0, -1.0], np.float32), clip_low=0.2, clip_high=0.28)
+    np.testing.assert_allclose(result.loss, [-1.25, 0.8], rtol=1e-6)
+    np.testing.assert_array_equal(result.stats["clip_fraction"], [0.0, 1.0])
+
+
+def test_dual_clip_bounds_the_loss_of_bad_actions_only() -> None:
+    log_ratio, zeros = np.full(2, math.log(10.0), np.float32), np.zeros(2, np.float32)
+    advantage = np.array([-2.0, 2.0], np.float32)
+    np.testing.assert_allclose(ppo_clip(log_ratio, zeros, advantage).loss, [20.0, -2.4], rtol=1e-5)
+    np.testing.assert_allclose(ppo_clip(log_ratio, zeros, advantage, dual_clip=3.0).loss, [6.0, -2.4], rtol=1e-5)
+
+
+def test_an_absurd_log_ratio_stays_finite() -> None:
+    logp, old = np.array([0.0, -1e6], np.float32), np.array([-1e6, 0.0], np.float32)
+    result = ppo_clip(logp, old, np.array([-1.0, 1.0], np.float32))
+    assert np.isfinite(result.loss).all()
+    assert np.isfinite(result.stats["approx_kl"]).all()
+    np.testing.assert_allclose(result.loss[0], math.exp(20.0), rtol=1e-5)
+
+
+def test_value_clip_takes_the_larger_error() -> None:
+    value, old, target = (np.array([x], np.float32) for x in (1.0, 0.0, 0.9))
+    np.testing.assert_allclose(value_loss(value, target, old).loss, [0.5 * 0.1**2], rtol=1e-4)
+    np.testing.assert_allclose(value_loss(value, target, old, clip=0.2).loss, [0.5 * 0.7**2], rtol=1e-5)
+
+
+def test_k3_follows_its_closed_form_and_can_be_capped_as_in_verl() -> None:
+    logp, ref = np.zeros(1, np.float32), np.array([6.0], np.float32)
+    np.testing.assert_allclose(kl(logp, ref).loss, [math.exp(6) - 1 - 6], rtol=1e-5)
+    np.testing.assert_allclose(kl(logp, ref, cap=10.0).loss, [10.0])
+
+
+def test_an_unknown_kl_estimator_is_refused() -> None:
+    with pytest.raises(ValueError, match="k1, k2 or k3"):
+        kl(np.zeros(1), np.zeros(1), estimator="k9")  # type: ignore[arg-type]
+
+
+def test_illegal_actions_have_no_probability_no_entropy_and_no_gradient() -> None:
+    logits = jnp.array([[1.0, 2.0, 50.0], [0.0, 0.0, 0.0]])
+    legal = jnp.array([[True, True, False], [True, False, False]])
+    log_probs = masked_log_softmax(logits, legal)
+    probabilities = np.exp(log_probs)
+    np.testing.assert_array_equal(probabilities[~np.asarray(legal)], 0.0)
+    np.testing.assert_allclose(probabilities.sum(-1), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(entropy(log_probs)[1], 0.0)
+    gradient = jax.grad(lambda x: entropy(masked_log_softmax(x, legal)).sum())(logits)
+    assert np.isfinite(gradient).all()
+    np.testing.assert_array_equal(gradient[~np.asarray(legal)], 0.0)
+
+
+def test_a_row_without_legal_actions_stays_finite() -> None:
+    log_probs = masked_log_softmax(np.array([[1.0, 5.0]], np.float32), np.zeros((1, 2), bool))
+    assert np.isfinite(entropy(log_probs)).all()
+
+
+def test_take_last_and_stop_gradient_work_on_every_framework() -> None:
+    x, index = np.arange(12, dtype=np.float32).reshape(2, 2, 3), np.array([[0, 2], [1, 1]])
+    for convert in (np.asarray, jnp.asarray, torch.from_numpy):
+        taken = take_last(stop_gradient(convert(x)), convert(index))
+        np.testing.assert_array_equal(np.asarray(taken), [[0, 5], [7, 10]])
+    np.testing.assert_array_equal(jax.grad(lambda x: stop_gradient(x).sum())(jnp.ones(2)), 0.0)
+    assert not stop_gradient(torch.ones(1, requires_grad=True)).requires_grad
