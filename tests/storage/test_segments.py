@@ -193,15 +193,15 @@ def test_reader_in_another_process_finds_new_segments_and_forgets_old_ones(log: 
     assert everything(reader) == [3, 4, 5]
 
 
-def test_tables_of_different_columns_go_into_files_of_their_own(log: SegmentLog) -> None:
+def test_tables_of_different_columns_go_into_files_of_their_own_in_order(log: SegmentLog) -> None:
     other = rows(2).append_column("value", pa.array([[1.0]]))
     log.append(rows(1))
     log.append(other)
     log.append(rows(3))
     done = log.commit()
     assert done is not None
-    assert (done.rows, [segment.rows for segment in done.segments]) == (3, [2, 1])
-    assert everything(log) == [1, 3, 2]
+    assert (done.rows, [segment.rows for segment in done.segments]) == (3, [1, 1, 1])
+    assert everything(log) == [1, 2, 3]
     with pytest.raises(StorageError, match="cannot be one table"):
         log.read(0, 3)
 
@@ -231,3 +231,17 @@ def test_memory_of_keys_follows_the_live_rows(log: SegmentLog) -> None:
         log.commit()
         log.trim(log.next_seq - 100)
     assert len(log._keys) == len(log) == 100
+
+
+def test_trim_that_fails_in_the_catalog_changes_nothing(log: SegmentLog, catalog: Catalog) -> None:
+    log.append(rows(1, 2))
+    log.commit()
+    with catalog.transaction():
+        catalog.execute("CREATE TRIGGER refuse BEFORE DELETE ON segments BEGIN SELECT raise(ABORT, 'no'); END")
+    with pytest.raises(StorageError, match="no"):
+        log.trim(2)
+    assert everything(log) == [1, 2]
+    assert catalog.query("SELECT count(*) FROM trimmed") == [(0,)]
+    with catalog.transaction():
+        catalog.execute("DROP TRIGGER refuse")
+    assert log.trim(2) == 2

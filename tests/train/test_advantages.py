@@ -93,7 +93,9 @@ def test_vtrace_on_policy_is_gae() -> None:
     random = np.random.default_rng(1)
     batch = experience(*({"reward": random.normal(size=n), "value": random.normal(size=n)} for n in (4, 9)))
     for current in (None, batch.steps["logp"]):
-        for mine, theirs in zip(vtrace(batch, current, gamma=0.9, lam=0.8), gae(batch, gamma=0.9, lam=0.8), strict=True):
+        for mine, theirs in zip(
+            vtrace(batch, current, gamma=0.9, lam=0.8), gae(batch, gamma=0.9, lam=0.8), strict=True
+        ):
             np.testing.assert_allclose(mine, theirs, rtol=1e-6)
 
 

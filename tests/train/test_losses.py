@@ -62,7 +62,7 @@ def test_a_loss_has_the_same_gradient_in_jax_and_torch(name: str, options: Any) 
         rest = {key: jnp.asarray(x) for key, x in plain.items() if key not in learnt}
         return evaluate(name, options, jnp.asarray, {**rest, **arrays}).loss.sum()
 
-    in_jax = jax.grad(total)({key: jnp.asarray(plain[key]) for key in learnt})
+    in_jax = jax.jit(jax.grad(total))({key: jnp.asarray(plain[key]) for key in learnt})
     tensors = {key: torch.from_numpy(x.copy()).requires_grad_(key in learnt) for key, x in plain.items()}
     evaluate(name, options, torch.from_numpy, tensors).loss.sum().backward()
     for key in learnt:
@@ -124,7 +124,7 @@ def test_illegal_actions_have_no_probability_no_entropy_and_no_gradient() -> Non
     np.testing.assert_array_equal(probabilities[~np.asarray(legal)], 0.0)
     np.testing.assert_allclose(probabilities.sum(-1), 1.0, rtol=1e-6)
     np.testing.assert_allclose(entropy(log_probs)[1], 0.0)
-    gradient = jax.grad(lambda x: entropy(masked_log_softmax(x, legal)).sum())(logits)
+    gradient = jax.jit(jax.grad(lambda x: entropy(masked_log_softmax(x, legal)).sum()))(logits)
     assert np.isfinite(gradient).all()
     np.testing.assert_array_equal(gradient[~np.asarray(legal)], 0.0)
 

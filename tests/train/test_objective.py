@@ -36,7 +36,9 @@ def test_the_loss_is_the_weighted_sum_of_the_terms() -> None:
 def test_weights_move_linearly_from_start_to_end() -> None:
     objective = build_objective([TermConfig(loss="reinforce", weight=1.0, weight_end=0.2)])
     batch = inputs(np.ones(4))
-    values = [objective(batch, progress)[0] / objective(batch, progress)[1]["reinforce"] for progress in (0.0, 0.5, 1.0)]
+    values = [
+        objective(batch, progress)[0] / objective(batch, progress)[1]["reinforce"] for progress in (0.0, 0.5, 1.0)
+    ]
     np.testing.assert_allclose(values, [1.0, 0.6, 0.2])
 
 
@@ -87,7 +89,7 @@ def test_nan_under_the_mask_reaches_neither_loss_nor_gradient() -> None:
         )  # fmt: skip
         return objective(batch, 0.0)[0]
 
-    value, gradients = jax.value_and_grad(loss, argnums=(0, 1))(jnp.zeros(3), jnp.zeros(3))
+    value, gradients = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(jnp.zeros(3), jnp.zeros(3))
     assert np.isfinite(value)
     for gradient in gradients:
         assert np.isfinite(gradient).all()

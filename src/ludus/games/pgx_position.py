@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import EnvError
-from ludus.games.pgx_programs import Programs, unpack
+from ludus.games.pgx_programs import Programs
 from ludus.games.pgx_rules import RULES
 from ludus.games.protocol import GameSpec
 from ludus.games.render import render_observation
@@ -32,10 +32,9 @@ class PgxPosition:
         self._twin_plies = 0
         self._actions: list[int] = []
         self._key = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
-        self._state, view, order = programs.begin(self._key)
-        self._view = unpack(view, spec.players, spec.actions)
+        self._state, order = programs.begin(self._key)
         self._order: list[int] = np.asarray(order).tolist()
-        self._totals = self._view.rewards.astype(np.float64)
+        self._totals = np.zeros(spec.players)
         self._legal: list[int] | None = None
         self._seat = self._find_seat()
 
@@ -48,23 +47,22 @@ class PgxPosition:
         if seat != self._seat:
             raise EnvError(f"{self._spec.key}: seat {seat} is not to act")
         if self._legal is None:
-            self._legal = np.flatnonzero(self._view.legal).tolist()
+            self._legal = np.flatnonzero(np.asarray(self._state.legal_action_mask)).tolist()
         return self._legal
 
     def observe(self, seat: int, out: NDArray[np.float32]) -> None:
         """Write what the seat sees into `out`."""
         if seat == self._seat:
-            out[...] = self._view.observation.reshape(out.shape)
+            out[...] = np.asarray(self._state.observation)
         else:
             out[...] = np.asarray(self._programs.observe(self._state, self._order[seat]))
 
     def act(self, actions: Mapping[int, int]) -> None:
         """Play the acting seat's action; chance that follows comes from the seed."""
         action = self._checked(actions)
-        self._state, view = self._programs.step(self._state, action, self._key)
-        self._view = unpack(view, self._spec.players, self._spec.actions)
+        self._state = self._programs.step(self._state, action, self._key)
         self._actions.append(action)
-        self._totals += self._view.rewards
+        self._totals += np.asarray(self._state.rewards)
         self._legal = None
         self._seat = self._find_seat()
 
@@ -100,7 +98,9 @@ class PgxPosition:
         return self._twin.from_open_spiel(action) if self._twin else action
 
     def _find_seat(self) -> int | None:
-        return None if self._view.is_over else self._order.index(self._view.player)
+        # By way of NumPy: `bool` and `int` of a JAX array take several times as long.
+        is_over = np.asarray(self._state.terminated) or np.asarray(self._state.truncated)
+        return None if is_over else self._order.index(np.asarray(self._state.current_player).item())
 
     def _checked(self, actions: Mapping[int, int]) -> int:
         if self._seat is None:

@@ -25,6 +25,8 @@ _STYLES = {
     "learner": ("#009E73", "D", "learning"),
 }
 _FAINT = "#8a8a8a"
+_SCORE_AT, _COUNTS_AT = 36.0, 116.0
+"""Where the columns beside the ladder end, in points."""
 
 
 def ladder_png(standing: Standing, title: str) -> bytes:
@@ -80,7 +82,7 @@ def _draw_ladder_row(axes: Axes, place: int, row: LadderRow) -> None:
         capsize=3,
         lw=1.6,
     )
-    for column, text in ((1.06, f"{row.score:.0%}"), (1.24, f"{row.wins}–{row.draws}–{row.losses}")):
+    for column, text in ((_SCORE_AT, f"{row.score:.0%}"), (_COUNTS_AT, f"{row.wins}–{row.draws}–{row.losses}")):
         _write_beside(axes, column, place, text)
 
 
@@ -88,7 +90,7 @@ def _label_ladder(axes: Axes, shown: list[LadderRow]) -> None:
     axes.set_yticks(range(len(shown)), [f"{row.rank}. {row.policy}" for row in shown], fontsize=9)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlabel("skill: TrueSkill mean, bar of ± 2 sigma")
-    for column, text in ((1.06, "score"), (1.24, "won–drawn–lost")):
+    for column, text in ((_SCORE_AT, "score"), (_COUNTS_AT, "won–drawn–lost")):
         _write_beside(axes, column, -0.85, text, _FAINT)
     axes.grid(axis="x", color="#dddddd", lw=0.8)
     axes.set_axisbelow(True)
@@ -98,11 +100,11 @@ def _label_ladder(axes: Axes, shown: list[LadderRow]) -> None:
     _add_legend(axes, shown)
 
 
-def _write_beside(axes: Axes, column: float, place: float, text: str, colour: str = "black") -> None:
-    """Write to the right of the plot, right-aligned at `column` in shares of its width."""
+def _write_beside(axes: Axes, points: float, place: float, text: str, colour: str = "black") -> None:
+    """Write to the right of the plot, ending `points` from its edge."""
     axes.annotate(
-        text, (column, place), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=8.5, color=colour,
-        annotation_clip=False,
+        text, (1.0, place), xycoords=("axes fraction", "data"), xytext=(points, 0), textcoords="offset points",
+        ha="right", va="center", fontsize=8.5, color=colour, annotation_clip=False,
     )  # fmt: skip
 
 

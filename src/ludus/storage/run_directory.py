@@ -10,7 +10,11 @@ that has anything else in it is refused, never written into.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import struct
+import sys
 from pathlib import Path
 
 from ludus.errors import StorageError
@@ -18,6 +22,7 @@ from ludus.storage.atomic import ensure_directory, read_json, sweep_leftovers, t
 from ludus.storage.filesystem import REAL, FileSystem
 
 FORMAT = 1
+_GET_FLAGS, _SET_FLAGS, _TOP_DIRECTORY = 0x80086601, 0x40086602, 0x00020000
 _FOLDERS = ("checkpoints", "episodes", "experiences", "policies", "quarantine", "logs")
 _OWN_NAMES = {*_FOLDERS, "format.json", "config.yaml", "lock"}
 """What a creation that was cut short can have left."""
@@ -72,6 +77,7 @@ class RunDirectory:
         if self.is_run():
             self.open()
         else:
+            _spread_subdirectories(self.path)
             write_json(self.format, {"format": FORMAT, "system": "ludus"}, fs=self._fs)
         self._make_folders()
         if not self.config.is_file() or self.read_config() != config_yaml:
@@ -136,3 +142,22 @@ class RunDirectory:
             raise StorageError(
                 f"{self.path} is not empty and not a run (it has {foreign[0]}); choose another --run-dir"
             )
+
+
+def _spread_subdirectories(path: Path) -> None:
+    """Tell ext2-4 that what is made below `path` is unrelated (`chattr +T`); elsewhere this does nothing.
+
+    Each log then gets a region of the disk of its own. Without it, creating a segment can cost ten times the CPU time
+    where many files were deleted a moment ago, because a file system without a journal does not reuse them at once.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            flags = bytearray(8)
+            fcntl.ioctl(descriptor, _GET_FLAGS, flags)
+            (present,) = struct.unpack("q", flags)
+            fcntl.ioctl(descriptor, _SET_FLAGS, struct.pack("q", present | _TOP_DIRECTORY))
+        finally:
+            os.close(descriptor)

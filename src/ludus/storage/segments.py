@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -46,7 +46,7 @@ class Commit:
     first_seq: int
     rows: int
     segments: tuple[Segment, ...]
-    """The files they are in: one, or one per schema when appended tables had different columns or shapes."""
+    """The files they are in: one, or more when appended tables had different columns or shapes."""
 
     @property
     def end_seq(self) -> int:
@@ -170,10 +170,12 @@ class SegmentLog:
         doomed = self._readable([segment for segment in self.segments() if segment.end_seq <= before_seq])
         if not doomed:
             return 0
+        trimmed_before = max(self._trimmed_before, doomed[-1][0].end_seq)
         with self._catalog.transaction():
             self._keys.store_trimmed([batch for _, batch in doomed])
-            self._trimmed_before = max(self._trimmed_before, doomed[-1][0].end_seq)
-            self._unregister(segment.first_seq for segment, _ in doomed)
+            self._unregister([segment.first_seq for segment, _ in doomed])
+            self._write_log_row(self._next_seq, trimmed_before)
+        self._trimmed_before = trimmed_before
         for segment, batch in doomed:
             self._keys.forget(batch)
             del self._segments[segment.first_seq]
@@ -252,13 +254,14 @@ class SegmentLog:
             [(self.name, s.first_seq, s.rows, s.size_bytes, s.checksum, now) for s in segments],
         )
 
-    def _unregister(self, starts: Iterable[int]) -> None:
+    def _unregister(self, starts: Sequence[int]) -> None:
         rows = [(self.name, start) for start in starts]
         self._catalog.executemany("DELETE FROM segments WHERE log = ? AND first_seq = ?", rows)
         self._write_log_row(self._next_seq)
 
-    def _write_log_row(self, next_seq: int) -> None:
-        row = (self.name, next_seq, self._trimmed_before, self._keys.settled_before)
+    def _write_log_row(self, next_seq: int, trimmed_before: int | None = None) -> None:
+        before = self._trimmed_before if trimmed_before is None else trimmed_before
+        row = (self.name, next_seq, before, self._keys.settled_before)
         self._catalog.execute("INSERT OR REPLACE INTO logs VALUES(?, ?, ?, ?)", row)
 
     def _read_log_row(self) -> tuple[int, int, int]:
@@ -302,14 +305,11 @@ def _as_batch(table: pa.Table | pa.RecordBatch) -> pa.RecordBatch | None:
 
 
 def _grouped(pending: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """One batch per schema, in order of first appearance."""
-    if len(pending) == 1:
-        return pending
+    """Neighbours of one schema put together; the order of the rows stays."""
     groups: list[list[pa.RecordBatch]] = []
     for batch in pending:
-        same = next((group for group in groups if group[0].schema.equals(batch.schema, check_metadata=True)), None)
-        if same is None:
-            groups.append([batch])
+        if groups and groups[-1][0].schema.equals(batch.schema, check_metadata=True):
+            groups[-1].append(batch)
         else:
-            same.append(batch)
-    return [pa.concat_batches(group) for group in groups]
+            groups.append([batch])
+    return [pa.concat_batches(group) if len(group) > 1 else group[0] for group in groups]

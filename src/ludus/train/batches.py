@@ -20,8 +20,15 @@ Batch = dict[str, Any]
 _COLUMNS = {"action": np.int32, "logp": np.float32, "value": np.float32}
 
 
+def from_zero(experiences: Experiences) -> Experiences:
+    """The same sequences with step columns cut to them, when they are a slice of larger ones."""
+    begin, stop = int(experiences.offsets[0]), int(experiences.offsets[-1])
+    steps = {name: column[begin:stop] for name, column in experiences.steps.items()}
+    return Experiences(sequences=experiences.sequences, offsets=experiences.offsets - begin, steps=steps)
+
+
 def flatten(experiences: Experiences) -> Batch:
-    """The elements that the policy chose, without those it did not; weight 1 each."""
+    """The elements that the policy chose, without those it did not; weight 1 each. Offsets begin at 0."""
     steps = experiences.steps
     if "observation" not in steps:
         raise TrainError("experience without observations (token sequences?) cannot train a network on boards")
@@ -36,10 +43,12 @@ def flatten(experiences: Experiences) -> Batch:
 
 
 def bucket(count: int, minibatch: int) -> int:
-    """Rows to pad to: whole minibatches, their number rounded up to an eighth of a power of two."""
+    """Rows to pad to: whole minibatches, their number rounded up to a power of two.
+
+    Padding costs memory only, since the learner loops over the rows that count; a new size costs a compilation.
+    """
     needed = max(1, -(-count // minibatch))
-    unit = 1 << max(0, needed.bit_length() - 4)
-    return -(-needed // unit) * unit * minibatch
+    return (1 << (needed - 1).bit_length()) * minibatch
 
 
 def pad(batch: Batch, size: int) -> Batch:

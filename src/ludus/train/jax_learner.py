@@ -31,7 +31,7 @@ from ludus.policies.networks import PolicyNetwork
 from ludus.records import Experiences
 from ludus.train.advantages import compute
 from ludus.train.arrays import masked_log_softmax, take_last
-from ludus.train.batches import Batch, bucket, flatten, pad
+from ludus.train.batches import Batch, bucket, flatten, from_zero, pad
 from ludus.train.learner_metrics import Metrics, as_floats, batch_metrics, means
 from ludus.train.learner_state import LearnerState, Tensors, state_from_tensors, state_tensors
 from ludus.train.losses import LossInputs, entropy, kl
@@ -128,7 +128,7 @@ class JaxLearner:
         Raises:
             TrainError: too many steps in a row were skipped.
         """
-        batch = self._credited(state, experiences)
+        batch = self._credited(state, from_zero(experiences))
         batch = pad(batch, bucket(len(batch["weight"]), self._train.minibatch))
         state, metrics = self._jitted_update(state, batch, key_of(seed), np.float32(progress))
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()}

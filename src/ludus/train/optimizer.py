@@ -29,7 +29,7 @@ def build_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
         return optax.chain(*decay, optax.scale_by_adam(eps=config.eps))
     if config.kind == "rmsprop":
         return optax.chain(*decay, optax.scale_by_rms(decay=_RMS_DECAY, eps=config.eps, eps_in_sqrt=False))
-    return optax.chain(*decay)
+    return optax.chain(*decay, optax.identity())
 
 
 def learning_rate(config: OptimizerConfig, progress: jax.Array | float) -> jax.Array:
