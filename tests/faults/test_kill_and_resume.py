@@ -81,7 +81,9 @@ def check_asynchronous(tmp_path: Path, *, steps: int, kills: int, seed: int) -> 
         for row in table.select(["episode", "seat"]).to_pylist()
     ]
     assert len(set(rows)) == len(rows), "a sequence is in the log twice"
-    assert {episode for episode, _ in rows} <= set(played)
+    # Between the commit of the rows and that of their episodes a kill can leave rows whose episode was never
+    # acknowledged: at most one hand-over for each kill.
+    assert len({episode for episode, _ in rows} - set(played)) <= kills * 32
     versions = [event["policy"] for event in read_jsonl(run / "events.jsonl") if event["event"] == "published"]
     assert len(set(versions)) == len(versions), "a version was trained twice"
 

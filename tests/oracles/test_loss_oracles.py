@@ -45,6 +45,7 @@ def test_the_clipped_surrogate_and_its_gradient_are_those_of_rlax(rlax: ModuleTy
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:Rlax softmax:PendingDeprecationWarning")
 def test_the_policy_gradient_is_that_of_rlax(rlax: ModuleType) -> None:
     weights = jnp.ones(32)
 

@@ -61,9 +61,9 @@ for command in COMMANDS:
 def main() -> None:
     """Entry point: run a command and turn what goes wrong into one clear message and an exit code."""
     try:
-        app(standalone_mode=False)
-    except typer.Exit as done:
-        raise SystemExit(done.exit_code) from None
+        # Without standalone mode, click returns the code of an Exit instead of raising it.
+        code = app(standalone_mode=False)
+        raise SystemExit(code if isinstance(code, int) else 0)
     except ConfigError as error:
         _fail(str(error), EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):

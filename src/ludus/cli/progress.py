@@ -219,7 +219,8 @@ def print_summary(console: Console, loop: Loop, status: Status) -> None:
             console.print(ladder_table(standing_of_run(catalog)))
         for name, value in evaluation_scores(status).items():
             console.print(f"final score against {name}: {value:.1%}", highlight=False, soft_wrap=True)
-        console.print(f"run: {run}    play against it: ludus play {run}    ladder: ludus league {run}", highlight=False, soft_wrap=True)
+        hints = f"run: {run}    play against it: ludus play {run}    ladder: ludus league {run}"
+        console.print(hints, highlight=False, soft_wrap=True)
     elif status.stage == "stopped":
         console.print(
             f"stopped at {status.steps:,} steps; the same command goes on from there ({run})", highlight=False

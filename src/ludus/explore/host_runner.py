@@ -54,6 +54,8 @@ class Turn:
 
 Row = tuple[Turn, int]
 
+MASKS_KEPT = 4096
+
 NOISE, NOISE_CHOICE = np.uint64(0x6E6F697365), np.uint64(0x63686F696365)
 """Set the random numbers of exploration noise apart from those of the policy."""
 
@@ -79,7 +81,7 @@ class HostRunner:
         self._games = games
         self._actors = actors
         self._players = players
-        self._slot_count = slots
+        self.slots = slots
         self._deadline_s = deadline_s
         self._max_length = max_length
         self._noise = noise
@@ -87,7 +89,7 @@ class HostRunner:
         self._waiting: deque[Task] = deque()
         self._slots: list[Slot] = []
         self._finished: list[tuple[Slot | None, Episode]] = []
-        self._steps_finished = 0
+        self._masks: dict[tuple[int, ...], NDArray[np.bool_]] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -125,7 +127,7 @@ class HostRunner:
     # -- one step, part by part ------------------------------------------------------------------------------------
 
     def _fill_slots(self) -> None:
-        while self._waiting and len(self._slots) < self._slot_count:
+        while self._waiting and len(self._slots) < self.slots:
             task = self._waiting.popleft()
             episode = episode_id(self._run, task.id, task.attempt)
             self._mark(task.id)
@@ -196,10 +198,20 @@ class HostRunner:
         try:
             with boundary(EnvError, slot.task.game):
                 slot.position.observe(seat, observation)
-                legal[slot.position.legal(seat)] = True
+                legal[:] = self._mask(tuple(slot.position.legal(seat)), len(legal))
         except RolloutError as error:
             turn.error = error
             legal[0] = True
+
+    def _mask(self, actions: tuple[int, ...], size: int) -> NDArray[np.bool_]:
+        """Legal actions as a mask. Most games have few distinct sets, and looking one up is cheaper than making it."""
+        mask = self._masks.get(actions)
+        if mask is None or len(mask) != size:
+            mask = np.zeros(size, np.bool_)
+            mask[list(actions)] = True
+            if len(self._masks) < MASKS_KEPT:
+                self._masks[actions] = mask
+        return mask
 
     def _decide(self, turn: Turn, seat: int, row: list[Any]) -> None:
         """Take a network's decision, or a random one in its place; learning seats note it."""

@@ -22,7 +22,8 @@ from ludus.storage.arrow import episodes_to_table, experiences_to_table, to_byte
 
 log = logging.getLogger(__name__)
 
-HAND_OVER_EPISODES = 64
+MOST_HAND_OVERS = 2
+"""A worker hands episodes over about this often while each of its games is played once."""
 SEND_DEADLINE_S = 120.0
 
 
@@ -60,7 +61,7 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
         pulse.set_busy(True)
         if not runner.is_idle:
             runner.step()
-        if runner.finished_episodes and (runner.is_idle or runner.finished_episodes >= HAND_OVER_EPISODES):
+        if runner.finished_episodes and (runner.is_idle or runner.finished_episodes >= runner.slots // MOST_HAND_OVERS):
             hand_over(runner, channel)
 
 

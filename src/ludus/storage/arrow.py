@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -212,24 +213,21 @@ def _cut(column: pa.ChunkedArray) -> list[NDArray[Any]]:
     parts: list[NDArray[Any]] = []
     for chunk in column.chunks:
         offsets, values = decode_ragged(chunk, pa.field("moves", chunk.type))
-        parts += np.split(values, offsets[1:-1]) if len(chunk) else []
+        bounds = offsets.tolist()
+        parts += [values[start:stop] for start, stop in pairwise(bounds)]
     return parts
 
 
 def _episode(row: dict[str, Any], moves: dict[str, NDArray[Any]]) -> Episode:
-    seats = zip(row["policies"], row["versions"], row["learns"], row["greedy"], strict=True)
     task = Task(
         id=TaskId(row["task"]),
         attempt=row["attempt"],
         purpose=row["purpose"],
         game=row["game"],
         seed=row["seed"],
-        seats=tuple(
-            Seat(policy=PolicyRef(name=PolicyName(name), version=PolicyVersion(version)), learns=learns, greedy=greedy)
-            for name, version, learns, greedy in seats
-        ),
+        seats=_seats(*(tuple(row[name]) for name in ("policies", "versions", "learns", "greedy"))),
         group=row["group"],
-        inputs=json.loads(row["inputs"]),
+        inputs=json.loads(row["inputs"]) if row["inputs"] != "{}" else {},
     )
     return Episode(
         id=EpisodeId(row["id"]),
@@ -239,4 +237,15 @@ def _episode(row: dict[str, Any], moves: dict[str, NDArray[Any]]) -> Episode:
         error=row["error"],
         duration_s=row["duration_s"],
         **moves,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _seats(
+    names: tuple[str, ...], versions: tuple[int, ...], learns: tuple[bool, ...], greedy: tuple[bool, ...]
+) -> tuple[Seat, ...]:
+    """Many episodes have the same line-up; records are frozen, so they can share it."""
+    return tuple(
+        Seat(policy=PolicyRef(name=PolicyName(name), version=PolicyVersion(version)), learns=learning, greedy=sure)
+        for name, version, learning, sure in zip(names, versions, learns, greedy, strict=True)
     )

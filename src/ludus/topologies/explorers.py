@@ -8,18 +8,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from ludus.errors import WorkerError
 from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Setup
 from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, Task, episode_id
 from ludus.runtime import Arrived, Lost, WorkerSpec
-from ludus.storage.arrow import episodes_from_table, experiences_from_table, from_bytes
+from ludus.storage.arrow import episodes_from_table, episodes_to_table, experiences_from_table, from_bytes
 from ludus.topologies.rooms import Rooms
 
 TRIES = 2
 QUEUED_PER_SLOT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """Episodes that came back, and the table they came in, which can go to the log as it is."""
+
+    batch: EpisodeBatch
+    episodes_table: pa.Table
 
 
 class Explorers:
@@ -75,7 +85,7 @@ class Explorers:
         self._waiting.extend(tasks)
         self._hand_out()
 
-    def absorb(self, event: Arrived | Lost) -> Iterator[EpisodeBatch]:
+    def absorb(self, event: Arrived | Lost) -> Iterator[Delivery]:
         """Take a supervisor event that concerns this pool; yields episodes that came back."""
         if event.worker not in self._hands:
             return
@@ -90,7 +100,8 @@ class Explorers:
         self._hand_out()
         if self._failed:
             failed, self._failed = tuple(self._failed), []
-            yield EpisodeBatch(episodes=failed, experiences=Experiences.empty())
+            batch = EpisodeBatch(episodes=failed, experiences=Experiences.empty())
+            yield Delivery(batch=batch, episodes_table=episodes_to_table(failed))
 
     def _greet(self, worker: str) -> None:
         self._hands[worker] = {}
@@ -104,13 +115,15 @@ class Explorers:
                 hand.update({episode_id(self._run, task.id, task.attempt): task for task in tasks})
                 self._supervisor.send(worker, Play(tasks=tasks))
 
-    def _unpack(self, worker: str, played: Played, blob: memoryview) -> EpisodeBatch:
-        episodes = episodes_from_table(from_bytes(blob[: played.episode_bytes]))
+    def _unpack(self, worker: str, played: Played, blob: memoryview) -> Delivery:
+        table = from_bytes(blob[: played.episode_bytes])
+        episodes = episodes_from_table(table)
         experiences = experiences_from_table(from_bytes(blob[played.episode_bytes :]))
         for episode in episodes:
             self._hands[worker].pop(episode.id, None)
             self._strikes.pop(episode.id, None)
-        return EpisodeBatch(episodes=tuple(episodes), experiences=experiences)
+        batch = EpisodeBatch(episodes=tuple(episodes), experiences=experiences)
+        return Delivery(batch=batch, episodes_table=table)
 
     def _give_back(self, lost: Lost) -> None:
         """Requeue what the worker held; the task that was running gets a strike, and with enough of them fails."""

@@ -110,8 +110,8 @@ class Fused:
         """Take what the evaluator brings."""
         if self._explorers is not None:
             for event in self._rooms.supervisor.poll(timeout_s):
-                for batch in self._explorers.absorb(event):
-                    self._intake.take(batch)
+                for delivery in self._explorers.absorb(event):
+                    self._intake.take(delivery)
 
     def save(self, staging: Path) -> dict[str, Any]:
         """Write the whole device state."""

@@ -1,6 +1,7 @@
 """What happens to episodes that come back: logged, counted, checked, transformed, and put into the buffer.
 
-Invariant: an episode is in the log before its experience is in the buffer, and both are on disk before they count.
+Invariant: an episode's experience is on disk before the episode is, and the episode is what counts as played. A kill in
+between makes the task be played again, which changes nothing: rows that are there already are not inserted twice.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from ludus.buffer import Buffer
 from ludus.experience import Pipeline, Refusals, verify
 from ludus.records import Episode, EpisodeBatch, Experiences
-from ludus.storage.arrow import episodes_to_table
+from ludus.topologies.explorers import Delivery
 from ludus.topologies.rooms import Rooms
 from ludus.topologies.window import Window
 
@@ -30,25 +31,28 @@ class Intake:
         self.training_episodes = 0
         self.training_steps = 0
 
-    def take(self, batch: EpisodeBatch) -> None:
+    def take(self, delivery: Delivery) -> None:
         """Take a batch in. When this returns, it is on disk."""
-        rooms = self._rooms
+        batch, rooms = delivery.batch, self._rooms
+        training = [episode for episode in batch.episodes if episode.task.purpose == "train"]
+        if training and self._buffer is not None:
+            self._take_training(training, batch.experiences, self._buffer)
         with rooms.telemetry.room("storage"):
-            rooms.episodes.append(episodes_to_table(batch.episodes))
+            rooms.episodes.append(delivery.episodes_table)
             rooms.episodes.commit()
         rooms.evaluation.absorb([episode for episode in batch.episodes if episode.task.purpose == "evaluate"])
-        for episode in batch.episodes:
+        self._report_failures(batch.episodes)
+
+    def _report_failures(self, episodes: Sequence[Episode]) -> None:
+        for episode in episodes:
             if episode.error:
-                rooms.telemetry.event(
+                self._rooms.telemetry.event(
                     "episode_failed",
                     episode=episode.id,
                     task=episode.task.id,
                     game=episode.task.game,
                     error=episode.error,
                 )
-        training = [episode for episode in batch.episodes if episode.task.purpose == "train"]
-        if training and self._buffer is not None:
-            self._take_training(training, batch.experiences, self._buffer)
 
     def _take_training(self, episodes: Sequence[Episode], experiences: Experiences, buffer: Buffer) -> None:
         rooms = self._rooms

@@ -129,6 +129,7 @@ class Split:
     def use_version(self, ref: PolicyRef) -> None:
         """Tasks name their version, so explorers load it when they first meet it. Old segments can go now."""
         self._trim()
+        self._intake.refusals.write(self._rooms.catalog)
 
     def refresh_opponents(self) -> None:
         """Opponents are drawn for each task."""
@@ -252,9 +253,9 @@ class Split:
 
     def _handle(self, event: Arrived | Lost) -> None:
         if self._explorers is not None:
-            for batch in self._explorers.absorb(event):
-                self._intake.take(batch)
-                self._done.add(e.task.id for e in batch.episodes if e.task.purpose == "train")
+            for delivery in self._explorers.absorb(event):
+                self._intake.take(delivery)
+                self._done.add(e.task.id for e in delivery.batch.episodes if e.task.purpose == "train")
         self._finished += self._trainer.absorb(event)
 
     def _note_logged_episodes(self) -> None:
@@ -262,6 +263,10 @@ class Split:
         for _, table in self._rooms.episodes.scan():
             columns = zip(table.column("task").to_pylist(), table.column("purpose").to_pylist(), strict=True)
             self._done.add(task for task, purpose in columns if purpose == "train")
+        if self._is_async:
+            # Played again with a newer version it would be another game than the one whose experience is here.
+            for _, table in self._log.scan():
+                self._done.add(table.column("task").to_pylist())
 
     def _trim(self) -> None:
         """Give back disk that no checkpoint needs, down to the configured budget."""

@@ -1,0 +1,19 @@
+"""The room's face: light to import, and its public names exist."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import ludus.train
+
+
+def test_importing_the_room_loads_no_framework() -> None:
+    check = "import sys, ludus.train; print([name for name in ('jax', 'torch', 'flax', 'optax') if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)  # noqa: S603
+    assert found.stdout.strip() == "[]"
+
+
+def test_every_public_name_can_be_had() -> None:
+    for name in ludus.train.__all__:
+        assert getattr(ludus.train, name) is not None
