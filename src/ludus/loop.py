@@ -24,7 +24,7 @@ from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry import Sink, TensorBoardSink
-from ludus.topologies import Rooms, Topology, UpdateReport, crosses, make_topology, open_rooms
+from ludus.topologies import Rooms, Topology, UpdateReport, crosses, find_games, make_topology, open_rooms
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ class Loop(Driveable):
         super().__init__()
         load_plugins(plugins)
         self.config = resolve(config)
+        self._games = find_games(self.config)
         self.run = RunDirectory(Path(run_dir) if run_dir is not None else Path("runs") / config.name)
         self._plugins = tuple(str(plugin) for plugin in plugins)
         self._strict_resume = strict_resume
@@ -72,7 +73,7 @@ class Loop(Driveable):
         ensure_directory(self.run.path)
         with RunLock(self.run.path):
             self._open_run()
-            rooms = open_rooms(self.config, self.run, self.run.new_attempt(), self._plugins)
+            rooms = open_rooms(self.config, self._games, self.run, self.run.new_attempt(), self._plugins)
             topology = make_topology(rooms)
             try:
                 self._rooms = rooms

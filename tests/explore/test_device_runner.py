@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pgx
 import pytest
 
 from ludus.config.play import MlpConfig
 from ludus.explore.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
+from ludus.games.pgx import PgxGame
 from ludus.policies.networks import build_network
 
 GAMES, HORIZON = 32, 24
@@ -18,11 +18,15 @@ GAMES, HORIZON = 32, 24
 
 @cache
 def make(name: str = "tic_tac_toe", **options: Any) -> DeviceRunner:
-    env = pgx.make(name)
+    game = PgxGame(name)
+    env = game.env
     network = build_network(
-        MlpConfig(hidden=(16,)), observation_shape=env.observation_shape, actions=env.num_actions, layout="channels_last"
+        MlpConfig(hidden=(16,)),
+        observation_shape=env.observation_shape,
+        actions=env.num_actions,
+        layout="channels_last",
     )
-    return DeviceRunner(env=env, network=network, games=GAMES, horizon=HORIZON, **options)
+    return DeviceRunner(env=env, seat_order=game.seat_order, network=network, games=GAMES, horizon=HORIZON, **options)
 
 
 @cache

@@ -49,7 +49,9 @@ def test_an_episode_does_not_depend_on_its_neighbours_or_its_slot(make_runner: M
 
 
 def test_only_learning_seats_are_collected(make_runner: MakeRunner, tic_tac_toe: Game) -> None:
-    mixed = [task(n, learner(), Seat(policy=NEWER)) if n % 2 else task(n, Seat(policy=RANDOM), learner()) for n in range(10)]
+    mixed = [
+        task(n, learner(), Seat(policy=NEWER)) if n % 2 else task(n, Seat(policy=RANDOM), learner()) for n in range(10)
+    ]
     rows = play(make_runner(tic_tac_toe), mixed).experiences
     assert rows.sequences["seat"].tolist() == [0 if number % 2 else 1 for number in rows.sequences["task"].tolist()]
     assert set(rows.steps["version"].tolist()) == {0}
@@ -147,7 +149,13 @@ class CountingGame:
     """One player, three moves, reward n for the n-th."""
 
     spec = GameSpec(
-        key="counting", players=1, actions=2, observation_shape=(1,), max_length=3, rewards_every_move=True, is_zero_sum=False
+        key="counting",
+        players=1,
+        actions=2,
+        observation_shape=(1,),
+        max_length=3,
+        rewards_every_move=True,
+        is_zero_sum=False,
     )
 
     def start(self, seed: int) -> "CountingPosition":

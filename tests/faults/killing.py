@@ -21,7 +21,17 @@ RUN_DEADLINE_S = 300.0
 def start(config: Path, run_dir: Path, *overrides: str) -> subprocess.Popen[bytes]:
     """Start `ludus run` in a process group of its own."""
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "ludus.cli.app", "run", str(config), *overrides, "--run-dir", str(run_dir), "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "ludus.cli.app",
+        "run",
+        str(config),
+        *overrides,
+        "--run-dir",
+        str(run_dir),
+        "--quiet",
+    ]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )

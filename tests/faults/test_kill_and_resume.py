@@ -10,10 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from killing import describe, episodes, run_with_kills  # noqa: E402
+from killing import describe, episodes, run_with_kills
 
-from ludus.storage.jsonl import read_jsonl  # noqa: E402
-from ludus.storage.segment_reader import SegmentReader  # noqa: E402
+from ludus.storage.jsonl import read_jsonl
+from ludus.storage.segment_reader import SegmentReader
 
 FUSED = """
 name: fused

@@ -93,9 +93,7 @@ def test_a_batch_of_which_nothing_is_usable_stops_the_run(tmp_path: Path) -> Non
         run(tmp_path, config("bad_nan_always"))
 
 
-def test_a_damaged_checkpoint_is_replaced_by_the_one_before(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_checkpoint_is_replaced_by_the_one_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run(tmp_path, config("bad_none"))
     store = CheckpointStore(tmp_path / "run" / "checkpoints", keep=3)
     *_, before, newest = store.list()
@@ -112,9 +110,7 @@ def test_strict_resume_refuses_a_damaged_checkpoint(tmp_path: Path) -> None:
     run(tmp_path, config("bad_none"))
     newest = CheckpointStore(tmp_path / "run" / "checkpoints", keep=3).list()[-1]
     (tmp_path / "run" / "checkpoints" / f"{newest:08d}" / "manifest.json").write_text("{}")
-    loop = Loop(
-        parse_config(config("bad_none"), "fire.yaml"), tmp_path / "run", plugins=[PLUGIN], strict_resume=True
-    )
+    loop = Loop(parse_config(config("bad_none"), "fire.yaml"), tmp_path / "run", plugins=[PLUGIN], strict_resume=True)
     with pytest.raises(LudusError, match="strict"):
         loop.run_to_end()
 

@@ -9,8 +9,10 @@ import ludus.train
 
 
 def test_importing_the_room_loads_no_framework() -> None:
-    check = "import sys, ludus.train; print([name for name in ('jax', 'torch', 'flax', 'optax') if name in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)  # noqa: S603
+    check = (
+        "import sys, ludus.train; print([name for name in ('jax', 'torch', 'flax', 'optax') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
 

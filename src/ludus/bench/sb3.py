@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -54,7 +55,7 @@ class AgainstRandom(gymnasium.Env[Any, Any]):
 def train_sb3(seconds: float) -> dict[str, float]:
     """Agent steps trained, CPU-seconds and wall-seconds after one batch of warm-up."""
     torch.set_num_threads(1)
-    games = DummyVecEnv([lambda number=number: AgainstRandom(number) for number in range(GAMES)])
+    games = DummyVecEnv([partial(AgainstRandom, number) for number in range(GAMES)])
     model = PPO(
         "MlpPolicy",
         games,

@@ -11,10 +11,12 @@ import sys
 from importlib import import_module
 from typing import Any
 
-import click
 import typer
 
 from ludus.errors import ConfigError, LudusError
+
+UsageError: Any = typer.BadParameter.__mro__[1]
+"""What typer raises for any misuse of the command line; which click it comes from is typer's business."""
 
 EXIT_FAILURE, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -74,7 +76,7 @@ def main() -> None:
         raise SystemExit(EXIT_FAILURE) from None
     except LudusError as error:
         _fail(f"{type(error).__name__}: {error}", EXIT_FAILURE)
-    except click.UsageError as error:
+    except UsageError as error:
         hint = f"\nTry: {error.ctx.command_path} --help" if error.ctx else ""
         _fail(f"{error.format_message()}{hint}", EXIT_BAD_INPUT)
     except Exception as error:

@@ -47,9 +47,9 @@ def run(
 
     path, changes = split_config(config, overrides)
     loaded = load_or_demo(path, changes)
+    limit_threads(main_threads(loaded.runtime.threads, loaded.topology, available_cores()), os.environ)
     plugins = [str(file) for file in plugin or []]
     loop = Loop(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)
-    limit_threads(main_threads(loop.config.runtime.threads, loop.config.topology, available_cores()), os.environ)
     catch_signals(loop)
     status = watch(loop, quiet=quiet, json_lines=json_lines)
     if status.stage == "stopped":

@@ -7,7 +7,7 @@ function of (weights, state, key), so a rollout can be recomputed bit for bit fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,8 +27,8 @@ class DeviceGames(NamedTuple):
 
     state: Any
     """The pgx state."""
-    first: jax.Array
-    """Player who moved first: seat 0."""
+    order: jax.Array
+    """`[N, P]`: the player who holds each seat."""
     returns: jax.Array
     """`[N, P]`: rewards so far, by player."""
     length: jax.Array
@@ -70,6 +70,8 @@ class DeviceRunner:
     """A vectorised runner for one pgx environment."""
 
     env: Any
+    seat_order: Callable[[Any], jax.Array]
+    """Players by seat at the start of a game, `[P]`."""
     network: PolicyNetwork
     games: int
     horizon: int
@@ -88,7 +90,7 @@ class DeviceRunner:
         state = jax.vmap(self.env.init)(jax.random.split(key, self.games))
         return DeviceGames(
             state=state,
-            first=state.current_player.astype(jnp.int32),
+            order=jax.vmap(self.seat_order)(state).astype(jnp.int32),
             returns=jnp.zeros((self.games, self.players), jnp.float32),
             length=jnp.zeros(self.games, jnp.int32),
         )
@@ -144,7 +146,7 @@ class DeviceRunner:
             learns=learns,
         )
         ended = DeviceGames(
-            state=after, first=games.first, returns=games.returns + row.rewards, length=games.length + 1
+            state=after, order=games.order, returns=games.returns + row.rewards, length=games.length + 1
         )
         return _select(row.done, self.start(key_start), ended), ended, row
 
@@ -183,9 +185,7 @@ class DeviceRunner:
     def _count(self, tally: Tally, ended: DeviceGames, row: Rollout) -> Tally:
         done = row.done.astype(jnp.float32)
         mirror = self.games - sum(self.lanes)
-        # Seat s is whoever moved s-th in the first round.
-        order = (ended.first[:, None] + jnp.arange(self.players)) % self.players
-        by_seat = jnp.take_along_axis(ended.returns, order, axis=1)[:mirror]
+        by_seat = jnp.take_along_axis(ended.returns, ended.order, axis=1)[:mirror]
         best = by_seat.max(axis=1, keepdims=True)
         is_draw = (by_seat == best).all(axis=1)
         won = (by_seat == best) & ~is_draw[:, None]

@@ -23,8 +23,8 @@ SEED_LIMIT = 2**31 - 1
 class MctsPlayer:
     """OpenSpiel's MCTS: UCT with random rollouts, and proven wins and losses backed up (`solve`).
 
-    The C++ bot: over 1,000 games of Connect Four with 25 simulations it scored 0.506 against the Python bot with the
-    same settings, and both the same against a third player, at a fifteenth of the time.
+    This is the C++ bot, a fifteenth of the Python bot's cost. In Connect Four the two score, C++ first, 0.506 ± 0.016
+    with 25 simulations (1,000 games) and 0.472 ± 0.010 with 100 (2,600 games); they choose alike in single positions.
     """
 
     def __init__(self, game: Game, simulations: int) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ludus.topologies.progress import Progress, UpdateReport, crosses
-from ludus.topologies.rooms import Rooms, open_rooms
+from ludus.topologies.rooms import Rooms, find_games, open_rooms
 from ludus.topologies.topology import Topology
 
-__all__ = ["Progress", "Rooms", "Topology", "UpdateReport", "crosses", "make_topology", "open_rooms"]
+__all__ = ["Progress", "Rooms", "Topology", "UpdateReport", "crosses", "find_games", "make_topology", "open_rooms"]
 
 
 def make_topology(rooms: Rooms) -> Topology:

@@ -58,6 +58,7 @@ class Fused:
         self._lanes = Lanes(config.league.opponents, games, game.spec.players)
         self._runner = DeviceRunner(
             env=game.env,
+            seat_order=game.seat_order,
             network=rooms.shape.build(),
             games=games,
             horizon=steps // games,
@@ -198,8 +199,9 @@ class Fused:
         key = jax.random.key(derive_seed(seed, "fused") % 2**32)
         key_games, key = jax.random.split(key)
         games = jax.jit(self._runner.start)(key_games)
+        state = FusedState(self._learner.init(seed), games, key)
         # The program donates its input, so no two leaves may share a buffer.
-        return jax.tree.map(lambda leaf: leaf.copy(), FusedState(self._learner.init(seed), games, key))
+        return FusedState(*jax.tree.map(lambda leaf: leaf.copy(), tuple(state)))
 
     def _restored(self, saved: Checkpoint) -> FusedState:
         learner = self._learner.state_from_tensors({part: saved.tensors(part) for part in ("weights", "optimizer")})

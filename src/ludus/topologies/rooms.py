@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 
 from ludus.config.run import RunConfig
 from ludus.errors import ConfigError
+from ludus.experience import build_pipeline
+from ludus.explore.players import make_player
 from ludus.games import Game, make_game
 from ludus.games.protocol import GameSpec
-from ludus.league import Matchmaker, Pool
+from ludus.league import Matchmaker, Pool, make_sampler
 from ludus.policies import PolicyShape, PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.runtime import Supervisor
@@ -119,9 +122,47 @@ class Rooms:
         self.catalog.close()
 
 
-def open_rooms(config: RunConfig, run: RunDirectory, log_dir: Path, plugins: Sequence[str]) -> Rooms:
+def find_games(config: RunConfig) -> dict[str, Game]:
+    """Make every game of a config, and check that all parts that it names exist and fit together.
+
+    Raises:
+        ConfigError: one line for each part that is unknown or does not fit; nothing has been written yet.
+    """
+    problems: list[str] = []
+    games: dict[str, Game] = {}
+    with collecting(problems):
+        games = {choice.key: make_game(choice.key) for choice in config.games}
+    if games:
+        with collecting(problems):
+            policy_shape(config, {key: game.spec for key, game in games.items()})
+    players = {name for choice in config.league.opponents for name in choice.players}
+    for name in sorted(players | set(config.evaluate.against)):
+        for game in games.values():
+            with collecting(problems):
+                make_player(name, game)
+    for choice in config.league.opponents:
+        with collecting(problems):
+            make_sampler(choice)
+    with collecting(problems):
+        build_pipeline(config.experience)
+    if problems:
+        raise ConfigError(*dict.fromkeys(problems))
+    return games
+
+
+@contextmanager
+def collecting(problems: list[str]) -> Iterator[None]:
+    """Note what is wrong instead of stopping at it."""
+    try:
+        yield
+    except ConfigError as error:
+        problems += error.problems
+
+
+def open_rooms(
+    config: RunConfig, games: dict[str, Game], run: RunDirectory, log_dir: Path, plugins: Sequence[str]
+) -> Rooms:
     """Open every room of a run on its directory."""
-    games = {choice.key: make_game(choice.key) for choice in config.games}
     specs = {key: game.spec for key, game in games.items()}
     catalog = Catalog(run.catalog)
     progress = Progress()

@@ -1,0 +1,101 @@
+"""The documentation is run: every Python block of the recipes and of the first page, and every named command."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.cli.app import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run_blocks(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "documented"}
+    for number, block in enumerate(blocks(page, "python")):
+        exec(compile(block, f"{page.name}[{number}]", "exec"), names)  # noqa: S102 - our own documentation
+    return names
+
+
+@pytest.mark.parametrize("name", ["game", "player", "opponent", "transform"])
+def test_recipes_run_and_give_a_part_that_conforms(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    names = run_blocks(ROOT / "docs" / "recipes" / f"{name}.md", monkeypatch, tmp_path)
+    CHECKS[name](names)
+
+
+def check_player(names: dict[str, Any]) -> None:
+    import numpy as np
+
+    from ludus import make_game
+    from ludus.explore.players import make_player
+
+    game = make_game("open_spiel:connect_four")
+    assert make_player("centre", game).choose(game.start(0), 0, np.random.default_rng(0)) == 3
+
+
+def check_opponent(names: dict[str, Any]) -> None:
+    from ludus.config.judge import LeagueConfig, OpponentConfig
+    from ludus.league import Pool, make_sampler
+    from ludus.records import PolicyName, PolicyRef, PolicyVersion
+
+    refs = [PolicyRef(name=PolicyName("main"), version=PolicyVersion(n)) for n in range(3)]
+    pool = Pool(LeagueConfig(), refs[0])
+    for ref in refs:
+        pool.add_snapshot(ref, 0)
+    pool.set_learner(refs[2])
+    weighed = make_sampler(OpponentConfig(kind="custom", name="veterans")).weigh(pool)
+    assert [ref for ref, _ in weighed] == refs[:2]
+
+
+def check_transform(names: dict[str, Any]) -> None:
+    from ludus.testing import check_transform
+
+    check_transform("final", names["ShortGamesFirst"])
+
+
+CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "game": lambda names: None,
+    "player": check_player,
+    "opponent": check_opponent,
+    "transform": check_transform,
+}
+
+
+def test_the_first_page_trains_from_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = run_blocks(ROOT / "docs" / "index.md", monkeypatch, tmp_path)
+    assert names["status"].stage == "done"
+    assert (tmp_path / "runs" / "from_python").is_dir()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_is_named_exists(page: Path) -> None:
+    # A fenced block or inline code that starts with the command, not prose about the project.
+    named = set(re.findall(r"(?:^|`)ludus ([a-z]+)\b", page.read_text(), re.MULTILINE))
+    assert named <= {*COMMANDS}, page
+
+
+def test_every_yaml_block_of_the_documentation_is_a_valid_piece_of_a_config() -> None:
+    import yaml
+
+    from ludus.config import build_config
+
+    for page in PAGES:
+        for block in blocks(page, "yaml"):
+            values = {"name": "documented", "games": ["pgx:connect_four"], **yaml.safe_load(block)}
+            build_config(values)
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        assert set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(), re.MULTILINE)) <= targets, page

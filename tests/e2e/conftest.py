@@ -1,0 +1,24 @@
+from pathlib import Path
+
+import pytest
+
+from ludus import Loop, parse_config
+
+SMALL = """
+name: small
+games: [pgx:tic_tac_toe]
+explore: {games_in_flight: 32}
+policy: {network: {kind: mlp, hidden: [16]}}
+train: {steps: 4096, batch_steps: 512, minibatch: 128, epochs: 1}
+league: {snapshot_every: 2048}
+evaluate: {against: [random], games: 4, final_games: 6}
+telemetry: {every_s: 0}
+"""
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run that has been done. Read only."""
+    path = tmp_path_factory.mktemp("runs") / "small"
+    assert Loop(parse_config(SMALL, "small.yaml"), path).run_to_end().stage == "done"
+    return path

@@ -1,0 +1,196 @@
+"""The commands as a user types them, on one small finished run: output, exit codes, bad input."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ludus.cli.app import COMMANDS, main
+
+
+def ludus(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["ludus", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr()
+    return int(left.value.code or 0), said.out, said.err
+
+
+@pytest.fixture
+def run_ludus(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    return lambda *arguments: ludus(capsys, monkeypatch, *map(str, arguments))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example(run_ludus, command: str) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = run_ludus(command, "--help")
+    assert code == 0
+    assert re.search(rf"Examples?:[\s\S]*ludus {command}", out)
+
+
+def test_help_loads_nothing_heavy_and_is_quick() -> None:
+    code = (
+        "import sys, time; started = time.perf_counter(); sys.argv = ['ludus', '--help']\n"
+        "from ludus.cli.app import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'jax', 'torch', 'ray', 'textual', 'pyspiel', 'pgx', 'matplotlib', 'pyarrow'} & set(sys.modules)\n"
+        "print(sorted(heavy), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+    assert "Commands:" in done.stdout
+
+
+def test_inspect_shows_progress_versions_and_episodes(run_ludus, finished_run: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = run_ludus("inspect", finished_run)
+    assert code == 0
+    assert "4,096 steps" in out
+    assert "finished" in out
+    assert "not running" in out
+    assert "main@2" in out
+    code, out, _ = run_ludus("inspect", finished_run, "--json", "--episodes", 3)
+    facts = json.loads(out)
+    assert len(facts["newest_episodes"]) == 3
+    assert facts["progress"]["steps"] == 4096
+
+
+def test_replay_shows_a_recorded_game_to_its_end(run_ludus, finished_run: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = run_ludus("inspect", finished_run, "--json", "--episodes", 1)
+    row = json.loads(out)["newest_episodes"][0]
+    code, out, _ = run_ludus("replay", finished_run, row["id"][:16])
+    assert code == 0
+    assert out.count(" plays ") == row["length"]
+    assert f"seat 0: {row['returns'][0]:g}" in out
+    code, last, _ = run_ludus("replay", finished_run, "last", "--moves")
+    assert code == 0
+    assert "returns:" in last
+
+
+def test_replay_of_an_unknown_episode_says_how_to_list_them(run_ludus, finished_run: Path) -> None:  # type: ignore[no-untyped-def]
+    code, _, error = run_ludus("replay", finished_run, "nonsense")
+    assert code == 2
+    assert "ludus inspect" in error
+
+
+def play(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+
+def test_play_takes_moves_and_survives_bad_input(
+    run_ludus,
+    finished_run: Path,
+    monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
+) -> None:
+    play(monkeypatch, "hello\n99\n\n?\n" + "".join(f"{n}\n" for n in range(9)) * 3)
+    code, out, _ = run_ludus("play", finished_run)
+    assert code == 0
+    assert "'hello' is not a legal move" in out
+    assert "'99' is not a legal move" in out
+    assert "legal moves: 0" in out
+    assert re.search(r"You won\.|You lost\.|A draw\.", out)
+
+
+@pytest.mark.parametrize("text", ["q\n", "", "0\nquit\n"])
+def test_play_can_be_left_at_any_time(
+    run_ludus,
+    finished_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,  # type: ignore[no-untyped-def]
+) -> None:
+    play(monkeypatch, text)
+    code, out, _ = run_ludus("play", finished_run, "--seat", 1, "--policy", "main@1", "--sample")
+    assert code == 0
+    assert "Left the game." in out
+
+
+def test_play_refuses_seats_and_policies_that_do_not_exist(run_ludus, finished_run: Path) -> None:  # type: ignore[no-untyped-def]
+    assert run_ludus("play", finished_run, "--seat", 7)[0] == 2
+    code, _, error = run_ludus("play", finished_run, "--policy", "main@99")
+    assert code == 2
+    assert "main@2" in error
+
+
+def test_export_writes_a_policy_that_loads_elsewhere(run_ludus, finished_run: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    from safetensors.numpy import load_file
+
+    target = tmp_path / "out"
+    code, out, _ = run_ludus("export", finished_run, "--out", target)
+    assert code == 0
+    card = json.loads((target / "policy.json").read_text())
+    assert card["weights_hash"] in out
+    assert card["games"] == ["pgx:tic_tac_toe"]
+    assert load_file(target / "weights.safetensors")
+    code, _, error = run_ludus("export", finished_run, "--out", target)
+    assert code == 2
+    assert "--force" in error
+    assert run_ludus("export", finished_run, "--out", target, "--force")[0] == 0
+
+
+def test_league_prints_ladder_and_payoffs_and_draws_them(run_ludus, finished_run: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = run_ludus("league", finished_run, "--png", tmp_path)
+    assert code == 0
+    assert "main@2" in out
+    assert "random" in out
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["ladder.png", "payoffs.png"]
+
+
+@pytest.mark.parametrize("command", ["inspect", "league", "replay", "play", "export"])
+def test_a_directory_that_is_no_run_is_bad_input(run_ludus, command: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    code, _, error = run_ludus(command, tmp_path / "nothing")
+    assert code == 2
+    assert "not a run directory" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "missing.yaml"], "missing.yaml"),
+        (["run", "trian.steps=5"], "did you mean train"),
+        (["run", "games=[pgx:conect_four]"], "connect_four"),
+        (["run", "games=[open_spiel:tictactoe]", "train.batch_steps=null"], "tic_tac_toe"),
+        (["run", "train.steps=many"], "train.steps"),
+        (["run", "--plugin", "missing.py"], "missing.py"),
+        (["bench", "nothing"], "store"),
+        (["nonsense"], "nonsense"),
+        (["run", "--no-such-option"], "--no-such-option"),
+    ],
+)
+def test_bad_input_is_one_clear_message_and_exit_code_2(
+    run_ludus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    expected: str,  # type: ignore[no-untyped-def]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, error = run_ludus(*arguments)
+    assert code == 2, error
+    assert expected in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "runs").exists(), "bad input leaves nothing behind"
+
+
+def test_run_on_a_finished_run_says_so_and_more_steps_go_on(run_ludus, finished_run: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    import shutil
+
+    run = tmp_path / "small"
+    shutil.copytree(finished_run, run, symlinks=True)
+    config = run / "config.yaml"
+    code, out, _ = run_ludus("run", config, "--run-dir", run)
+    assert code == 0
+    assert "done" in out
+    assert "ludus play" in out
+    code, out, _ = run_ludus("run", config, "train.steps=5120", "--run-dir", run, "--json")
+    assert code == 0
+    assert json.loads(out.splitlines()[-1])["steps"] == 5120
+
+
+def test_a_change_that_would_make_it_another_run_is_refused(run_ludus, finished_run: Path) -> None:  # type: ignore[no-untyped-def]
+    code, _, error = run_ludus("run", finished_run / "config.yaml", "seed=9", "--run-dir", finished_run)
+    assert code == 2
+    assert "seed: the run has 0, now 9" in error

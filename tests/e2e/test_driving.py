@@ -1,0 +1,114 @@
+"""A run driven by a program: start, pause, resume, checkpoint, stop, status; and the modes of the split topology."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ludus import Loop, parse_config
+from ludus.driving import Status
+from ludus.errors import LudusError
+from ludus.storage.checkpoints import CheckpointStore
+from ludus.storage.jsonl import read_jsonl
+
+ENDLESS = """
+name: driven
+games: [pgx:tic_tac_toe]
+explore: {games_in_flight: 32}
+policy: {network: {kind: mlp, hidden: [16]}}
+train: {steps: 1000000000, batch_steps: 512, minibatch: 128, epochs: 1}
+evaluate: {against: [random], games: 2, final_games: 2, every: 100000000}
+league: {snapshot_every: 100000000}
+checkpoint: {every: 1000000}
+telemetry: {tensorboard: false, every_s: 0}
+"""
+SPLIT = """
+name: modes
+games: [open_spiel:tic_tac_toe]
+topology: split
+schedule: async
+policy: {network: {kind: mlp, hidden: [8]}}
+explore: {games_in_flight: 16}
+buffer: {capacity: 200}
+train: {steps: 1000000, batch_episodes: 32, minibatch: 64, epochs: 1}
+evaluate: {against: [], games: 0, final_games: 0}
+telemetry: {tensorboard: false, every_s: 0}
+"""
+
+
+def wait_for_update(loop: Loop, update: int) -> Status:
+    end = time.monotonic() + 120
+    while (status := loop.wait(0.02)).update < update:
+        assert not status.is_over
+        assert time.monotonic() < end
+    return status
+
+
+def test_a_run_can_be_started_paused_saved_resumed_and_stopped(tmp_path: Path) -> None:
+    loop = Loop(parse_config(ENDLESS, "driven.yaml"), tmp_path / "run")
+    assert loop.start().stage == "starting"
+    with pytest.raises(LudusError, match="started already"):
+        loop.start()
+    wait_for_update(loop, 2)
+    loop.pause()
+    end = time.monotonic() + 30
+    while loop.status().stage != "paused":
+        assert time.monotonic() < end
+    held = loop.status()
+    saved = loop.checkpoint()
+    assert saved.update == held.update
+    store = CheckpointStore(tmp_path / "run" / "checkpoints", keep=3)
+    assert store.list()[-1] == held.update
+    loop.resume()
+    wait_for_update(loop, held.update + 2)
+    loop.stop()
+    status = loop.wait(60)
+    assert status.stage == "stopped"
+    assert status.is_over
+    assert store.list()[-1] == status.update
+    assert status.metrics["train/entropy"] > 0
+    assert not [thread for thread in threading.enumerate() if thread.name in ("loop", "telemetry")]
+
+
+def test_every_metric_line_is_valid_and_the_promised_ones_are_there(tmp_path: Path) -> None:
+    short = ENDLESS.replace("steps: 1000000000", "steps: 2048").replace(
+        "games: 2, final_games: 2", "games: 4, final_games: 4"
+    )
+    Loop(parse_config(short, "driven.yaml"), tmp_path / "run").run_to_end()
+    names: set[str] = set()
+    for line in read_jsonl(tmp_path / "run" / "metrics.jsonl"):
+        names |= set(line)
+        assert all(isinstance(value, (int, float)) for value in line.values())
+    documented = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    for name in (
+        "train/loss",
+        "train/entropy",
+        "train/approx_kl",
+        "explore/length",
+        "evaluate/random/score",
+        "league/mu",
+    ):
+        assert name in names
+        assert name.replace("random", "<player>") in documented
+
+
+def test_exploring_alone_fills_the_buffer_and_training_alone_empties_it(tmp_path: Path) -> None:
+    explored = Loop(parse_config(SPLIT + "mode: explore\n", "modes.yaml"), tmp_path / "run").run_to_end()
+    assert explored.stage == "done"
+    assert explored.version == 0
+    assert explored.metrics["buffer/size"] == 200
+    trained = Loop(parse_config(SPLIT + "mode: train\n", "modes.yaml"), tmp_path / "run").run_to_end()
+    assert trained.stage == "done"
+    assert trained.version > 0
+    assert trained.metrics["buffer/committed"] > 100
+
+
+def test_an_asynchronous_run_never_trains_on_rows_that_are_too_old(tmp_path: Path) -> None:
+    text = SPLIT.replace("steps: 1000000", "steps: 6000").replace("buffer: {capacity: 200}", "buffer: {reuse: 2}")
+    loop = Loop(parse_config(text, "modes.yaml", ["train.max_staleness=1"]), tmp_path / "run")
+    assert loop.run_to_end().stage == "done"
+    lines = list(read_jsonl(tmp_path / "run" / "metrics.jsonl"))
+    staleness = [line["train/staleness"] for line in lines if "train/staleness" in line]
+    assert staleness
+    assert max(staleness) <= 1.0
