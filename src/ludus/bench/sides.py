@@ -25,35 +25,47 @@ evaluate: {games: 0, final_games: 0, every: 1000000000000, against: []}
 telemetry: {tensorboard: false}
 league: {snapshot_every: 1000000000000}
 """
-TRAIN = "{steps: 1000000000000, minibatch: 256, epochs: 4}"
+TRAIN = "steps: 1000000000000, minibatch: 256, epochs: 4"
 FUSED = f"""
 name: bench_fused
 games: [pgx:connect_four]
 topology: fused
 explore: {{games_in_flight: 512}}
-train: {TRAIN}
+train: {{{TRAIN}}}
 """
 SPLIT = f"""
 name: bench_split
 games: [open_spiel:connect_four]
 topology: split
 explore: {{games_in_flight: 256, workers: 1}}
-train: {TRAIN}
+train: {{{TRAIN}, batch_episodes: 512}}
 """
+ASYNC = SPLIT + "schedule: async\n"
+STOCKED = ASYNC.replace("epochs: 4", "epochs: 4, max_staleness: 1000000000") + (
+    "buffer: {capacity: 8192, reuse: 1000000000}\n"
+)
+"""What train-only needs to go on for ever with what was explored once."""
 
 
-def run_loop(text: str, seconds: float) -> dict[str, float]:
-    """Steps trained by a real run, from after its warm-up on."""
+def run_loop(seconds: float, *stages: str) -> dict[str, float]:
+    """Steps of a real run, from after its warm-up on; stages before the last are run to their end first."""
     limit_threads(1, os.environ)
     from ludus.config.load import parse_config
     from ludus.loop import Loop
 
-    with tempfile.TemporaryDirectory(dir=os.environ.get("LUDUS_BENCH_DIR")) as folder:
-        loop = Loop(parse_config(text + SHARED, "bench.yaml"), Path(folder) / "run")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        run = Path(folder) / "run"
+        for earlier in stages[:-1]:
+            Loop(parse_config(earlier + SHARED, "bench.yaml"), run).run_to_end()
+        loop = Loop(parse_config(stages[-1] + SHARED, "bench.yaml"), run)
         loop.start()
-        status = wait_for(loop, lambda status: status.update >= WARM_UP_UPDATES)
-        steps, cpu, wall = status.steps, tree_cpu_s(), time.perf_counter()
-        wait_for(loop, lambda status: time.perf_counter() - wall >= seconds and status.update > WARM_UP_UPDATES)
+        first = wait_for(loop, lambda status: status.stage == "training").update + WARM_UP_UPDATES
+        steps, cpu, wall = (
+            wait_for(loop, lambda status: status.update >= first).steps,
+            tree_cpu_s(),
+            time.perf_counter(),
+        )
+        wait_for(loop, lambda status: time.perf_counter() - wall >= seconds and status.update > first)
         status = loop.status()
         figures = {
             "steps": status.steps - steps,
@@ -82,11 +94,11 @@ def run_sb3(seconds: float) -> dict[str, float]:
 
 
 SIDES: dict[str, Callable[[float], dict[str, float]]] = {
-    "fused": lambda seconds: run_loop(FUSED, seconds),
-    "split_sync": lambda seconds: run_loop(SPLIT, seconds),
-    "split_async": lambda seconds: run_loop(SPLIT + "schedule: async\n", seconds),
-    "explore_only": lambda seconds: run_loop(SPLIT + "schedule: async\nmode: explore\n", seconds),
-    "train_only": lambda seconds: run_loop(SPLIT + "schedule: async\nmode: train\n", seconds),
+    "fused": lambda seconds: run_loop(seconds, FUSED),
+    "split_sync": lambda seconds: run_loop(seconds, SPLIT),
+    "split_async": lambda seconds: run_loop(seconds, ASYNC),
+    "explore_only": lambda seconds: run_loop(seconds, ASYNC + "mode: explore\nbuffer: {capacity: 100000000}\n"),
+    "train_only": lambda seconds: run_loop(seconds, STOCKED + "mode: explore\n", STOCKED + "mode: train\n"),
     "sb3": run_sb3,
 }
 

@@ -19,7 +19,7 @@ class Preset:
     epochs: int
 
 
-_VALUE = TermConfig(loss="value", weight=0.5, options={"clip": None})
+_VALUE = TermConfig(loss="value", weight=1.0, options={"clip": None})
 _ENTROPY = TermConfig(loss="entropy", weight=0.01)
 _PPO_CLIP = TermConfig(loss="ppo_clip", options={"clip_low": 0.2, "clip_high": 0.2, "dual_clip": None})
 

@@ -41,18 +41,7 @@ class Actors(Protocol):
         ...
 
 
-class Turn:
-    """One ply of one game: the moves so far, or what went wrong."""
-
-    __slots__ = ("error", "moves", "slot")
-
-    def __init__(self, slot: Slot) -> None:
-        self.slot = slot
-        self.moves: dict[int, int] = {}
-        self.error: RolloutError | None = None
-
-
-Row = tuple[Turn, int]
+Row = tuple[Slot, int]
 
 MASKS_KEPT = 4096
 
@@ -85,7 +74,7 @@ class HostRunner:
         self._deadline_s = deadline_s
         self._max_length = max_length
         self._noise = noise
-        self._pulse = pulse
+        self._pulse = pulse or Pulse()
         self._waiting: deque[Task] = deque()
         self._slots: list[Slot] = []
         self._finished: list[tuple[Slot | None, Episode]] = []
@@ -110,14 +99,15 @@ class HostRunner:
         self._fill_slots()
         now = time.monotonic()
         ready = [slot for slot in self._slots if self._is_playable(slot, now)]
-        turns = {id(slot): Turn(slot) for slot in ready}
-        for ref, rows in self._ask_fixed_players(turns.values()).items():
+        for ref, rows in self._ask_fixed_players(ready).items():
             self._ask_network(ref, rows)
-        for turn in turns.values():
-            if turn.error is None:
-                self._make_move(turn)
-            if turn.error is not None:
-                self._close(turn.slot, error=f"{type(turn.error).__name__}: {turn.error}")
+        for slot in ready:
+            if slot.error is None:
+                self._make_move(slot)
+            if slot.error is not None:
+                self._close(slot, error=f"{type(slot.error).__name__}: {slot.error}")
+        self._forget_closed()
+        self._pulse.tick()
 
     def harvest(self) -> EpisodeBatch:
         """Hand over what has finished since the last call."""
@@ -152,55 +142,53 @@ class HostRunner:
             return True
         return False
 
-    def _ask_fixed_players(self, turns: Iterable[Turn]) -> dict[PolicyRef, list[Row]]:
+    def _ask_fixed_players(self, ready: Iterable[Slot]) -> dict[PolicyRef, list[Row]]:
         """Let fixed players decide; returns the decisions that networks have to make, by policy version."""
         network_rows: dict[PolicyRef, list[Row]] = {}
-        for turn in turns:
-            slot = turn.slot
+        for slot in ready:
             for seat in slot.acting:
                 player = slot.players[seat]
                 if player is None:
-                    network_rows.setdefault(slot.seats[seat].policy, []).append((turn, seat))
+                    network_rows.setdefault(slot.seats[seat].policy, []).append((slot, seat))
                 else:
-                    self._ask_player(turn, seat, player)
+                    self._ask_player(slot, seat, player)
         return network_rows
 
-    def _ask_player(self, turn: Turn, seat: int, player: Player) -> None:
-        slot = turn.slot
+    def _ask_player(self, slot: Slot, seat: int, player: Player) -> None:
         self._mark(slot.task.id)
         try:
             with boundary(PolicyError, slot.seats[seat].policy.name):
-                turn.moves[seat] = int(player.choose(slot.position, seat, slot.generator(seat)))
+                slot.moves[seat] = int(player.choose(slot.position, seat, slot.generator(seat)))
+                self._pulse.tick()
         except RolloutError as error:
-            turn.error = error
+            slot.error = error
 
     def _ask_network(self, ref: PolicyRef, rows: list[Row]) -> None:
-        spec = rows[0][0].slot.game.spec
+        spec = rows[0][0].game.spec
         observation = np.zeros((len(rows), *spec.observation_shape), np.float32)
         legal = np.zeros((len(rows), spec.actions), np.bool_)
-        for index, (turn, seat) in enumerate(rows):
-            self._look(turn, seat, observation[index], legal[index])
+        for (slot, seat), seen, allowed in zip(rows, observation, legal, strict=True):
+            self._look(slot, seat, seen, allowed)
         uniform = uniforms(
-            np.array([turn.slot.seed for turn, _ in rows], np.uint64),
-            np.array([turn.slot.ply for turn, _ in rows], np.uint64),
+            np.array([slot.seed for slot, _ in rows], np.uint64),
+            np.array([slot.ply for slot, _ in rows], np.uint64),
             np.array([seat for _, seat in rows], np.uint64),
         )
-        greedy = np.array([turn.slot.seats[seat].greedy for turn, seat in rows], np.bool_)
+        greedy = np.array([slot.seats[seat].greedy for slot, seat in rows], np.bool_)
         actions, logps, values = self._actors.act(ref, observation, legal, uniform, greedy)
         chosen = zip(rows, observation, legal, actions.tolist(), logps.tolist(), values.tolist(), strict=True)
-        for (turn, seat), *row in chosen:
-            if turn.error is None:
-                self._decide(turn, seat, row)
+        for (slot, seat), *row in chosen:
+            if slot.error is None:
+                self._decide(slot, seat, row)
 
-    def _look(self, turn: Turn, seat: int, observation: NDArray[np.float32], legal: NDArray[np.bool_]) -> None:
-        slot = turn.slot
+    def _look(self, slot: Slot, seat: int, observation: NDArray[np.float32], legal: NDArray[np.bool_]) -> None:
         self._mark(slot.task.id)
         try:
             with boundary(EnvError, slot.task.game):
                 slot.position.observe(seat, observation)
                 legal[:] = self._mask(tuple(slot.position.legal(seat)), len(legal))
         except RolloutError as error:
-            turn.error = error
+            slot.error = error
             legal[0] = True
 
     def _mask(self, actions: tuple[int, ...], size: int) -> NDArray[np.bool_]:
@@ -213,16 +201,15 @@ class HostRunner:
                 self._masks[actions] = mask
         return mask
 
-    def _decide(self, turn: Turn, seat: int, row: list[Any]) -> None:
+    def _decide(self, slot: Slot, seat: int, row: list[Any]) -> None:
         """Take a network's decision, or a random one in its place; learning seats note it."""
-        slot = turn.slot
         if seat not in slot.traces:
-            turn.moves[seat] = row[2]
+            slot.moves[seat] = row[2]
             return
         random_action = self._noisy_action(slot, seat, row[1]) if self._noise else None
         if random_action is not None:
             row[2:4] = random_action, 0.0
-        turn.moves[seat] = row[2]
+        slot.moves[seat] = row[2]
         slot.note(seat, row, chosen=random_action is None)
 
     def _noisy_action(self, slot: Slot, seat: int, legal: NDArray[np.bool_]) -> int | None:
@@ -234,28 +221,27 @@ class HostRunner:
         draw = uniforms(np.array([slot.seed ^ NOISE_CHOICE], np.uint64), *coordinates)[0]
         return int(options[int(draw * len(options))])
 
-    def _make_move(self, turn: Turn) -> None:
-        slot = turn.slot
+    def _make_move(self, slot: Slot) -> None:
         self._mark(slot.task.id)
         try:
             with boundary(EnvError, slot.task.game):
-                slot.play(turn.moves)
+                slot.play()
                 if not slot.acting:
                     self._close(slot)
         except RolloutError as error:
-            turn.error = error
-        if self._pulse is not None:
-            self._pulse.tick()
+            slot.error = error
 
     def _close(self, slot: Slot, *, truncated: bool = False, error: str = "") -> None:
         episode = slot.finish(truncated=truncated, error=error)
-        self._slots.remove(slot)
+        slot.is_closed = True
         self._finished.append((None if error else slot, episode))
+
+    def _forget_closed(self) -> None:
+        self._slots = [slot for slot in self._slots if not slot.is_closed]
 
     def _mark(self, task: int) -> None:
         """Say whose code runs next, so that a hang can be blamed on it."""
-        if self._pulse is not None:
-            self._pulse.words[TASK] = task
+        self._pulse.words[TASK] = task
 
 
 def _failed(task: Task, episode: Any, error: RolloutError) -> Episode:

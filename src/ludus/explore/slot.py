@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.errors import RolloutError
 from ludus.explore.players import Player
 from ludus.games.protocol import Game, Position
 from ludus.records import Episode, EpisodeId, Seat, Task, derive_seed
@@ -39,9 +40,12 @@ class Slot:
         "_move_plies",
         "_move_seats",
         "acting",
+        "error",
         "game",
         "generators",
         "id",
+        "is_closed",
+        "moves",
         "players",
         "ply",
         "position",
@@ -58,12 +62,17 @@ class Slot:
         self.players = players
         self.game = game
         self.id = episode
+        self.is_closed = False
         self.started = time.monotonic()
         self.seats: tuple[Seat, ...] = task.seats
         self.seed = np.uint64(derive_seed(task.seed, "act", task.attempt))
         self.position: Position = game.start(derive_seed(task.seed, "game"))
         self.acting = self.position.acting()
         self.ply = 0
+        self.moves: dict[int, int] = {}
+        """What has been decided for this ply so far."""
+        self.error: RolloutError | None = None
+        """What went wrong in this ply."""
         self.traces = {seat: SeatTrace() for seat, who in enumerate(task.seats) if who.learns}
         self.generators: dict[int, np.random.Generator] = {}
         self._credited = [0.0] * game.spec.players
@@ -97,13 +106,14 @@ class Slot:
         trace.rewards.append(0.0)
         trace.chosen.append(chosen)
 
-    def play(self, actions: dict[int, int]) -> None:
-        """Make a move and note it."""
-        for seat, action in actions.items():
+    def play(self) -> None:
+        """Make the moves that have been decided, and note them."""
+        for seat, action in self.moves.items():
             self._move_plies.append(self.ply)
             self._move_seats.append(seat)
             self._move_actions.append(action)
-        self.position.act(actions)
+        self.position.act(self.moves)
+        self.moves.clear()
         self.acting = self.position.acting()
         self.ply += 1
 

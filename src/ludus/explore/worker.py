@@ -6,6 +6,7 @@ parent is gone.
 
 from __future__ import annotations
 
+import gc
 import logging
 import traceback
 from functools import lru_cache
@@ -53,6 +54,7 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
                 return
             if isinstance(message, Setup):
                 runner = build_runner(message, pulse)
+                calm_garbage_collector()
                 channel.send(Ready())
             elif isinstance(message, Play) and runner is not None:
                 runner.submit(message.tasks)
@@ -63,6 +65,13 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
             runner.step()
         if runner.finished_episodes and (runner.is_idle or runner.finished_episodes >= runner.slots // MOST_HAND_OVERS):
             hand_over(runner, channel)
+
+
+def calm_garbage_collector() -> None:
+    """Collect less often: games in flight are many small live objects, and what dies here dies by reference count."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 def build_runner(setup: Setup, pulse: Pulse) -> HostRunner:

@@ -42,8 +42,8 @@ class Matchmaker:
         none has one, the learner plays itself and every seat learns.
         """
         learner = self._pool.learner.ref
-        if spec.players == 1:
-            return (Seat(policy=learner, learns=True),)
+        if spec.players == 1 or self._is_pure_mirror():
+            return (Seat(policy=learner, learns=True),) * spec.players
         block, turn = divmod(task_id, spec.players)
         first = derive_seed(self._seed, "seat", block) % spec.players
         opponents = self._draw_opponents(self._choose_sampler(block), block)
@@ -59,6 +59,11 @@ class Matchmaker:
             for ref, probability in distribution:
                 total[ref] = total.get(ref, 0.0) + probability * weight / scale
         return total
+
+    def _is_pure_mirror(self) -> bool:
+        """Whether nobody but the learner can be drawn: then there is nothing to draw."""
+        available = self._available()
+        return len(available) == 1 and [ref for ref, _ in available[0][0]] == [self._pool.learner.ref]
 
     def _available(self) -> list[tuple[Distribution, float]]:
         """Distributions of the samplers that have a candidate, with their weights; kept until the pool changes."""

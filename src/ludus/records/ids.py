@@ -22,5 +22,5 @@ def episode_id(run: str, task: TaskId, attempt: int) -> EpisodeId:
 
 def derive_seed(seed: int, *path: int | str) -> int:
     """Derive a 63-bit seed for a named purpose, independent for every distinct path."""
-    text = "/".join([str(seed), *(str(part) for part in path)])
+    text = "/".join(map(str, (seed, *path)))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1

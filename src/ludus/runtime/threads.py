@@ -34,6 +34,8 @@ def limit_threads(threads: int, environment: MutableMapping[str, str]) -> None:
     flags.append(f"--xla_cpu_multi_thread_eigen={'true' if threads > 1 else 'false'}")
     flags.append(f"intra_op_parallelism_threads={threads}")
     environment["XLA_FLAGS"] = " ".join(flags)
+    # The size of XLA's own thread pool: without it two pool threads take turns even when one computes.
+    environment["PJRT_NPROC"] = str(threads)
     environment.setdefault("JAX_PLATFORMS", "cpu" if not _has_accelerator() else "")
     environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
 

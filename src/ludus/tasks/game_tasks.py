@@ -30,6 +30,8 @@ class GameTasks:
 
     def game(self, task: TaskId) -> str:
         """Which game a training task is: by weight, decided by the task's number alone."""
+        if len(self._keys) == 1:
+            return self._keys[0]
         draw = (derive_seed(self._seed, "game", task) % 2**32) / 2**32
         return self._keys[min(int(np.searchsorted(self._cumulative, draw, side="right")), len(self._keys) - 1)]
 

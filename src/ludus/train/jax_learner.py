@@ -66,7 +66,7 @@ class _Walk(NamedTuple):
 
 
 class JaxLearner:
-    """Trains a network by a resolved `TrainConfig` (with `advantage` and `objective` filled in). Holds no state."""
+    """Trains a network by a resolved `TrainConfig` (with `advantage` and `objective` filled in). Holds nothing that results depend on."""
 
     def __init__(self, network: PolicyNetwork, train: TrainConfig) -> None:
         if train.algorithm.advantage is None or train.algorithm.objective is None:
@@ -78,6 +78,7 @@ class JaxLearner:
         self._advantage = train.algorithm.advantage
         self._objective = build_objective(train.algorithm.objective)
         self._optimizer = build_optimizer(train.optimizer)
+        self._padded_rows = 0
         self._jitted_update = jax.jit(self.update)
         self._jitted_evaluate = jax.jit(self._evaluate)
 
@@ -129,7 +130,9 @@ class JaxLearner:
             TrainError: too many steps in a row were skipped.
         """
         batch = self._credited(state, from_zero(experiences))
-        batch = pad(batch, bucket(len(batch["weight"]), self._train.minibatch))
+        # Never smaller than before: more padding is cheaper than another compilation, and changes no bit of the result.
+        self._padded_rows = max(self._padded_rows, bucket(len(batch["weight"]), self._train.minibatch))
+        batch = pad(batch, self._padded_rows)
         state, metrics = self._jitted_update(state, batch, key_of(seed), np.float32(progress))
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()}
         self.check_health(floats)
