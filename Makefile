@@ -16,7 +16,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint format types contracts faults bench docs clean
+.PHONY: help demo install test lint format types contracts faults oracles bench docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -45,6 +45,10 @@ contracts: $(DEV_STAMP) ## which room may import which
 
 faults: $(DEV_STAMP) ## kill, truncate, fill the disk: all of tests/faults, the slow ones too
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/faults -m "not gpu and not ray and not net" --timeout=1800 $(ARGS)
+
+oracles: $(DEV_STAMP) ## compare losses and advantages with independent implementations (installs rlax)
+	@$(PIP_INSTALL) -e ".[games,dev,oracles]"
+	@$(TEST_ENV) $(BIN)/python -m pytest tests/oracles $(ARGS)
 
 bench: $(DEV_STAMP) ## measure beside the peers (ARGS="loop --json" chooses one)
 	@if [ -n "$(ARGS)" ]; then $(BIN)/ludus bench $(ARGS); \

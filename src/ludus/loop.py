@@ -52,7 +52,7 @@ class Loop(Driveable):
         self._strict_resume = strict_resume
         self._sinks = tuple(sinks)
         self._rooms: Rooms | None = None
-        self._reported = 0.0
+        self._reported = (time.monotonic(), 0)
 
     def status(self) -> Status:
         """What the run is doing now."""
@@ -98,6 +98,7 @@ class Loop(Driveable):
             rooms.pool.add_snapshot(rooms.learner, 0)
             self._commit(rooms, topology)
         self._publish(rooms, topology)
+        self._reported = (time.monotonic(), rooms.progress.steps)
         rooms.telemetry.event("started", resumed=saved is not None, **rooms.progress.counters())
         self._enter("training")
 
@@ -232,7 +233,11 @@ class Loop(Driveable):
             topology.submit_evaluation(rooms.evaluation.pending_tasks())
 
     def _report(self, rooms: Rooms, report: UpdateReport) -> None:
-        now = time.monotonic()
-        if now - self._reported >= self.config.telemetry.every_s:
-            self._reported = now
-            rooms.telemetry.metrics(rooms.progress.steps, {**report.metrics, **rooms.telemetry.take_room_times()})
+        now, steps = time.monotonic(), rooms.progress.steps
+        if now - self._reported[0] < self.config.telemetry.every_s:
+            return
+        rate = (steps - self._reported[1]) / (now - self._reported[0])
+        self._reported = (now, steps)
+        rooms.telemetry.metrics(
+            steps, {**report.metrics, "loop/steps_per_s": rate, **rooms.telemetry.take_room_times()}
+        )

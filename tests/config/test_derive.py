@@ -74,7 +74,7 @@ def test_presets_fill_what_is_not_given() -> None:
     ppo = resolve(make()).train
     assert [(term.loss, term.weight) for term in ppo.algorithm.objective or ()] == [
         ("ppo_clip", 1.0),
-        ("value", 0.5),
+        ("value", 1.0),
         ("entropy", 0.01),
     ]
     assert ppo.algorithm.objective is not None

@@ -13,7 +13,7 @@ def test_the_numbers_of_a_fused_run_are_worked_out() -> None:
     assert rows["minibatches per epoch"] == "32 of 256 steps"
     assert rows["optimizer steps"] == "128 per update (epochs: 4)"
     assert rows["updates in the run"] == "1,221 (10,002,432 steps)"
-    assert rows["algorithm"] == "ppo: 1 ppo_clip + 0.5 value + 0.01 entropy, gae"
+    assert rows["algorithm"] == "ppo: 1 ppo_clip + 1 value + 0.01 entropy, gae"
     assert rows["checkpoints"] == "every 50 updates, 25 in the run, 3 kept"
     assert rows["snapshots"] == "every 500,000 steps, 20 in the run, 16 kept as opponents"
     assert rows["processes"] == "main and evaluator"

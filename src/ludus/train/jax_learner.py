@@ -66,7 +66,10 @@ class _Walk(NamedTuple):
 
 
 class JaxLearner:
-    """Trains a network by a resolved `TrainConfig` (with `advantage` and `objective` filled in). Holds nothing that results depend on."""
+    """Trains a network by a resolved `TrainConfig` (with `advantage` and `objective` filled in).
+
+    Holds nothing that results depend on.
+    """
 
     def __init__(self, network: PolicyNetwork, train: TrainConfig) -> None:
         if train.algorithm.advantage is None or train.algorithm.objective is None:

@@ -1,0 +1,36 @@
+"""Run a config and print, every second, episodes so far and the resident memory of all its processes (JSON lines)."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from ludus.runtime import limit_threads
+
+limit_threads(1, os.environ)
+
+from ludus import Loop, load_config  # noqa: E402
+from ludus.bench.cpu import _descendants  # noqa: E402
+
+
+def resident_mb(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text().split()
+    except OSError:
+        return 0.0
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def main() -> None:
+    loop = Loop(load_config(Path(sys.argv[1])), Path(sys.argv[2]))
+    loop.start()
+    while not (status := loop.wait(0.5)).is_over:
+        pids = [os.getpid(), *_descendants(os.getpid())]
+        total = sum(resident_mb(pid) for pid in pids)
+        print(json.dumps({"episodes": status.episodes, "mb": total, "disk": loop.run.disk_bytes()}), flush=True)
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    main()
