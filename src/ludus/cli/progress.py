@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
 import time
 from collections import deque
 from dataclasses import asdict
@@ -219,7 +222,8 @@ def print_summary(console: Console, loop: Loop, status: Status) -> None:
             console.print(ladder_table(standing_of_run(catalog)))
         for name, value in evaluation_scores(status).items():
             console.print(f"final score against {name}: {value:.1%}", highlight=False, soft_wrap=True)
-        hints = f"run: {run}    play against it: ludus play {run}    ladder: ludus league {run}"
+        ludus = command_name()
+        hints = f"run: {run}    play against it: {ludus} play {run}    ladder: {ludus} league {run}"
         console.print(hints, highlight=False, soft_wrap=True)
     elif status.stage == "stopped":
         console.print(
@@ -230,3 +234,8 @@ def print_summary(console: Console, loop: Loop, status: Status) -> None:
 def _duration(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+
+
+def command_name() -> str:
+    """How to type this command here: by its name when it is found, else by the path it was started with."""
+    return "ludus" if shutil.which("ludus") else os.path.relpath(sys.argv[0])

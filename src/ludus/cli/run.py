@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ludus.loop import Loop
 
 
+MOST_THREADS = 4
+
+
 def run(
     config: Annotated[
         Path | None, typer.Argument(help="YAML file of the run. Without it: the Connect Four demo.")
@@ -57,10 +60,13 @@ def run(
 
 
 def main_threads(asked: int | None, topology: str | None, cores: int) -> int:
-    """Compute threads of this process: in the fused topology all cores but one, which evaluates."""
+    """Compute threads of this process: in the fused topology all cores but one, which evaluates.
+
+    Small networks gain nothing from more than a few threads.
+    """
     if asked is not None:
         return asked
-    return max(1, cores - 1) if topology == "fused" else 1
+    return min(max(1, cores - 1), MOST_THREADS) if topology == "fused" else 1
 
 
 def catch_signals(loop: Loop) -> None:

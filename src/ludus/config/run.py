@@ -54,11 +54,13 @@ class RuntimeConfig(Model):
 
     kind: Literal["local"] = "local"
     threads: int | None = Field(default=None, gt=0)
-    """Compute threads of the process that trains. Default: what the other processes leave of the cores."""
+    """Compute threads of the process that trains. Default: 1 in the split topology; in the fused one what the other
+    processes leave of the cores, at most 4."""
     max_restarts: int = Field(default=5, ge=0)
     """Restarts of a worker within ten minutes before the run fails."""
-    stall_s: float = Field(default=30.0, gt=0)
-    """Seconds without a sign of progress after which a worker counts as hung."""
+    stall_s: float = Field(default=600.0, gt=0)
+    """Seconds that a trainer may take for one update before it counts as hung; an explorer's limit is
+    `explore.deadline_s`."""
 
 
 class RunConfig(Model):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -127,7 +127,7 @@ class HostRunner:
                     players = tuple(self._players(seat.policy.name, game) for seat in task.seats)
                     self._slots.append(Slot(task, game, episode, players))
             except RolloutError as error:
-                self._finished.append((None, _failed(task, episode, error)))
+                self._finished.append((None, Episode.failed(episode, task, f"{type(error).__name__}: {error}")))
         self._mark(NO_TASK)
 
     def _is_playable(self, slot: Slot, now: float) -> bool:
@@ -242,13 +242,3 @@ class HostRunner:
     def _mark(self, task: int) -> None:
         """Say whose code runs next, so that a hang can be blamed on it."""
         self._pulse.words[TASK] = task
-
-
-def _failed(task: Task, episode: Any, error: RolloutError) -> Episode:
-    nothing: Mapping[str, Any] = {
-        "move_plies": np.zeros(0, np.int32),
-        "move_seats": np.zeros(0, np.int16),
-        "move_actions": np.zeros(0, np.int32),
-    }
-    returns = (0.0,) * len(task.seats)
-    return Episode(id=episode, task=task, returns=returns, error=f"{type(error).__name__}: {error}", **nothing)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from ludus.records import Task
@@ -15,9 +17,8 @@ class Setup(msgspec.Struct, tag="setup", kw_only=True):
     run: str
     config: str
     """The resolved config as JSON."""
-    observation_shape: tuple[int, ...]
-    actions: int
-    layout: str
+    shape: dict[str, Any]
+    """The policy's shape as JSON."""
     slots: int
     """Games this worker keeps in flight."""
     plugins: list[str] = []

@@ -7,8 +7,6 @@ parent is gone.
 from __future__ import annotations
 
 import gc
-import logging
-import traceback
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,29 +16,12 @@ from ludus.explore.messages import Broken, Play, Played, Ready, Setup, ToExplore
 from ludus.explore.players import Player
 from ludus.games.protocol import Game
 from ludus.policies import PolicyShape, PolicyStore
-from ludus.runtime import Channel, Pulse, Stop, connect
+from ludus.runtime import Channel, Pulse, Stop, run_worker
 from ludus.storage.arrow import episodes_to_table, experiences_to_table, to_bytes
-
-log = logging.getLogger(__name__)
 
 MOST_HAND_OVERS = 2
 """A worker hands episodes over about this often while each of its games is played once."""
 SEND_DEADLINE_S = 120.0
-
-
-def main() -> None:
-    """Entry point of the process."""
-    channel, pulse = connect(ToExplorer)
-    try:
-        serve(channel, pulse)
-    except EOFError:
-        log.info("the loop is gone; ending")
-    except Exception as error:
-        log.exception("explorer cannot go on")
-        summary = "".join(traceback.format_exception_only(error)).strip()
-        channel.send(Broken(error=summary))
-        channel.drain(5.0)
-        raise SystemExit(1) from error
 
 
 def serve(channel: Channel[object], pulse: Pulse) -> None:
@@ -97,14 +78,7 @@ def build_runner(setup: Setup, pulse: Pulse) -> HostRunner:
         return None if name == network else fixed_player(name, game.spec.key)
 
     actors = NetworkActors(PolicyStore(Path(setup.run_dir) / "policies"))
-    shape = PolicyShape(
-        network=config.policy.network,
-        observation_shape=tuple(setup.observation_shape),
-        actions=setup.actions,
-        layout=setup.layout,
-        games=tuple(game.key for game in config.games),
-    )
-    actors.prepare(shape)
+    actors.prepare(PolicyShape.from_json(setup.shape))
     return HostRunner(
         run=setup.run,
         games=game,
@@ -126,6 +100,11 @@ def hand_over(runner: HostRunner, channel: Channel[object]) -> None:
     played = Played(episodes=len(batch.episodes), episode_bytes=len(episodes), steps=batch.experiences.step_count)
     channel.send(played, blob)
     channel.drain(SEND_DEADLINE_S)
+
+
+def main() -> None:
+    """Entry point of the process."""
+    run_worker(ToExplorer, serve, lambda error: Broken(error=error))
 
 
 if __name__ == "__main__":

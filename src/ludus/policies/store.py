@@ -41,6 +41,28 @@ class PolicyShape:
     """Which axis of a board observation holds the planes: `channels_first` or `channels_last`."""
     games: tuple[str, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """JSON from which `from_json` restores the shape."""
+        return {
+            "network": self.network.model_dump(mode="json"),
+            "observation_shape": list(self.observation_shape),
+            "actions": self.actions,
+            "layout": self.layout,
+            "games": list(self.games),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> PolicyShape:
+        """The inverse of `to_json`; other keys are passed over."""
+        network: Any = TypeAdapter(NetworkConfig).validate_python(values["network"])
+        return cls(
+            network=network,
+            observation_shape=tuple(values["observation_shape"]),
+            actions=int(values["actions"]),
+            layout=str(values["layout"]),
+            games=tuple(values["games"]),
+        )
+
     def build(self) -> PolicyNetwork:
         """The network, without weights."""
         from ludus.policies.networks import build_network
@@ -99,7 +121,7 @@ class PolicyStore:
             raise CorruptRecord(f"{self.path(ref) / WEIGHTS} does not match the hash in its {CARD}")
         return Policy(
             ref=ref,
-            shape=self._read_shape(card),
+            shape=PolicyShape.from_json(card),
             weights=weights,
             weights_hash=card["weights_hash"],
             step=int(card["step"]),
@@ -146,29 +168,8 @@ class PolicyStore:
 
     @staticmethod
     def _make_card(ref: PolicyRef, shape: PolicyShape, digest: str, step: int) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "name": ref.name,
-            "version": ref.version,
-            "step": step,
-            "weights_hash": digest,
-            "network": shape.network.model_dump(mode="json"),
-            "observation_shape": list(shape.observation_shape),
-            "actions": shape.actions,
-            "layout": shape.layout,
-            "games": list(shape.games),
-        }
-
-    @staticmethod
-    def _read_shape(card: Mapping[str, Any]) -> PolicyShape:
-        network: Any = TypeAdapter(NetworkConfig).validate_python(card["network"])
-        return PolicyShape(
-            network=network,
-            observation_shape=tuple(card["observation_shape"]),
-            actions=int(card["actions"]),
-            layout=str(card["layout"]),
-            games=tuple(card["games"]),
-        )
+        identity = {"format": FORMAT, "name": ref.name, "version": ref.version, "step": step, "weights_hash": digest}
+        return {**identity, **shape.to_json()}
 
 
 def as_numpy(weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

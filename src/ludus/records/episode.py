@@ -42,6 +42,19 @@ class Episode:
     """Empty when the episode ended by the rules; otherwise why it did not."""
     duration_s: float = 0.0
 
+    @classmethod
+    def failed(cls, id: EpisodeId, task: Task, error: str) -> Episode:
+        """An episode of which nothing is known but that it failed."""
+        return cls(
+            id=id,
+            task=task,
+            returns=(0.0,) * len(task.seats),
+            move_plies=np.zeros(0, np.int32),
+            move_seats=np.zeros(0, np.int16),
+            move_actions=np.zeros(0, np.int32),
+            error=error,
+        )
+
     @property
     def length(self) -> int:
         """Number of plies."""

@@ -5,7 +5,7 @@ from ludus.runtime.process import WorkerProcess, WorkerSpec
 from ludus.runtime.pulse import NO_TASK, Pulse
 from ludus.runtime.supervisor import Arrived, Lost, Supervisor
 from ludus.runtime.threads import available_cores, limit_threads
-from ludus.runtime.worker import connect
+from ludus.runtime.worker import connect, run_worker
 
 __all__ = [
     "NO_TASK",
@@ -20,4 +20,5 @@ __all__ = [
     "available_cores",
     "connect",
     "limit_threads",
+    "run_worker",
 ]

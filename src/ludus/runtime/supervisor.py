@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 RESTART_WINDOW_S = 600.0
 STACK_GRACE_S = 0.3
-START_GRACE_S = 60.0
+START_GRACE_S = 300.0
 """A worker may take that long to begin with what it was sent: it may be importing or compiling."""
 
 

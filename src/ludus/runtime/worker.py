@@ -11,11 +11,18 @@ import signal
 import socket
 import sys
 import threading
+import traceback
+from collections.abc import Callable
+
+import msgspec
 
 from ludus.runtime.channel import Channel
 from ludus.runtime.pulse import Pulse
 
+log = logging.getLogger(__name__)
+
 PR_SET_PDEATHSIG = 1
+FAREWELL_DEADLINE_S = 5.0
 
 
 def connect(incoming: object) -> tuple[Channel[object], Pulse]:
@@ -33,6 +40,22 @@ def connect(incoming: object) -> tuple[Channel[object], Pulse]:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     sock = socket.socket(fileno=arguments.socket_fd)
     return Channel(sock, incoming), Pulse(arguments.pulse_fd)
+
+
+def run_worker(
+    incoming: object, serve: Callable[[Channel[object], Pulse], None], broken: Callable[[str], msgspec.Struct]
+) -> None:
+    """The main of a worker process: serve until the work or the parent ends; say why when it cannot go on."""
+    channel, pulse = connect(incoming)
+    try:
+        serve(channel, pulse)
+    except EOFError:
+        log.info("the loop is gone; ending")
+    except Exception as error:
+        log.exception("cannot go on")
+        channel.send(broken("".join(traceback.format_exception_only(error)).strip()))
+        channel.drain(FAREWELL_DEADLINE_S)
+        raise SystemExit(1) from error
 
 
 def _die_with_parent(life_fd: int) -> None:

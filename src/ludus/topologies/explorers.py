@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from ludus.errors import WorkerError
@@ -50,9 +49,7 @@ class Explorers:
             run_dir=str(rooms.run.path),
             run=rooms.run_name,
             config=rooms.config.model_dump_json(),
-            observation_shape=rooms.shape.observation_shape,
-            actions=rooms.shape.actions,
-            layout=rooms.shape.layout,
+            shape=rooms.shape.to_json(),
             slots=slots,
             plugins=list(rooms.plugins),
         )
@@ -135,7 +132,7 @@ class Explorers:
                 self._strikes[episode] = self._strikes.get(episode, 0) + 1
             if self._strikes.get(episode, 0) >= TRIES:
                 self._strikes.pop(episode)
-                self._failed.append(_failed_episode(episode, task, f"WorkerError: {lost.worker} {lost.reason}"))
+                self._failed.append(Episode.failed(episode, task, f"WorkerError: {lost.worker} {lost.reason}"))
             else:
                 again.append(task)
         self._waiting.extendleft(reversed(again))
@@ -147,15 +144,3 @@ class Explorers:
             requeued=len(again),
             log_tail=lost.log_tail,
         )
-
-
-def _failed_episode(episode: EpisodeId, task: Task, error: str) -> Episode:
-    return Episode(
-        id=episode,
-        task=task,
-        returns=(0.0,) * len(task.seats),
-        move_plies=np.zeros(0, np.int32),
-        move_seats=np.zeros(0, np.int16),
-        move_actions=np.zeros(0, np.int32),
-        error=error,
-    )

@@ -110,11 +110,16 @@ class Rooms:
         with self.catalog.transaction(durable=False):
             self.catalog.add_policy(self.learner, weights_hash=digest)
         self.telemetry.event("published", policy=str(self.learner), weights_hash=digest, step=self.progress.steps)
-        versions = self.policies.versions(self.config.policy.name)
-        in_pool = [member.ref for member in self.pool.snapshots]
-        self.policies.prune(
-            self.config.policy.name, [*in_pool, *versions[-VERSIONS_KEPT:], *self.evaluation.participants()]
-        )
+        self.policies.prune(self.config.policy.name, self._needed_versions())
+
+    def _needed_versions(self) -> set[PolicyRef]:
+        """Versions that somebody may still play with: now, or after going back to any checkpoint on disk."""
+        needed = {member.ref for member in self.pool.snapshots} | set(self.evaluation.participants())
+        for state in self.retained.values():
+            needed |= {PolicyRef.parse(row["ref"]) for row in state["league"]["members"] if row["active"]}
+            job = state["evaluation"]["job"] or {"learner": str(self.learner), "opponents": []}
+            needed |= {PolicyRef.parse(text) for text in (job["learner"], *job["opponents"])}
+        return needed | set(self.policies.versions(self.config.policy.name)[-VERSIONS_KEPT:])
 
     def close(self) -> None:
         """Close files; worker processes end with the topology."""

@@ -117,9 +117,7 @@ class TrainerProxy:
         rooms = self._rooms
         setup = TrainerSetup(
             config=rooms.config.model_dump_json(),
-            observation_shape=rooms.shape.observation_shape,
-            actions=rooms.shape.actions,
-            layout=rooms.shape.layout,
+            shape=rooms.shape.to_json(),
             checkpoint=str(checkpoint) if checkpoint is not None else "",
         )
         rooms.supervisor.send(NAME, setup)

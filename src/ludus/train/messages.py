@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from ludus.runtime import Stop
@@ -12,9 +14,8 @@ class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
 
     config: str
     """The resolved config as JSON."""
-    observation_shape: tuple[int, ...]
-    actions: int
-    layout: str
+    shape: dict[str, Any]
+    """The policy's shape as JSON."""
     checkpoint: str
     """Folder of the checkpoint to go on from; empty to begin with fresh weights."""
 

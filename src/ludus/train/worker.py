@@ -6,14 +6,12 @@ trainer is replaced by one that loads the newest checkpoint.
 
 from __future__ import annotations
 
-import logging
 import time
-import traceback
 from pathlib import Path
 
 from ludus.config.run import RunConfig
 from ludus.policies import PolicyShape
-from ludus.runtime import Channel, Pulse, Stop, connect
+from ludus.runtime import Channel, Pulse, Stop, run_worker
 from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.tensors import load_tensors, save_tensors
 from ludus.train.jax_learner import JaxLearner, LearnerState
@@ -27,8 +25,6 @@ from ludus.train.messages import (
     TrainOn,
 )
 
-log = logging.getLogger(__name__)
-
 PARTS = ("weights", "optimizer")
 
 
@@ -37,14 +33,7 @@ class Trainer:
 
     def __init__(self, setup: TrainerSetup) -> None:
         config = RunConfig.model_validate_json(setup.config)
-        shape = PolicyShape(
-            network=config.policy.network,
-            observation_shape=tuple(setup.observation_shape),
-            actions=setup.actions,
-            layout=setup.layout,
-            games=tuple(game.key for game in config.games),
-        )
-        self._learner = JaxLearner(shape.build(), config.train)
+        self._learner = JaxLearner(PolicyShape.from_json(setup.shape).build(), config.train)
         self._state: LearnerState = self._learner.init(config.seed)
         if setup.checkpoint:
             folder = Path(setup.checkpoint)
@@ -90,17 +79,7 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
 
 def main() -> None:
     """Entry point of the process."""
-    channel, pulse = connect(ToTrainer)
-    try:
-        serve(channel, pulse)
-    except EOFError:
-        log.info("the loop is gone; ending")
-    except Exception as error:
-        log.exception("trainer cannot go on")
-        summary = "".join(traceback.format_exception_only(error)).strip()
-        channel.send(TrainerBroken(error=summary))
-        channel.drain(5.0)
-        raise SystemExit(1) from error
+    run_worker(ToTrainer, serve, lambda error: TrainerBroken(error=error))
 
 
 if __name__ == "__main__":

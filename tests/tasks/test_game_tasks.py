@@ -1,0 +1,38 @@
+"""Tasks are pure functions of their number."""
+
+from collections import Counter
+
+from ludus.config.play import GameChoice
+from ludus.records import PolicyName, PolicyRef, Seat, TaskId
+from ludus.tasks import GameTasks
+from ludus.tasks.game_tasks import EVALUATION_STRIDE, FIRST_EVALUATION_TASK
+
+SEATS = (Seat(policy=PolicyRef(name=PolicyName("main")), learns=True),)
+
+
+def make(*games: tuple[str, float], seed: int = 3) -> GameTasks:
+    return GameTasks([GameChoice(key=key, weight=weight) for key, weight in games], seed)
+
+
+def test_the_same_number_gives_the_same_task_in_any_order() -> None:
+    tasks = make(("pgx:tic_tac_toe", 1), ("pgx:connect_four", 2))
+    whole = tasks.training(0, 20, lambda task, game: SEATS)
+    assert tasks.training(7, 3, lambda task, game: SEATS) == whole[7:10]
+    assert len({task.seed for task in whole}) == 20
+    assert make(("pgx:tic_tac_toe", 1), ("pgx:connect_four", 2), seed=4).training(0, 20, lambda t, g: SEATS) != whole
+
+
+def test_games_are_played_in_proportion_to_their_weights() -> None:
+    tasks = make(("pgx:tic_tac_toe", 1), ("pgx:connect_four", 3))
+    counts = Counter(tasks.game(TaskId(number)) for number in range(4000))
+    assert 0.7 < counts["pgx:connect_four"] / 4000 < 0.8
+
+
+def test_evaluation_tasks_never_meet_training_tasks_or_each_other() -> None:
+    tasks = make(("pgx:tic_tac_toe", 1))
+    lineups = [("pgx:tic_tac_toe", SEATS)] * 5
+    first, second = tasks.evaluation(0, lineups), tasks.evaluation(1, lineups)
+    assert [task.id for task in first] == list(range(FIRST_EVALUATION_TASK, FIRST_EVALUATION_TASK + 5))
+    assert second[0].id - first[0].id == EVALUATION_STRIDE
+    assert {task.purpose for task in first} == {"evaluate"}
+    assert not {task.seed for task in first} & {task.seed for task in second}
