@@ -33,12 +33,14 @@ def test_split_says_what_depends_on_the_games_and_why_it_is_split() -> None:
     assert updates_in_run(config) is None
 
 
-def test_a_mode_has_only_its_own_processes() -> None:
+def test_every_mode_of_the_split_topology_has_its_processes() -> None:
+    """Exploring alone needs the trainer for the first weights, training alone the explorers for evaluation."""
     values = {"name": "x", "games": ["open_spiel:kuhn_poker"]}
+    for mode in ("both", "explore", "train"):
+        rows = dict(describe(resolve(build_config({**values, "mode": mode}))))
+        assert rows["processes"] == "main, 1 explorer, trainer"
     explore = dict(describe(resolve(build_config({**values, "mode": "explore"}))))
-    train = dict(describe(resolve(build_config({**values, "mode": "train"}))))
-    assert (explore["processes"], explore["schedule"]) == ("main, 1 explorer", "sync, explore only")
-    assert train["processes"] == "main, trainer"
+    assert explore["schedule"] == "sync, explore only"
 
 
 def test_no_value_is_empty_or_broken_over_lines() -> None:

@@ -190,6 +190,7 @@ FACTS = (
     ("TrueSkill of the newest version", "league/mu", "6.1f"),
     ("entropy", "train/entropy", "6.3f"),
     ("KL to the behaviour policy", "train/approx_kl", "6.4f"),
+    ("mean return", "evaluate/return", "6.2f"),
     ("plies per game", "explore/length", "6.1f"),
     ("versions behind", "train/staleness", "6.2f"),
 )
@@ -222,6 +223,8 @@ def print_summary(console: Console, loop: Loop, status: Status) -> None:
             console.print(ladder_table(standing_of_run(catalog)))
         for name, value in evaluation_scores(status).items():
             console.print(f"final score against {name}: {value:.1%}", highlight=False, soft_wrap=True)
+        if "evaluate/return" in status.metrics:
+            console.print(f"final mean return: {status.metrics['evaluate/return']:g}", highlight=False)
         ludus = command_name()
         hints = f"run: {run}    play against it: {ludus} play {run}    ladder: {ludus} league {run}"
         console.print(hints, highlight=False, soft_wrap=True)

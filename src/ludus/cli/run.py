@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from ludus.loop import Loop
 
 
-MOST_THREADS = 4
-
-
 def run(
     config: Annotated[
         Path | None, typer.Argument(help="YAML file of the run. Without it: the Connect Four demo.")
@@ -45,28 +42,19 @@ def run(
     """
     from ludus.cli.overrides import split_config
     from ludus.config.demo import load_or_demo
+    from ludus.config.describe import compute_threads
     from ludus.loop import Loop
     from ludus.runtime import available_cores, limit_threads
 
     path, changes = split_config(config, overrides)
     loaded = load_or_demo(path, changes)
-    limit_threads(main_threads(loaded.runtime.threads, loaded.topology, available_cores()), os.environ)
+    limit_threads(compute_threads(loaded, available_cores()), os.environ)
     plugins = [str(file) for file in plugin or []]
     loop = Loop(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)
     catch_signals(loop)
     status = watch(loop, quiet=quiet, json_lines=json_lines)
     if status.stage == "stopped":
         raise typer.Exit(130)
-
-
-def main_threads(asked: int | None, topology: str | None, cores: int) -> int:
-    """Compute threads of this process: in the fused topology all cores but one, which evaluates.
-
-    Small networks gain nothing from more than a few threads.
-    """
-    if asked is not None:
-        return asked
-    return min(max(1, cores - 1), MOST_THREADS) if topology == "fused" else 1
 
 
 def catch_signals(loop: Loop) -> None:

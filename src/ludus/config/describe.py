@@ -9,6 +9,9 @@ from ludus.config.fused import fused_obstacles
 from ludus.config.problems import dotted
 from ludus.config.run import RunConfig
 
+_MOST_THREADS = 4
+"""Small networks gain nothing from more."""
+
 Row = tuple[str, str]
 
 
@@ -105,9 +108,9 @@ def _every(interval: int | None, steps: int) -> str:
 
 
 def _machine(config: RunConfig) -> list[Row]:
-    processes, others = ("main and evaluator", 1) if config.topology == "fused" else _split_processes(config)
+    processes = "main and evaluator" if config.topology == "fused" else _split_processes(config)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = config.runtime.threads or max(1, cores - others)
+    threads = compute_threads(config, cores)
     return [
         ("processes", processes),
         ("threads", f"{threads} to train with, 1 in each other process ({cores} cores here)"),
@@ -115,8 +118,13 @@ def _machine(config: RunConfig) -> list[Row]:
     ]
 
 
-def _split_processes(config: RunConfig) -> tuple[str, int]:
-    parts = {"both": (True, True), "explore": (True, False), "train": (False, True)}[config.mode]
-    workers = config.explore.workers if parts[0] else 0
-    explorers = [f"{workers} explorer{'s' if workers > 1 else ''}"] if workers else []
-    return ", ".join(["main", *explorers, *(["trainer"] if parts[1] else [])]), workers
+def _split_processes(config: RunConfig) -> str:
+    workers = config.explore.workers
+    return f"main, {workers} explorer{'s' if workers > 1 else ''}, trainer"
+
+
+def compute_threads(config: RunConfig, cores: int) -> int:
+    """Compute threads of the process that trains; see `runtime.threads`."""
+    if config.runtime.threads is not None:
+        return config.runtime.threads
+    return min(max(1, cores - 1), _MOST_THREADS) if config.topology == "fused" else 1
