@@ -230,3 +230,21 @@ def test_a_full_disk_stops_with_the_numbers_and_goes_on_when_there_is_space(tmp_
         assert describe(disk / "run") == describe(tmp_path / "whole")
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.slow
+def test_a_trainer_that_is_killed_again_and_again_changes_nothing(tmp_path: Path) -> None:
+    path = write_config(tmp_path, steps=12000)
+    path.write_text(path.read_text() + "runtime: {max_restarts: 1000}\n")
+    assert finish(start(path, tmp_path / "whole"))[0] == 0
+    process = start(path, tmp_path / "run")
+    for number in range(8):
+        if not wait_for_event(process, tmp_path / "run", "published", 2 + number * 5):
+            break
+        for pid in descendants(process.pid):
+            if b"ludus.train.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+    code, error = finish(process)
+    assert code == 0, error
+    assert count_events(tmp_path / "run", "worker_lost") >= 5
+    assert describe(tmp_path / "run") == describe(tmp_path / "whole")

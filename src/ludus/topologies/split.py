@@ -128,6 +128,7 @@ class Split:
 
     def use_version(self, ref: PolicyRef) -> None:
         """Tasks name their version, so explorers load it when they first meet it. Old segments can go now."""
+        self._trainer.brief_new_process()
         self._trim()
         self._intake.refusals.write(self._rooms.catalog)
 

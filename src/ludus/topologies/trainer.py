@@ -46,6 +46,7 @@ class TrainerProxy:
         self._orders: deque[Order] = deque()
         self._written: Path | None = None
         self._save_wanted = False
+        self._is_new = False
 
     @property
     def queued(self) -> int:
@@ -73,7 +74,8 @@ class TrainerProxy:
             update=update, seed=seed, progress=progress, experiences=experiences, claim=claim, staging=staging
         )
         self._orders.append(order)
-        self._send(order)
+        if not self._is_new:
+            self._send(order)
 
     def absorb(self, event: Arrived | Lost) -> Iterator[tuple[Order, Trained]]:
         """Take a supervisor event that concerns the trainer; yields the update it finished."""
@@ -127,9 +129,21 @@ class TrainerProxy:
         self._rooms.supervisor.send(NAME, message, to_bytes(experiences_to_table(order.experiences)))
 
     def _recover(self, lost: Lost) -> None:
-        rooms = self._rooms
-        rooms.telemetry.event("worker_lost", worker=NAME, reason=lost.reason, log_tail=lost.log_tail)
-        saved = rooms.checkpoints.latest()
+        self._rooms.telemetry.event("worker_lost", worker=NAME, reason=lost.reason, log_tail=lost.log_tail)
+        self._is_new = True
+        if self._written is None:
+            self.brief_new_process()
+
+    def brief_new_process(self) -> None:
+        """Set a replacement up from the newest checkpoint and repeat what was asked of the one before.
+
+        Called when a checkpoint has been committed, too: an update that was finished but not yet saved when the trainer
+        was lost must be in the checkpoint that its replacement starts from.
+        """
+        if not self._is_new:
+            return
+        self._is_new = False
+        saved = self._rooms.checkpoints.latest()
         self._greet(None if saved is None else saved.path)
         for order in self._orders:
             shutil.rmtree(order.staging, ignore_errors=True)
