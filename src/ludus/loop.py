@@ -17,9 +17,10 @@ from ludus.config.dump import dump_config
 from ludus.config.resume import check_resumable
 from ludus.config.run import RunConfig
 from ludus.driving import Driveable, Status
+from ludus.errors import CorruptRecord
 from ludus.plugins import load_plugins
 from ludus.records import PolicyVersion
-from ludus.storage.atomic import ensure_directory, sweep_leftovers, write_text
+from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
@@ -70,7 +71,7 @@ class Loop(Driveable):
         )
 
     def _work(self) -> None:
-        ensure_directory(self.run.path)
+        self.run.prepare()
         with RunLock(self.run.path):
             self._open_run()
             rooms = open_rooms(self.config, self._games, self.run, self.run.new_attempt(), self._plugins)
@@ -174,7 +175,10 @@ class Loop(Driveable):
 
     def _restore(self, rooms: Rooms, saved: Checkpoint) -> None:
         for update in rooms.checkpoints.list():
-            rooms.retain(rooms.checkpoints.load(update))
+            try:
+                rooms.retain(rooms.checkpoints.load(update))
+            except CorruptRecord as error:
+                log.warning("checkpoint %d is damaged (%s); it could not be gone back to", update, error)
         rooms.progress.load_state(saved.state["progress"])
         rooms.pool.load_state(saved.state["league"])
         rooms.evaluation.load_state(saved.state["evaluation"])

@@ -230,3 +230,26 @@ class BreakingPosition(CountingPosition):
     def act(self, actions: Mapping[int, int]) -> None:
         self._break("act")
         super().act(actions)
+
+
+def test_returns_that_raise_at_a_cut_cost_their_own_episode_only(make_runner: MakeRunner) -> None:
+    class Unfinished(CountingPosition):
+        def returns(self) -> list[float]:
+            raise RuntimeError("not over yet")
+
+    class UnfinishedGame(CountingGame):
+        def start(self, seed: int) -> CountingPosition:
+            return Unfinished()
+
+    batch = play(make_runner(UnfinishedGame(), max_length=2), [task(0, learner())])
+    assert "not over yet" in batch.episodes[0].error
+
+
+def test_a_version_that_cannot_be_loaded_costs_the_episodes_that_need_it(
+    make_runner: MakeRunner, tic_tac_toe: Game
+) -> None:
+    gone = PolicyRef(name=PolicyName("main"), version=PolicyVersion(7))
+    batch = play(make_runner(tic_tac_toe), [task(0, learner(), Seat(policy=gone)), task(1, learner(), learner())])
+    errors = {episode.task.id: episode.error for episode in batch.episodes}
+    assert "main@7 cannot be loaded" in errors[TaskId(0)]
+    assert not errors[TaskId(1)]

@@ -22,6 +22,7 @@ def play(
     seat: Annotated[int, typer.Option(help="Your seat, counted from 0; seat 0 moves first.")] = 0,
     seed: Annotated[int, typer.Option(help="Decides chance and the policy's sampling.")] = 0,
     game: Annotated[str | None, typer.Option(help="Which of the run's games. Default: the first.")] = None,
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers the run's game.")] = None,
     sample: Annotated[
         bool, typer.Option(help="Let the policy sample its moves instead of playing the likeliest.")
     ] = False,
@@ -33,7 +34,9 @@ def play(
     from ludus.cli.runs import choose_policy, open_run
     from ludus.cli.table import Table
     from ludus.errors import ConfigError
+    from ludus.plugins import load_plugins
 
+    load_plugins(plugin or [])
     directory, config = open_run(run)
     keys = [choice.key for choice in config.games]
     key = game or keys[0]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def replay(
     run: Annotated[Path, typer.Argument(help="Directory of the run.")],
     episode: Annotated[str, typer.Argument(help="Episode id (or its beginning), or `last`.")] = "last",
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers the run's game.")] = None,
     moves_only: Annotated[bool, typer.Option("--moves", help="Print the moves without the positions.")] = False,
 ) -> None:
     """Replay a recorded episode from its seed and moves. `ludus inspect RUN` lists episodes.
@@ -21,9 +22,12 @@ def replay(
     Example: ludus replay runs/connect_four last
     """
     from ludus.cli.runs import open_run
+    from ludus.errors import EnvError, RolloutError, boundary
     from ludus.games import make_game
+    from ludus.plugins import load_plugins
     from ludus.records import derive_seed
 
+    load_plugins(plugin or [])
     directory, _ = open_run(run)
     found = find_episode(directory.path, episode)
     task = found.task
@@ -35,8 +39,14 @@ def replay(
     turns = found.turns()
     for ply in sorted({turn.ply for turn in turns}):
         moves = {turn.seat: turn.action for turn in turns if turn.ply == ply}
-        said = ", ".join(f"seat {seat} plays {position.action_text(seat, action)}" for seat, action in moves.items())
-        position.act(moves)
+        try:
+            with boundary(EnvError, f"move {moves}"):
+                said = ", ".join(f"seat {s} plays {position.action_text(s, a)}" for s, a in moves.items())
+                position.act(moves)
+        except RolloutError as error:
+            # The last move of a failed episode may be the one that broke it.
+            typer.echo(f"{ply + 1:>3}. {error}")
+            break
         typer.echo(f"{ply + 1:>3}. {said}")
         if not moves_only:
             typer.echo(position.text())

@@ -34,8 +34,8 @@ def run(
 ) -> None:
     """Start a run, or go on with the one in its directory. Ctrl-C saves and stops; the same command resumes.
 
+    \b
     Examples:
-
       ludus run
       ludus run examples/connect_four.yaml train.steps=1000000 seed=7
       ludus run my.yaml --plugin my_game.py --run-dir /data/runs/first

@@ -35,7 +35,10 @@ def choose_policy(run: RunDirectory, config: RunConfig, text: str | None) -> Pol
         raise ConfigError(f"{run.path} has published no policy yet")
     if text is None:
         return versions[-1]
-    wanted = PolicyRef.parse(f"{config.policy.name}@{text}" if text.isdigit() else text)
+    try:
+        wanted = PolicyRef.parse(f"{config.policy.name}@{text}" if text.isdigit() else text)
+    except ValueError:
+        raise ConfigError(f"--policy {text}: expected a version such as {versions[-1]}") from None
     if not store.has(wanted):
         raise ConfigError(f"no policy {wanted} in {run.path}; there are: {', '.join(map(str, versions))}")
     return wanted

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import EnvError, PolicyError, RolloutError, TimeoutExceeded, boundary
+from ludus.errors import EnvError, PolicyError, RolloutError, StorageError, TimeoutExceeded, boundary
 from ludus.explore.assembly import assemble
 from ludus.explore.players import Player
 from ludus.explore.slot import Slot
@@ -175,11 +175,16 @@ class HostRunner:
             np.array([seat for _, seat in rows], np.uint64),
         )
         greedy = np.array([slot.seats[seat].greedy for slot, seat in rows], np.bool_)
-        actions, logps, values = self._actors.act(ref, observation, legal, uniform, greedy)
+        try:
+            actions, logps, values = self._actors.act(ref, observation, legal, uniform, greedy)
+        except StorageError as error:
+            for slot, _ in rows:
+                slot.error = PolicyError(f"{ref} cannot be loaded: {error}")
+            return
         chosen = zip(rows, observation, legal, actions.tolist(), logps.tolist(), values.tolist(), strict=True)
         for (slot, seat), *row in chosen:
             if slot.error is None:
-                self._decide(slot, seat, row)
+                self._guarded_decide(slot, seat, row)
 
     def _look(self, slot: Slot, seat: int, observation: NDArray[np.float32], legal: NDArray[np.bool_]) -> None:
         self._mark(slot.task.id)
@@ -200,6 +205,13 @@ class HostRunner:
             if len(self._masks) < MASKS_KEPT:
                 self._masks[actions] = mask
         return mask
+
+    def _guarded_decide(self, slot: Slot, seat: int, row: list[Any]) -> None:
+        try:
+            with boundary(EnvError, slot.task.game):
+                self._decide(slot, seat, row)
+        except RolloutError as error:
+            slot.error = error
 
     def _decide(self, slot: Slot, seat: int, row: list[Any]) -> None:
         """Take a network's decision, or a random one in its place; learning seats note it."""
@@ -232,7 +244,13 @@ class HostRunner:
             slot.error = error
 
     def _close(self, slot: Slot, *, truncated: bool = False, error: str = "") -> None:
-        episode = slot.finish(truncated=truncated, error=error)
+        self._mark(slot.task.id)
+        try:
+            with boundary(EnvError, slot.task.game):
+                episode = slot.finish(truncated=truncated, error=error)
+        except RolloutError as broken:
+            error = f"{type(broken).__name__}: {broken}"
+            episode = slot.finish(error=error)
         slot.is_closed = True
         self._finished.append((None if error else slot, episode))
 

@@ -133,6 +133,8 @@ class Supervisor:
             return [self._replace(name, worker.describe_exit())]
         except ProtocolError as error:
             return [self._replace(name, f"sent garbage ({error})")]
+        if frames:
+            self._owes.discard(name)
         return [Arrived(worker=name, message=message, blob=blob) for message, blob in frames]
 
     def _find_hung(self) -> list[Lost]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from ludus.config.judge import EvaluateConfig
@@ -103,7 +104,7 @@ class Evaluation:
         scores: dict[str, list[float]] = {}
         for number in sorted(job.played):
             episode = job.played[number]
-            if episode.error:
+            if episode.error or not _is_sound(episode):
                 continue
             seats = tuple(seat.policy for seat in episode.task.seats)
             self._pool.record(Match(id=episode.id, game=episode.task.game, seats=seats, returns=episode.returns))
@@ -154,3 +155,8 @@ def score(returns: Sequence[float], seat: int) -> float:
     if returns[seat] < best:
         return 0.0
     return 0.5 if all(value == best for value in returns) else 1.0
+
+
+def _is_sound(episode: Episode) -> bool:
+    """Whether a game gave every seat a finite return; one that did not costs itself only."""
+    return len(episode.returns) == len(episode.task.seats) and all(map(isfinite, episode.returns))

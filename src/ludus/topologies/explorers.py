@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 
 from ludus.errors import WorkerError
 from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Setup
-from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, Task, episode_id
+from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, PolicyRef, Task, episode_id
 from ludus.runtime import Arrived, Lost, WorkerSpec
 from ludus.storage.arrow import episodes_from_table, episodes_to_table, experiences_from_table, from_bytes
 from ludus.topologies.rooms import Rooms
@@ -57,6 +58,7 @@ class Explorers:
         self._hands: dict[str, dict[EpisodeId, Task]] = {}
         self._strikes: dict[EpisodeId, int] = {}
         self._failed: list[Episode] = []
+        rooms.versions_in_flight = self.versions
         for number in range(workers):
             spec = WorkerSpec(
                 name=f"explorer-{number}",
@@ -76,6 +78,17 @@ class Explorers:
     def running(self) -> int:
         """Tasks submitted that have not come back."""
         return len(self._waiting) + sum(len(hand) for hand in self._hands.values()) + len(self._failed)
+
+    @property
+    def running_for_training(self) -> int:
+        """Training tasks submitted that have not come back."""
+        tasks = chain(self._waiting, *(hand.values() for hand in self._hands.values()))
+        return sum(task.purpose == "train" for task in tasks)
+
+    def versions(self) -> set[PolicyRef]:
+        """Policies that tasks in hand will be played with."""
+        tasks = chain(self._waiting, *(hand.values() for hand in self._hands.values()))
+        return {seat.policy for task in tasks for seat in task.seats}
 
     def submit(self, tasks: Iterable[Task]) -> None:
         """Queue tasks and hand out what fits."""
@@ -105,11 +118,17 @@ class Explorers:
         self._supervisor.send(worker, self._setup)
 
     def _hand_out(self) -> None:
-        for worker, hand in self._hands.items():
-            room = self._slots * QUEUED_PER_SLOT - len(hand)
-            tasks = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+        """Give waiting tasks to whoever has least in hand, as long as there is room."""
+        given: dict[str, list[Task]] = {worker: [] for worker in self._hands}
+        while self._waiting:
+            worker = min(self._hands, key=lambda name: len(self._hands[name]))
+            if len(self._hands[worker]) >= self._slots * QUEUED_PER_SLOT:
+                break
+            task = self._waiting.popleft()
+            self._hands[worker][episode_id(self._run, task.id, task.attempt)] = task
+            given[worker].append(task)
+        for worker, tasks in given.items():
             if tasks:
-                hand.update({episode_id(self._run, task.id, task.attempt): task for task in tasks})
                 self._supervisor.send(worker, Play(tasks=tasks))
 
     def _unpack(self, worker: str, played: Played, blob: memoryview) -> Delivery:

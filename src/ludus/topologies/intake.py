@@ -30,6 +30,8 @@ class Intake:
         self.window = Window()
         self.training_episodes = 0
         self.training_steps = 0
+        self.fruitless = 0
+        """Training episodes in a row of which nothing could be used."""
 
     def take(self, delivery: Delivery) -> None:
         """Take a batch in. When this returns, it is on disk."""
@@ -56,16 +58,17 @@ class Intake:
 
     def _take_training(self, episodes: Sequence[Episode], experiences: Experiences, buffer: Buffer) -> None:
         rooms = self._rooms
-        self.window.add(episodes)
         with rooms.telemetry.room("experience"):
             raw = EpisodeBatch(episodes=tuple(episodes), experiences=experiences)
             verified = verify(raw, specs=rooms.specs, known_versions=self._knows)
             self.refusals.add(verified.refused)
+            self.window.add([*verified.episodes, *(episode for episode in episodes if episode.error)])
             accepted = verified.experiences
             if self._pipeline is not None:
                 accepted = self._pipeline.on_step(self._pipeline.on_final(accepted))
         with rooms.telemetry.room("buffer"):
             buffer.insert(accepted)
+        self.fruitless = 0 if len(accepted) else self.fruitless + len(episodes)
         self.training_episodes += len(episodes)
         self.training_steps += int(np.sum(accepted.steps["mask"])) if len(accepted) else 0
 

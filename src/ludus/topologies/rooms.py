@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +56,8 @@ class Rooms:
     plugins: tuple[str, ...] = ()
     retained: dict[int, dict[str, Any]] = field(default_factory=dict)
     """States of the checkpoints on disk, by update."""
+    versions_in_flight: Callable[[], set[PolicyRef]] = set
+    """Policies that are being played with now."""
 
     @property
     def run_name(self) -> str:
@@ -114,7 +116,8 @@ class Rooms:
 
     def _needed_versions(self) -> set[PolicyRef]:
         """Versions that somebody may still play with: now, or after going back to any checkpoint on disk."""
-        needed = {member.ref for member in self.pool.snapshots} | set(self.evaluation.participants())
+        needed = {self.learner, *(member.ref for member in self.pool.snapshots), *self.evaluation.participants()}
+        needed |= self.versions_in_flight()
         for state in self.retained.values():
             needed |= {PolicyRef.parse(row["ref"]) for row in state["league"]["members"] if row["active"]}
             job = state["evaluation"]["job"] or {"learner": str(self.learner), "opponents": []}

@@ -35,6 +35,10 @@ ORDERS_AHEAD = 2
 """Batches that the trainer has in hand in the asynchronous schedule, so that it never waits for this process."""
 
 
+FRUITLESS_BATCHES = 4
+"""Batches of episodes in a row that may all be unusable before the run stops."""
+
+
 class Split:
     """The split topology."""
 
@@ -58,7 +62,9 @@ class Split:
             max_staleness=config.train.max_staleness if self._is_async else None,
         )
         self._pipeline = build_pipeline(config.experience)
-        self._intake = Intake(rooms, self._buffer, self._pipeline if self._is_async else None)
+        # In turn, a batch is transformed when it is claimed, in task order; else rows are when they arrive.
+        self._transforms_on_arrival = self._is_async or config.mode != "both"
+        self._intake = Intake(rooms, self._buffer, self._pipeline if self._transforms_on_arrival else None)
         self._done = DoneTasks()
         self._trainer = TrainerProxy(rooms)
         self._explorers: Explorers | None = None
@@ -128,7 +134,6 @@ class Split:
 
     def use_version(self, ref: PolicyRef) -> None:
         """Tasks name their version, so explorers load it when they first meet it. Old segments can go now."""
-        self._trainer.brief_new_process()
         self._trim()
         self._intake.refusals.write(self._rooms.catalog)
 
@@ -172,7 +177,7 @@ class Split:
     def _keep_everybody_busy(self) -> None:
         if self._explores and self._explorers is not None:
             progress = self._rooms.progress
-            count = self._buffer.may_explore(self._explorers.running)
+            count = self._buffer.may_explore(self._explorers.running_for_training)
             self._submit([TaskId(task) for task in range(progress.next_task, progress.next_task + count)])
             progress.next_task += count
         self._keep_trainer_busy()
@@ -189,7 +194,7 @@ class Split:
     def _keep_explorers_busy(self) -> None:
         if self._explorers is not None:
             progress = self._rooms.progress
-            count = max(self._rooms.config.explore.games_in_flight * 2 - self._explorers.running, 0)
+            count = max(self._rooms.config.explore.games_in_flight * 2 - self._explorers.running_for_training, 0)
             self._submit([TaskId(task) for task in range(progress.next_task, progress.next_task + count)])
             progress.next_task += count
 
@@ -202,12 +207,16 @@ class Split:
             progress.next_task - self._batch_episodes, self._batch_episodes, version=progress.version
         )
         if not len(claim):
-            raise RolloutError(
-                f"none of the {self._batch_episodes} episodes of update {progress.update + 1} can be trained on "
-                f"(refused: {self._intake.refusals.counts}); ludus inspect {self._rooms.run.path} shows examples"
-            )
+            raise self._nothing_usable(self._batch_episodes)
         experiences = self._pipeline.on_step(self._pipeline.on_final(self._buffer.read(claim)))
         self._order(claim, experiences)
+
+    def _nothing_usable(self, episodes: int) -> RolloutError:
+        self._intake.refusals.write(self._rooms.catalog)
+        return RolloutError(
+            f"none of the {episodes} episodes of update {self._rooms.progress.update + 1} can be trained on "
+            f"(refused: {self._intake.refusals.counts}); ludus inspect {self._rooms.run.path} shows examples"
+        )
 
     def _keep_trainer_busy(self) -> None:
         while self._trains and self._trainer.queued < ORDERS_AHEAD:
@@ -229,6 +238,7 @@ class Split:
         )
 
     def _take_update(self, order: Order, trained: Trained) -> UpdateReport:
+        self._trainer.conclude(order)
         self._buffer.commit(order.claim)
         episodes = len(set(order.experiences.sequences["episode"].tolist()))
         staleness = np.asarray(order.claim.staleness, np.float64)
@@ -251,6 +261,8 @@ class Split:
             if meanwhile is not None:
                 meanwhile()
             self.tend(POLL_S)
+            if self._intake.fruitless >= FRUITLESS_BATCHES * self._batch_episodes:
+                raise self._nothing_usable(self._intake.fruitless)
 
     def _handle(self, event: Arrived | Lost) -> None:
         if self._explorers is not None:

@@ -1,7 +1,7 @@
 """The trainer process as the loop sees it: batches in, updates out, and a new process when one is lost.
 
 Invariant: orders are answered in the order they were given, each exactly once. A lost trainer is replaced by one that
-starts from the newest checkpoint, and every order that was not answered is given to it again.
+starts from the state after the newest answer, and every order that was not answered is given to it again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from ludus.train.messages import FromTrainer, Saved, SaveInto, Trained, TrainerB
 
 NAME = "trainer"
 FILES = ("weights.safetensors", "optimizer.safetensors")
+FIRST_SAVE_S = 600.0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Order:
     """One update that the trainer was asked for."""
 
@@ -45,8 +46,9 @@ class TrainerProxy:
         self._rooms = rooms
         self._orders: deque[Order] = deque()
         self._written: Path | None = None
+        self._answered: list[Order] = []
+        self._base: Path | None = None
         self._save_wanted = False
-        self._is_new = False
 
     @property
     def queued(self) -> int:
@@ -74,8 +76,7 @@ class TrainerProxy:
             update=update, seed=seed, progress=progress, experiences=experiences, claim=claim, staging=staging
         )
         self._orders.append(order)
-        if not self._is_new:
-            self._send(order)
+        self._send(order)
 
     def absorb(self, event: Arrived | Lost) -> Iterator[tuple[Order, Trained]]:
         """Take a supervisor event that concerns the trainer; yields the update it finished."""
@@ -85,27 +86,39 @@ class TrainerProxy:
             self._recover(event)
         elif isinstance(event.message, Trained):
             order = self._orders.popleft()
-            self._forget_written()
-            self._written = order.staging
+            self._answered.append(order)
+            self._discard(self._base)
+            self._base = None
             yield order, event.message
         elif isinstance(event.message, TrainerBroken):
             raise TrainError(event.message.error)
         elif isinstance(event.message, Saved):
             self._written = Path(event.message.staging)
 
-    def save(self, staging: Path, tend: Callable[[float], None], timeout_s: float = 60.0) -> None:
-        """Put the state after the last finished update into `staging`; `tend` serves the workers meanwhile."""
+    def conclude(self, order: Order) -> None:
+        """The loop takes this update as done: `save` now means the state after it."""
+        self._answered.remove(order)
+        self._discard(self._written)
+        self._written = order.staging
+
+    def save(self, staging: Path, tend: Callable[[float], None]) -> None:
+        """Put the state after the update that was concluded last into `staging`; the trainer may be ahead of it."""
+        saved = self._rooms.checkpoints.list()
+        if self._written is None and saved:
+            _copy_state(self._rooms.checkpoints.directory / f"{saved[-1]:08d}", staging)
+            return
         if self._written is None:
-            self._ask_to_save(tend, timeout_s)
+            self._ask_to_save(tend)
         if self._written is None:
-            raise WorkerError(f"{NAME} did not save its state within {timeout_s:g} s")
+            raise WorkerError(f"{NAME} did not save its state within {FIRST_SAVE_S:g} s")
         for name in FILES:
             (self._written / name).rename(staging / name)
-        self._forget_written()
+        self._discard(self._written)
+        self._written = None
 
-    def _ask_to_save(self, tend: Callable[[float], None], timeout_s: float) -> None:
-        """Only possible while nothing is ordered, or the state would be that of a later update."""
-        end = time.monotonic() + timeout_s
+    def _ask_to_save(self, tend: Callable[[float], None]) -> None:
+        """Only for the very first checkpoint, before anything is ordered."""
+        end = time.monotonic() + FIRST_SAVE_S
         self._save_wanted = True
         self._send_save()
         while self._written is None and time.monotonic() < end:
@@ -129,24 +142,20 @@ class TrainerProxy:
         self._rooms.supervisor.send(NAME, message, to_bytes(experiences_to_table(order.experiences)))
 
     def _recover(self, lost: Lost) -> None:
+        """Set a replacement up with the newest state there is, and repeat what was asked of the one before."""
         self._rooms.telemetry.event("worker_lost", worker=NAME, reason=lost.reason, log_tail=lost.log_tail)
-        self._is_new = True
-        if self._written is None:
-            self.brief_new_process()
-
-    def brief_new_process(self) -> None:
-        """Set a replacement up from the newest checkpoint and repeat what was asked of the one before.
-
-        Called when a checkpoint has been committed, too: an update that was finished but not yet saved when the trainer
-        was lost must be in the checkpoint that its replacement starts from.
-        """
-        if not self._is_new:
-            return
-        self._is_new = False
-        saved = self._rooms.checkpoints.latest()
-        self._greet(None if saved is None else saved.path)
+        newest = self._answered[-1].staging if self._answered else self._written
+        if newest is not None:
+            # The loop will move these files into a checkpoint, perhaps before the new process has read them.
+            self._discard(self._base)
+            self._base = self._scratch()
+            _copy_state(newest, self._base)
+            self._greet(self._base)
+        else:
+            saved = self._rooms.checkpoints.latest()
+            self._greet(None if saved is None else saved.path)
         for order in self._orders:
-            shutil.rmtree(order.staging, ignore_errors=True)
+            self._discard(order.staging)
             order.staging = self._scratch()
             self._send(order)
         if self._save_wanted:
@@ -158,7 +167,12 @@ class TrainerProxy:
         folder.mkdir()
         return folder
 
-    def _forget_written(self) -> None:
-        if self._written is not None:
-            shutil.rmtree(self._written, ignore_errors=True)
-            self._written = None
+    @staticmethod
+    def _discard(folder: Path | None) -> None:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _copy_state(source: Path, target: Path) -> None:
+    for name in FILES:
+        shutil.copy2(source / name, target / name)
