@@ -28,7 +28,7 @@ from ludus.storage.filesystem import REAL
 SCHEMA_VERSION = 1
 SCHEMA = """
 CREATE TABLE segments(
-    log TEXT, first_seq INTEGER, rows INTEGER, size_bytes INTEGER, checksum INTEGER, created REAL,
+    log TEXT, first_seq INTEGER, rows INTEGER, size_bytes INTEGER, checksum TEXT, created REAL,
     PRIMARY KEY(log, first_seq)) WITHOUT ROWID;
 CREATE TABLE logs(name TEXT PRIMARY KEY, next_seq INTEGER, trimmed_before INTEGER, settled_before INTEGER);
 CREATE TABLE trimmed(
