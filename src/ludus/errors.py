@@ -40,6 +40,7 @@ __all__ = [
     "TrainError",
     "WorkerError",
     "boundary",
+    "rollout_error",
 ]
 
 
@@ -108,10 +109,7 @@ class ProtocolError(LudusError):
 
 
 class boundary:
-    """Turn whatever escapes plug-in code into one typed error that names the thing it concerns.
-
-    A class, not a generator, because runners enter it several times for each move.
-    """
+    """Turn whatever escapes plug-in code into one typed error that names the thing it concerns."""
 
     __slots__ = ("_kind", "_what")
 
@@ -125,6 +123,12 @@ class boundary:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None or isinstance(error, RolloutError) or not isinstance(error, Exception):
-            return
-        raise self._kind(f"{self._what}: {type(error).__name__}: {error}") from error
+        if isinstance(error, Exception) and not isinstance(error, RolloutError):
+            raise rollout_error(self._kind, self._what, error) from error
+
+
+def rollout_error(kind: type[RolloutError], what: str, error: Exception) -> RolloutError:
+    """What escaped plug-in code, as a typed error that names the thing it concerns. For hot loops; else `boundary`."""
+    if isinstance(error, RolloutError):
+        return error
+    return kind(f"{what}: {type(error).__name__}: {error}")

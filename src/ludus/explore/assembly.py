@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def assemble(finished: list[tuple[Slot | None, Episode]]) -> EpisodeBatch:
     versions: list[int] = []
     for slot, episode in finished:
         for seat, trace in slot.traces.items() if slot else ():
-            if trace.actions:
+            if trace.decisions:
                 rows.append(slot.sequence_columns(episode, seat))  # type: ignore[union-attr]
                 traces.append(trace)
                 versions.append(int(slot.seats[seat].policy.version))  # type: ignore[union-attr]
@@ -38,24 +39,31 @@ def assemble(finished: list[tuple[Slot | None, Episode]]) -> EpisodeBatch:
 def _columns(rows: list[dict[str, Any]], traces: list[SeatTrace], versions: list[int]) -> Experiences:
     if not rows:
         return Experiences.empty()
-    lengths = [len(trace.actions) for trace in traces]
+    lengths = [len(trace.decisions) for trace in traces]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    decisions = [decision for trace in traces for decision in trace.decisions]
+    observations, legal, actions, logps, values = zip(*decisions, strict=True)
     steps = {
-        "action": np.array([a for trace in traces for a in trace.actions], np.int32),
-        "mask": np.array([x for trace in traces for x in trace.chosen], np.bool_),
-        "logp": np.array([x for trace in traces for x in trace.logps], np.float32),
-        "value": np.array([x for trace in traces for x in trace.values], np.float32),
-        "reward": np.array([x for trace in traces for x in trace.rewards], np.float32),
+        "action": np.array(actions, np.int32),
+        "mask": np.ones(len(decisions), np.bool_),
+        "logp": np.array(logps, np.float32),
+        "value": np.array(values, np.float32),
+        "reward": np.zeros(len(decisions), np.float32),
         "version": np.repeat(np.array(versions, np.int32), lengths),
-        "observation": _joined([row for trace in traces for row in trace.observations]),
-        "legal": _joined([row for trace in traces for row in trace.legal]),
+        "observation": _joined(observations),
+        "legal": _joined(legal),
     }
+    for trace, start in zip(traces, offsets.tolist(), strict=False):
+        for number, reward in trace.credits.items():
+            steps["reward"][start + number] = reward
+        for number in trace.noise:
+            steps["mask"][start + number] = False
     sequences: dict[str, NDArray[Any]] = {}
     for name in SEQUENCE_COLUMNS:
         sequences[name] = np.array([row[name] for row in rows], DTYPES.get(name, object))
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return Experiences(sequences=sequences, offsets=offsets, steps=steps)
 
 
-def _joined(rows: list[NDArray[Any]]) -> NDArray[Any]:
+def _joined(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """The same as `np.stack`, five times as fast for many small rows."""
     return np.concatenate(rows).reshape(len(rows), *rows[0].shape)

@@ -10,15 +10,15 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import EnvError, PolicyError, RolloutError, StorageError, TimeoutExceeded, boundary
+from ludus.errors import EnvError, PolicyError, RolloutError, StorageError, TimeoutExceeded, boundary, rollout_error
 from ludus.explore.assembly import assemble
 from ludus.explore.players import Player
-from ludus.explore.slot import Slot
+from ludus.explore.slot import Decision, Slot
 from ludus.explore.uniforms import uniforms
 from ludus.games.protocol import Game
 from ludus.records import Episode, EpisodeBatch, PolicyRef, Task, episode_id
@@ -45,7 +45,7 @@ Row = tuple[Slot, int]
 
 MASKS_KEPT = 4096
 
-NOISE, NOISE_CHOICE = np.uint64(0x6E6F697365), np.uint64(0x63686F696365)
+NOISE, NOISE_CHOICE = 0x6E6F697365, 0x63686F696365
 """Set the random numbers of exploration noise apart from those of the policy."""
 
 
@@ -101,11 +101,7 @@ class HostRunner:
         ready = [slot for slot in self._slots if self._is_playable(slot, now)]
         for ref, rows in self._ask_fixed_players(ready).items():
             self._ask_network(ref, rows)
-        for slot in ready:
-            if slot.error is None:
-                self._make_move(slot)
-            if slot.error is not None:
-                self._close(slot, error=f"{type(slot.error).__name__}: {slot.error}")
+        self._make_moves(ready)
         self._forget_closed()
         self._pulse.tick()
 
@@ -166,35 +162,34 @@ class HostRunner:
     def _ask_network(self, ref: PolicyRef, rows: list[Row]) -> None:
         spec = rows[0][0].game.spec
         observation = np.zeros((len(rows), *spec.observation_shape), np.float32)
-        legal = np.zeros((len(rows), spec.actions), np.bool_)
-        for (slot, seat), seen, allowed in zip(rows, observation, legal, strict=True):
-            self._look(slot, seat, seen, allowed)
+        masks = self._look(rows, observation, spec.actions)
         uniform = uniforms(
             np.array([slot.seed for slot, _ in rows], np.uint64),
             np.array([slot.ply for slot, _ in rows], np.uint64),
             np.array([seat for _, seat in rows], np.uint64),
         )
         greedy = np.array([slot.seats[seat].greedy for slot, seat in rows], np.bool_)
+        legal = np.concatenate(masks).reshape(len(rows), spec.actions)
         try:
             actions, logps, values = self._actors.act(ref, observation, legal, uniform, greedy)
         except StorageError as error:
             for slot, _ in rows:
                 slot.error = PolicyError(f"{ref} cannot be loaded: {error}")
             return
-        chosen = zip(rows, observation, legal, actions.tolist(), logps.tolist(), values.tolist(), strict=True)
-        for (slot, seat), *row in chosen:
-            if slot.error is None:
-                self._guarded_decide(slot, seat, row)
+        self._decide(rows, zip(observation, masks, actions.tolist(), logps.tolist(), values.tolist(), strict=True))
 
-    def _look(self, slot: Slot, seat: int, observation: NDArray[np.float32], legal: NDArray[np.bool_]) -> None:
-        self._mark(slot.task.id)
-        try:
-            with boundary(EnvError, slot.task.game):
-                slot.position.observe(seat, observation)
-                legal[:] = self._mask(tuple(slot.position.legal(seat)), len(legal))
-        except RolloutError as error:
-            slot.error = error
-            legal[0] = True
+    def _look(self, rows: list[Row], observation: NDArray[np.float32], actions: int) -> list[NDArray[np.bool_]]:
+        """Let each row's game write its observation; returns what is legal, row by row."""
+        words, masks, nothing = self._pulse.words, [], self._mask((0,), actions)
+        for (slot, seat), seen in zip(rows, observation, strict=True):
+            words[TASK] = slot.task.id
+            try:
+                slot.position.observe(seat, seen)
+                masks.append(self._mask(tuple(slot.position.legal(seat)), actions))
+            except Exception as error:  # whatever a game may raise
+                slot.error = rollout_error(EnvError, slot.task.game, error)
+                masks.append(nothing)
+        return masks
 
     def _mask(self, actions: tuple[int, ...], size: int) -> NDArray[np.bool_]:
         """Legal actions as a mask. Most games have few distinct sets, and looking one up is cheaper than making it."""
@@ -206,23 +201,24 @@ class HostRunner:
                 self._masks[actions] = mask
         return mask
 
-    def _guarded_decide(self, slot: Slot, seat: int, row: list[Any]) -> None:
-        try:
-            with boundary(EnvError, slot.task.game):
-                self._decide(slot, seat, row)
-        except RolloutError as error:
-            slot.error = error
-
-    def _decide(self, slot: Slot, seat: int, row: list[Any]) -> None:
-        """Take a network's decision, or a random one in its place; learning seats note it."""
-        if seat not in slot.traces:
-            slot.moves[seat] = row[2]
-            return
-        random_action = self._noisy_action(slot, seat, row[1]) if self._noise else None
-        if random_action is not None:
-            row[2:4] = random_action, 0.0
-        slot.moves[seat] = row[2]
-        slot.note(seat, row, chosen=random_action is None)
+    def _decide(self, rows: list[Row], decisions: Iterable[Decision]) -> None:
+        """Take a network's decisions, or random ones in their place; learning seats note them."""
+        for (slot, seat), decision in zip(rows, decisions, strict=True):
+            if slot.error is not None:
+                continue
+            trace = slot.traces.get(seat)
+            if trace is not None:
+                try:
+                    if slot.game.spec.rewards_every_move:
+                        slot.collect(seat)
+                except Exception as error:  # whatever a game may raise
+                    slot.error = rollout_error(EnvError, slot.task.game, error)
+                    continue
+                if self._noise and (action := self._noisy_action(slot, seat, decision[1])) is not None:
+                    trace.noise.append(len(trace.decisions))
+                    decision = (*decision[:2], action, 0.0, decision[4])
+                trace.decisions.append(decision)
+            slot.moves[seat] = decision[2]
 
     def _noisy_action(self, slot: Slot, seat: int, legal: NDArray[np.bool_]) -> int | None:
         """A uniformly random legal action for the configured share of decisions, else None."""
@@ -233,15 +229,19 @@ class HostRunner:
         draw = uniforms(np.array([slot.seed ^ NOISE_CHOICE], np.uint64), *coordinates)[0]
         return int(options[int(draw * len(options))])
 
-    def _make_move(self, slot: Slot) -> None:
-        self._mark(slot.task.id)
-        try:
-            with boundary(EnvError, slot.task.game):
-                slot.play()
-                if not slot.acting:
-                    self._close(slot)
-        except RolloutError as error:
-            slot.error = error
+    def _make_moves(self, slots: Iterable[Slot]) -> None:
+        words = self._pulse.words
+        for slot in slots:
+            if slot.error is None:
+                words[TASK] = slot.task.id
+                try:
+                    slot.play()
+                    if not slot.acting:
+                        self._close(slot)
+                except Exception as error:  # whatever a game may raise
+                    slot.error = rollout_error(EnvError, slot.task.game, error)
+            if slot.error is not None:
+                self._close(slot, error=f"{type(slot.error).__name__}: {slot.error}")
 
     def _close(self, slot: Slot, *, truncated: bool = False, error: str = "") -> None:
         self._mark(slot.task.id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,27 @@ from ludus.explore.players import Player
 from ludus.games.protocol import Game, Position
 from ludus.records import Episode, EpisodeId, Seat, Task, derive_seed
 
+Decision = tuple[NDArray[np.float32], NDArray[np.bool_], int, float, float]
+"""What a seat saw, what it might do, what it did, with which log-probability, and what it expected."""
+
 
 class SeatTrace:
-    """What one learning seat saw and did; parallel lists, one element per decision."""
+    """What one learning seat saw and did."""
 
-    __slots__ = ("actions", "chosen", "legal", "logps", "observations", "rewards", "values")
+    __slots__ = ("credits", "decisions", "noise")
 
     def __init__(self) -> None:
-        self.observations: list[NDArray[np.float32]] = []
-        self.legal: list[NDArray[np.bool_]] = []
-        self.actions: list[int] = []
-        self.logps: list[float] = []
-        self.values: list[float] = []
-        self.rewards: list[float] = []
-        self.chosen: list[bool] = []
-        """Whether the policy chose the action; moves of exploration noise are not its own."""
+        self.decisions: list[Decision] = []
+        self.credits: dict[int, float] = {}
+        """Reward by the number of the decision that earned it."""
+        self.noise: list[int] = []
+        """Numbers of the decisions that exploration noise made: they are not the policy's own."""
+
+    def credit(self, reward: float) -> None:
+        """Give a reward to the last decision; what comes before the first belongs to none."""
+        last = len(self.decisions) - 1
+        if last >= 0 and reward:
+            self.credits[last] = self.credits.get(last, 0.0) + reward
 
 
 class Slot:
@@ -36,9 +41,7 @@ class Slot:
 
     __slots__ = (
         "_credited",
-        "_move_actions",
-        "_move_plies",
-        "_move_seats",
+        "_moves",
         "acting",
         "error",
         "game",
@@ -65,7 +68,7 @@ class Slot:
         self.is_closed = False
         self.started = time.monotonic()
         self.seats: tuple[Seat, ...] = task.seats
-        self.seed = np.uint64(derive_seed(task.seed, "act", task.attempt))
+        self.seed = derive_seed(task.seed, "act", task.attempt)
         self.position: Position = game.start(derive_seed(task.seed, "game"))
         self.acting = self.position.acting()
         self.ply = 0
@@ -76,9 +79,7 @@ class Slot:
         self.traces = {seat: SeatTrace() for seat, who in enumerate(task.seats) if who.learns}
         self.generators: dict[int, np.random.Generator] = {}
         self._credited = [0.0] * game.spec.players
-        self._move_plies: list[int] = []
-        self._move_seats: list[int] = []
-        self._move_actions: list[int] = []
+        self._moves: list[tuple[int, int, int]] = []
 
     def generator(self, seat: int) -> np.random.Generator:
         """The private randomness of a fixed player in this seat."""
@@ -88,34 +89,21 @@ class Slot:
             )
         return self.generators[seat]
 
-    def note(self, seat: int, row: Sequence[Any], *, chosen: bool = True) -> None:
-        """Add a decision of a learning seat: (observation, legal, action, logp, value)."""
-        trace = self.traces[seat]
-        if self.game.spec.rewards_every_move:
-            # What the seat earned since its last decision belongs to that decision; before the first, to none.
-            total = float(self.position.returns()[seat])
-            if trace.rewards:
-                trace.rewards[-1] += total - self._credited[seat]
-            self._credited[seat] = total
-        observation, legal, action, logp, value = row
-        trace.observations.append(observation)
-        trace.legal.append(legal)
-        trace.actions.append(action)
-        trace.logps.append(logp)
-        trace.values.append(value)
-        trace.rewards.append(0.0)
-        trace.chosen.append(chosen)
+    def collect(self, seat: int) -> None:
+        """Credit what a learning seat has earned since its last decision, before it decides again."""
+        total = float(self.position.returns()[seat])
+        self.traces[seat].credit(total - self._credited[seat])
+        self._credited[seat] = total
 
     def play(self) -> None:
         """Make the moves that have been decided, and note them."""
-        for seat, action in self.moves.items():
-            self._move_plies.append(self.ply)
-            self._move_seats.append(seat)
-            self._move_actions.append(action)
-        self.position.act(self.moves)
-        self.moves.clear()
+        ply, moves = self.ply, self.moves
+        for seat, action in moves.items():
+            self._moves.append((ply, seat, action))
+        self.position.act(moves)
+        moves.clear()
         self.acting = self.position.acting()
-        self.ply += 1
+        self.ply = ply + 1
 
     def finish(self, *, truncated: bool = False, error: str = "") -> Episode:
         """Close the game and credit what is left of the rewards to the last decisions."""
@@ -123,15 +111,15 @@ class Slot:
         if not error:
             returns = tuple(float(value) for value in self.position.returns())
             for seat, trace in self.traces.items():
-                if trace.rewards:
-                    trace.rewards[-1] += returns[seat] - self._credited[seat]
+                trace.credit(returns[seat] - self._credited[seat])
+        plies, seats, actions = np.array(self._moves, np.int32).reshape(-1, 3).T
         return Episode(
             id=self.id,
             task=self.task,
             returns=returns,
-            move_plies=np.array(self._move_plies, np.int32),
-            move_seats=np.array(self._move_seats, np.int16),
-            move_actions=np.array(self._move_actions, np.int32),
+            move_plies=plies,
+            move_seats=seats.astype(np.int16),
+            move_actions=actions,
             truncated=truncated,
             error=error,
             duration_s=time.monotonic() - self.started,

@@ -7,7 +7,7 @@ ply is computed once and kept until the next move.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from random import Random
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.errors import EnvError
 from ludus.games import open_spiel_loading as loading
-from ludus.games.open_spiel_observing import open_eye
+from ludus.games.open_spiel_observing import Eye, open_eye
 from ludus.games.protocol import GameSpec
 
 CHANCE = int(pyspiel.PlayerId.CHANCE)
@@ -40,6 +40,7 @@ class OpenSpielGame:
         self._is_sampled = loading.samples_inside(self._game)
         self._spec = _describe(name, self._game)
         self._seats = tuple((seat,) for seat in range(self._spec.players))
+        self._eye: tuple[Eye, NDArray[np.float32]] | None = None
 
     @property
     def spec(self) -> GameSpec:
@@ -54,7 +55,15 @@ class OpenSpielGame:
     def start(self, seed: int) -> OpenSpielPosition:
         """Begin a game; the seed decides all chance."""
         game = loading.load_seeded(self._name, seed) if self._is_sampled else self._game
-        return OpenSpielPosition(game, self._spec, self._seats, seed)
+        return OpenSpielPosition(game, self._spec, self._seats, seed, self.eye)
+
+    def eye(self, game: Any) -> tuple[Eye, NDArray[np.float32]]:
+        """What looks at positions of `game`, a pyspiel.Game, and the tensor it fills; shared by all of this game's."""
+        if self._is_sampled:
+            return open_eye(game)
+        if self._eye is None:
+            self._eye = open_eye(game)
+        return self._eye
 
 
 class OpenSpielPosition:
@@ -64,6 +73,7 @@ class OpenSpielPosition:
         "_acting",
         "_chance",
         "_eye",
+        "_find_eye",
         "_game",
         "_legal",
         "_player",
@@ -74,13 +84,22 @@ class OpenSpielPosition:
         "_view",
     )
 
-    def __init__(self, game: Any, spec: GameSpec, seats: tuple[tuple[int, ...], ...], seed: int) -> None:
+    def __init__(
+        self,
+        game: Any,
+        spec: GameSpec,
+        seats: tuple[tuple[int, ...], ...],
+        seed: int,
+        eye: Callable[[Any], tuple[Eye, NDArray[np.float32]]],
+    ) -> None:
+        """`eye` is asked for when first needed. One thread looks at a time: what it fills is shared."""
+        self._find_eye = eye
         self._game = game
         self._spec = spec
         self._seats = seats
         self._seed = seed
         self._chance: Random | None = None
-        self._eye: Any = None
+        self._eye: Eye | None = None
         self._view: NDArray[np.float32] | None = None
         self._state = game.new_initial_state()
         self._legal: dict[int, list[int]] = {}
@@ -103,10 +122,11 @@ class OpenSpielPosition:
 
     def observe(self, seat: int, out: NDArray[np.float32]) -> None:
         """Write what the seat sees into `out`; nothing when the game has no tensor."""
-        if self._view is None:
+        if self._eye is None:
             if not self._spec.observation_shape:
                 return
-            self._open_eye()
+            self._eye, tensor = self._find_eye(self._game)
+            self._view = tensor.reshape(self._spec.observation_shape)
         self._eye.set_from(self._state, seat)
         out[...] = self._view
 
@@ -209,11 +229,6 @@ class OpenSpielPosition:
                 return action
         # Rounding can leave a rest of the unit interval: it belongs to the last outcome that can happen.
         return next(action for action, probability in reversed(outcomes) if probability > 0)
-
-    def _open_eye(self) -> None:
-        """Make the observer; one per position, because it owns the buffer that it fills."""
-        self._eye, tensor = open_eye(self._game)
-        self._view = tensor.reshape(self._spec.observation_shape)
 
 
 def _describe(name: str, game: Any) -> GameSpec:

@@ -11,7 +11,7 @@ with columns that a person can query and with everything that is needed to rebui
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -139,16 +139,28 @@ def episodes_to_table(episodes: Sequence[Episode]) -> pa.Table:
     return pa.Table.from_arrays([arrays[name] for name in _EPISODE_SCHEMA.names], schema=_EPISODE_SCHEMA)
 
 
-def episodes_from_table(table: pa.Table) -> list[Episode]:
-    """The inverse."""
-    try:
-        columns = {name: table.column(name).to_pylist() for name in _EPISODE_SCHEMA.names if name not in _MOVE_TYPES}
-    except KeyError as error:
-        raise CorruptRecord(f"not a table of episodes: {error}") from error
-    moves = {name: _cut(table.column(name)) for name in _MOVE_TYPES}
+def episodes_from_table(table: pa.Table, tasks: Mapping[EpisodeId, Task] | None = None) -> list[Episode]:
+    """The inverse. Tasks that the caller has, by episode, are taken from there, which is half the work."""
+    missing = [name for name in _EPISODE_SCHEMA.names if name not in table.column_names]
+    if missing:
+        raise CorruptRecord(f"not a table of episodes: no {', '.join(missing)}")
+    ids = table.column("id").to_pylist()
+    known = tasks if tasks is not None and all(id in tasks for id in ids) else _tasks(table, ids)
+    results = [table.column(name).to_pylist() for name in ("returns", "truncated", "error", "duration_s")]
+    moves = [_cut(table.column(name)) for name in _MOVE_TYPES]
     return [
-        _episode({name: values[row] for name, values in columns.items()}, {k: v[row] for k, v in moves.items()})
-        for row in range(table.num_rows)
+        Episode(
+            id=id,
+            task=known[id],
+            returns=tuple(returns),
+            truncated=truncated,
+            error=error,
+            duration_s=duration_s,
+            move_plies=plies,
+            move_seats=seats,
+            move_actions=actions,
+        )
+        for id, returns, truncated, error, duration_s, plies, seats, actions in zip(ids, *results, *moves, strict=True)
     ]
 
 
@@ -218,26 +230,23 @@ def _cut(column: pa.ChunkedArray) -> list[NDArray[Any]]:
     return parts
 
 
-def _episode(row: dict[str, Any], moves: dict[str, NDArray[Any]]) -> Episode:
-    task = Task(
-        id=TaskId(row["task"]),
-        attempt=row["attempt"],
-        purpose=row["purpose"],
-        game=row["game"],
-        seed=row["seed"],
-        seats=_seats(*(tuple(row[name]) for name in ("policies", "versions", "learns", "greedy"))),
-        group=row["group"],
-        inputs=json.loads(row["inputs"]) if row["inputs"] != "{}" else {},
-    )
-    return Episode(
-        id=EpisodeId(row["id"]),
-        task=task,
-        returns=tuple(row["returns"]),
-        truncated=row["truncated"],
-        error=row["error"],
-        duration_s=row["duration_s"],
-        **moves,
-    )
+def _tasks(table: pa.Table, ids: Sequence[str]) -> dict[EpisodeId, Task]:
+    names = ("task", "attempt", "purpose", "game", "seed", "group", "inputs")
+    line_up = ("policies", "versions", "learns", "greedy")
+    rows = zip(*(table.column(name).to_pylist() for name in (*names, *line_up)), strict=True)
+    return {
+        EpisodeId(id): Task(
+            id=TaskId(task),
+            attempt=attempt,
+            purpose=purpose,
+            game=game,
+            seed=seed,
+            seats=_seats(*map(tuple, seats)),
+            group=group,
+            inputs=json.loads(inputs) if inputs != "{}" else {},
+        )
+        for id, (task, attempt, purpose, game, seed, group, inputs, *seats) in zip(ids, rows, strict=True)
+    }
 
 
 @lru_cache(maxsize=4096)

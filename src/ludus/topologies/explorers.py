@@ -7,7 +7,7 @@ a lost worker is given out again; the one whose code was running gets one more t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -32,6 +32,38 @@ class Delivery:
     episodes_table: pa.Table
 
 
+class Waiting:
+    """Tasks that nobody has yet. Training and evaluation take turns, so that neither waits for a block of the other."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[Task]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(queue) for queue in self._queues.values())
+
+    def __iter__(self) -> Iterator[Task]:
+        return chain(*self._queues.values())
+
+    def add(self, tasks: Iterable[Task]) -> None:
+        """To the ends of their queues."""
+        for task in tasks:
+            self._queues.setdefault(task.purpose, deque()).append(task)
+
+    def put_back(self, tasks: Sequence[Task]) -> None:
+        """To the fronts, in this order."""
+        for task in reversed(tasks):
+            self._queues.setdefault(task.purpose, deque()).appendleft(task)
+
+    def take(self) -> Task:
+        """The next task of the purpose whose turn it is."""
+        purpose = next(purpose for purpose, queue in self._queues.items() if queue)
+        queue = self._queues.pop(purpose)
+        task = queue.popleft()
+        if queue:
+            self._queues[purpose] = queue  # behind the others
+        return task
+
+
 class Explorers:
     """Give it tasks with `submit`, feed it supervisor events with `absorb`, and take batches as they come."""
 
@@ -54,10 +86,11 @@ class Explorers:
             slots=slots,
             plugins=list(rooms.plugins),
         )
-        self._waiting: deque[Task] = deque()
+        self._waiting = Waiting()
         self._hands: dict[str, dict[EpisodeId, Task]] = {}
         self._strikes: dict[EpisodeId, int] = {}
         self._failed: list[Episode] = []
+        self._submitted_for_training = 0
         rooms.versions_in_flight = self.versions
         for number in range(workers):
             spec = WorkerSpec(
@@ -82,8 +115,7 @@ class Explorers:
     @property
     def running_for_training(self) -> int:
         """Training tasks submitted that have not come back."""
-        tasks = chain(self._waiting, *(hand.values() for hand in self._hands.values()))
-        return sum(task.purpose == "train" for task in tasks)
+        return self._submitted_for_training
 
     def versions(self) -> set[PolicyRef]:
         """Policies that tasks in hand will be played with."""
@@ -92,7 +124,9 @@ class Explorers:
 
     def submit(self, tasks: Iterable[Task]) -> None:
         """Queue tasks and hand out what fits."""
-        self._waiting.extend(tasks)
+        tasks = list(tasks)
+        self._submitted_for_training += sum(task.purpose == "train" for task in tasks)
+        self._waiting.add(tasks)
         self._hand_out()
 
     def absorb(self, event: Arrived | Lost) -> Iterator[Delivery]:
@@ -110,6 +144,7 @@ class Explorers:
         self._hand_out()
         if self._failed:
             failed, self._failed = tuple(self._failed), []
+            self._count_back(failed)
             batch = EpisodeBatch(episodes=failed, experiences=Experiences.empty())
             yield Delivery(batch=batch, episodes_table=episodes_to_table(failed))
 
@@ -124,7 +159,7 @@ class Explorers:
             worker = min(self._hands, key=lambda name: len(self._hands[name]))
             if len(self._hands[worker]) >= self._slots * QUEUED_PER_SLOT:
                 break
-            task = self._waiting.popleft()
+            task = self._waiting.take()
             self._hands[worker][episode_id(self._run, task.id, task.attempt)] = task
             given[worker].append(task)
         for worker, tasks in given.items():
@@ -133,13 +168,17 @@ class Explorers:
 
     def _unpack(self, worker: str, played: Played, blob: memoryview) -> Delivery:
         table = from_bytes(blob[: played.episode_bytes])
-        episodes = episodes_from_table(table)
+        hand = self._hands[worker]
+        episodes = episodes_from_table(table, hand)
         experiences = experiences_from_table(from_bytes(blob[played.episode_bytes :]))
+        self._count_back(episode for episode in episodes if hand.pop(episode.id, None) is not None)
         for episode in episodes:
-            self._hands[worker].pop(episode.id, None)
             self._strikes.pop(episode.id, None)
         batch = EpisodeBatch(episodes=tuple(episodes), experiences=experiences)
         return Delivery(batch=batch, episodes_table=table)
+
+    def _count_back(self, episodes: Iterable[Episode]) -> None:
+        self._submitted_for_training -= sum(episode.task.purpose == "train" for episode in episodes)
 
     def _give_back(self, lost: Lost) -> None:
         """Requeue what the worker held; the task that was running gets a strike, and with enough of them fails."""
@@ -154,7 +193,7 @@ class Explorers:
                 self._failed.append(Episode.failed(episode, task, f"WorkerError: {lost.worker} {lost.reason}"))
             else:
                 again.append(task)
-        self._waiting.extendleft(reversed(again))
+        self._waiting.put_back(again)
         self._telemetry.event(
             "worker_lost",
             worker=lost.worker,
