@@ -75,8 +75,9 @@ class Loop(Driveable):
         with RunLock(self.run.path):
             self._open_run()
             rooms = open_rooms(self.config, self._games, self.run, self.run.new_attempt(), self._plugins)
-            topology = make_topology(rooms)
+            topology: Topology | None = None
             try:
+                topology = make_topology(rooms)
                 self._rooms = rooms
                 self._attach_sinks(rooms)
                 self._begin(rooms, topology)
@@ -86,7 +87,8 @@ class Loop(Driveable):
                 rooms.telemetry.event("failed", error=f"{type(error).__name__}: {error}")
                 raise
             finally:
-                topology.close()
+                if topology is not None:
+                    topology.close()
                 rooms.close()
 
     def _begin(self, rooms: Rooms, topology: Topology) -> None:

@@ -66,3 +66,28 @@ def test_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_help_has_an_example() -> None:
     assert "\n    ludus check examples/connect_four.yaml\n" in run.invoke(app, ["--help"]).stdout
+
+
+def test_parts_that_do_not_exist_are_mistakes_too(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("name: x\ngames: [open_spiel:no_such_game]\nevaluate: {against: [nobody]}\n")
+    found = run.invoke(app, [str(file)])
+    assert found.exit_code == 2
+    assert "no_such_game" in found.stderr
+
+
+def test_a_plugin_makes_its_parts_known(tmp_path: Path) -> None:
+    plugin = tmp_path / "own_game.py"
+    plugin.write_text(
+        "from dataclasses import replace\n"
+        "from ludus.games import register_game\n"
+        "from ludus.games.open_spiel import OpenSpielGame\n"
+        "class Own(OpenSpielGame):\n"
+        "    spec = property(lambda self: replace(self._spec, key='own_board'))\n"
+        "register_game('own_board', lambda: Own('tic_tac_toe'))\n"
+    )
+    file = tmp_path / "run.yaml"
+    file.write_text("name: x\ngames: [own_board]\n")
+    assert run.invoke(app, [str(file)]).exit_code == 2
+    found = run.invoke(app, [str(file), "--plugin", str(plugin)])
+    assert found.exit_code == 0, found.stderr

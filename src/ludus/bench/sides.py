@@ -38,7 +38,7 @@ name: bench_split
 games: [open_spiel:connect_four]
 topology: split
 explore: {{games_in_flight: 256, workers: 1}}
-train: {{{TRAIN}, batch_episodes: 512}}
+train: {{{TRAIN}, batch_episodes: 768}}
 """
 ASYNC = SPLIT + "schedule: async\n"
 STOCKED = ASYNC.replace("epochs: 4", "epochs: 4, max_staleness: 1000000000") + (

@@ -13,18 +13,23 @@ def check(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Values that replace those of the file.")
     ] = None,
+    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers your own parts.")] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of configs, for editors.")] = False,
 ) -> None:
     """Validate a config and print what follows from it. Mistakes are all shown at once; the exit code is then 2.
+
+    Games, players, opponents and transforms are looked up, too: what passes here can run here.
 
     \b
     Examples:
       ludus check examples/connect_four.yaml
       ludus check my.yaml train.minibatch=512 league.opponents.0.weight=2
+      ludus check my.yaml --plugin my_game.py
       ludus check --schema > ludus.schema.json
     """
     from ludus.cli.overrides import split_config
     from ludus.config import describe, json_schema, load_or_demo
+    from ludus.config.derive import resolve
     from ludus.errors import ConfigError
 
     if schema:
@@ -32,8 +37,14 @@ def check(
 
         typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
         return
+    from ludus.plugins import load_plugins
+    from ludus.topologies import find_games
+
     try:
-        rows = describe(load_or_demo(*split_config(config, overrides)))
+        load_plugins([str(file) for file in plugin or []])
+        loaded = load_or_demo(*split_config(config, overrides))
+        rows = describe(loaded)
+        find_games(resolve(loaded))
     except ConfigError as error:
         for problem in error.problems:
             typer.echo(problem, err=True)

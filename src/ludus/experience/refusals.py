@@ -5,7 +5,7 @@ Invariant: every refusal is counted under its reason; examples are bounded, so m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,15 +58,16 @@ class Refusals:
             self.count(refusal.reason, example=example)
 
     def count(self, reason: str, number: int = 1, *, example: str = "") -> None:
-        """Count refusals of which only the number is known, such as rows that grew stale in the buffer."""
+        """Count refusals of one reason."""
         if number:
             self._counts[reason] = self._counts.get(reason, 0) + number
         if example:
             self._examples[reason] = [*self._examples.get(reason, []), example][-EXAMPLES_KEPT:]
 
-    def write(self, catalog: Catalog) -> None:
-        """Replace the catalog's table, for readers."""
-        rows = [(reason, count, "\n".join(self.examples(reason))) for reason, count in self._counts.items()]
+    def write(self, catalog: Catalog, also: Mapping[str, int] | None = None) -> None:
+        """Replace the catalog's table, for readers; `also` has what others count, such as the buffer."""
+        counts = {**self._counts, **{reason: count for reason, count in (also or {}).items() if count}}
+        rows = [(reason, count, "\n".join(self.examples(reason))) for reason, count in counts.items()]
         with catalog.transaction(durable=False):
             catalog.execute("DELETE FROM refused")
             catalog.executemany("INSERT INTO refused(reason, count, example) VALUES(?, ?, ?)", rows)

@@ -135,7 +135,7 @@ class Split:
     def use_version(self, ref: PolicyRef) -> None:
         """Tasks name their version, so explorers load it when they first meet it. Old segments can go now."""
         self._trim()
-        self._intake.refusals.write(self._rooms.catalog)
+        self._write_refused()
 
     def refresh_opponents(self) -> None:
         """Opponents are drawn for each task."""
@@ -212,7 +212,7 @@ class Split:
         self._order(claim, experiences)
 
     def _nothing_usable(self, episodes: int) -> RolloutError:
-        self._intake.refusals.write(self._rooms.catalog)
+        self._write_refused()
         return RolloutError(
             f"none of the {episodes} episodes of update {self._rooms.progress.update + 1} can be trained on "
             f"(refused: {self._intake.refusals.counts}); ludus inspect {self._rooms.run.path} shows examples"
@@ -290,6 +290,10 @@ class Split:
             settled = min((int(state["done_before"]) for state in retained), default=0)
             rooms.episodes.settle(settled)
             self._log.settle(settled)
+
+    def _write_refused(self) -> None:
+        dropped = {reason: self._buffer.counters[reason] for reason in ("stale", "evicted_unused", "lost")}
+        self._intake.refusals.write(self._rooms.catalog, also=dropped)
 
     def _play_metrics(self) -> dict[str, float]:
         counters = {f"buffer/{name}": float(value) for name, value in self._buffer.counters.items()}
