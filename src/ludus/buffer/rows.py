@@ -23,6 +23,7 @@ class RowFacts:
     task: Integers
     attempt: Integers
     seat: Integers
+    """The place in the episode: the seat, and the turn where rows are turns."""
     version: Integers
     """Version of the row's oldest element that a policy chose."""
 
@@ -54,14 +55,15 @@ def facts_of(experiences: Experiences, first_seq: int = 0) -> RowFacts:
         seq=first_seq + np.arange(len(experiences)),
         task=np.asarray(columns["task"], np.int64),
         attempt=np.asarray(columns["attempt"], np.int64),
-        seat=np.asarray(columns["seat"], np.int64),
+        seat=experiences.places,
         version=oldest_versions(experiences),
     )
 
 
 def facts_of_table(table: pa.Table, first_seq: int) -> RowFacts:
     """The facts of a segment's rows; reads no other column than it must."""
-    return facts_of(experiences_from_table(table.select(["task", "attempt", "seat", "mask", "version"])), first_seq)
+    names = [name for name in ("task", "attempt", "seat", "turn", "mask", "version") if name in table.column_names]
+    return facts_of(experiences_from_table(table.select(names)), first_seq)
 
 
 def oldest_versions(experiences: Experiences) -> Integers:

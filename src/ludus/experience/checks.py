@@ -105,7 +105,7 @@ def check_content(experiences: Experiences, specs: Specs, known: Known, flags: R
     chosen = np.concatenate([[0], np.cumsum(experiences.steps["mask"])])
     empty = chosen[experiences.offsets[1:]] == chosen[experiences.offsets[:-1]]
     flags.flag_rows(empty, "empty", lambda row: "the policy chose none of its elements")
-    keys = list(zip(experiences.sequences["episode"].tolist(), experiences.sequences["seat"].tolist(), strict=True))
+    keys = list(zip(experiences.sequences["episode"].tolist(), experiences.places.tolist(), strict=True))
     if len(set(keys)) < len(keys):
         first = {key: row for row, key in reversed(list(enumerate(keys)))}
         twice = np.fromiter((first[key] != row for row, key in enumerate(keys)), np.bool_, len(keys))

@@ -1,7 +1,7 @@
 """Frozen records that cross rooms. They carry data, not behaviour."""
 
 from ludus.records.episode import Episode, EpisodeBatch, Turn
-from ludus.records.experience import REQUIRED_STEP_COLUMNS, SEQUENCE_COLUMNS, STEP_COLUMNS, Experiences
+from ludus.records.experience import REQUIRED_STEP_COLUMNS, SEQUENCE_COLUMNS, STEP_COLUMNS, Experiences, places
 from ludus.records.ids import EpisodeId, PolicyName, PolicyVersion, TaskId, derive_seed, episode_id
 from ludus.records.match import Match
 from ludus.records.policy import PolicyRef
@@ -26,4 +26,5 @@ __all__ = [
     "Turn",
     "derive_seed",
     "episode_id",
+    "places",
 ]

@@ -37,6 +37,11 @@ class Episode:
     move_plies: NDArray[np.int32]
     move_seats: NDArray[np.int16]
     move_actions: NDArray[np.int32]
+    """In a game of words: 1 for a move that the rules allowed, 0 for one that they did not."""
+    move_texts: tuple[str, ...] = ()
+    """In a game of words: the moves as they were found in what was said, parallel to the others."""
+    replies: tuple[str, ...] = ()
+    """In a game of words: everything that was said, parallel to the others."""
     truncated: bool = False
     error: str = ""
     """Empty when the episode ended by the rules; otherwise why it did not."""

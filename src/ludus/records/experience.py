@@ -22,6 +22,7 @@ Sequence columns (all `[n]`):
     final_reward                        float32: the seat's total reward as the game gave it
     shaped_reward                       float32: the same after the final-reward transforms
     truncated                           bool
+    turn                                int64, only where a sequence is one turn of a seat instead of all it did: which
 """
 
 from __future__ import annotations
@@ -49,6 +50,16 @@ SEQUENCE_COLUMNS = (
 )
 
 
+MOST_SEATS = 1024
+"""Seats of one game are numbered below this."""
+
+
+def places(seat: NDArray[Any], turn: NDArray[Any] | None) -> NDArray[np.int64]:
+    """What tells the sequences of one episode apart, `[n]`: the seat, and the turn where sequences are turns."""
+    where = np.asarray(seat, np.int64)
+    return where if turn is None else where + MOST_SEATS * np.asarray(turn, np.int64)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiences:
     """n ragged sequences by column. Arrays are shared, never copied on construction; treat them as read-only."""
@@ -69,6 +80,11 @@ class Experiences:
     def lengths(self) -> NDArray[np.int64]:
         """Elements per sequence, `[n]`."""
         return np.diff(self.offsets)
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """What tells the sequences of one episode apart, `[n]`."""
+        return places(self.sequences["seat"], self.sequences.get("turn"))
 
     def sequence_of_step(self) -> NDArray[np.int64]:
         """Index of the sequence that each element belongs to, `[N]`."""

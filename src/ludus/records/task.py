@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ludus.records.ids import TaskId
+from ludus.records.ids import TaskId, derive_seed
 from ludus.records.policy import PolicyRef
 
 Purpose = Literal["train", "evaluate"]
@@ -36,3 +36,8 @@ class Task:
     """Tasks whose results are compared with each other share a group."""
     inputs: dict[str, Any] = field(default_factory=dict)
     """Whatever else a workflow needs: a prompt, an answer. JSON values only."""
+
+    @property
+    def game_seed(self) -> int:
+        """What decides all chance in the game. Tasks of one group share it by the input `group_seed`."""
+        return derive_seed(int(self.inputs.get("group_seed", self.seed)), "game")

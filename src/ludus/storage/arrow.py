@@ -56,6 +56,8 @@ _EPISODE_SCHEMA = pa.schema(
             "move_plies": pa.large_list(pa.int32()),
             "move_seats": pa.large_list(pa.int16()),
             "move_actions": pa.large_list(pa.int32()),
+            "move_texts": pa.list_(pa.string()),
+            "replies": pa.list_(pa.string()),
         }.items()
     ]
 )
@@ -132,6 +134,8 @@ def episodes_to_table(episodes: Sequence[Episode]) -> pa.Table:
         "truncated": [episode.truncated for episode in episodes],
         "error": [episode.error for episode in episodes],
         "duration_s": [episode.duration_s for episode in episodes],
+        "move_texts": [episode.move_texts for episode in episodes],
+        "replies": [episode.replies for episode in episodes],
     }
     arrays = {name: pa.array(values, _EPISODE_SCHEMA.field(name).type) for name, values in columns.items()}
     for name, dtype in _MOVE_TYPES.items():
@@ -146,7 +150,8 @@ def episodes_from_table(table: pa.Table, tasks: Mapping[EpisodeId, Task] | None 
         raise CorruptRecord(f"not a table of episodes: no {', '.join(missing)}")
     ids = table.column("id").to_pylist()
     known = tasks if tasks is not None and all(id in tasks for id in ids) else _tasks(table, ids)
-    results = [table.column(name).to_pylist() for name in ("returns", "truncated", "error", "duration_s")]
+    names = ("returns", "truncated", "error", "duration_s", "move_texts", "replies")
+    results = [table.column(name).to_pylist() for name in names]
     moves = [_cut(table.column(name)) for name in _MOVE_TYPES]
     return [
         Episode(
@@ -156,11 +161,15 @@ def episodes_from_table(table: pa.Table, tasks: Mapping[EpisodeId, Task] | None 
             truncated=truncated,
             error=error,
             duration_s=duration_s,
+            move_texts=tuple(texts),
+            replies=tuple(replies),
             move_plies=plies,
             move_seats=seats,
             move_actions=actions,
         )
-        for id, returns, truncated, error, duration_s, plies, seats, actions in zip(ids, *results, *moves, strict=True)
+        for id, returns, truncated, error, duration_s, texts, replies, plies, seats, actions in zip(
+            ids, *results, *moves, strict=True
+        )
     ]
 
 

@@ -1,8 +1,8 @@
 """Which rows a log has ever held: what makes inserting twice a no-op.
 
-Invariant: exact, never a guess. Keys of live rows are in memory by episode id; keys of trimmed rows are in the catalog
-as (attempt, seat, run of consecutive tasks), merged as they grow together. Task ids mostly grow, so new rows lie above
-every trimmed task and are answered without a query.
+Invariant: exact, never a guess. A row is a place (a seat, or one turn of a seat) in an episode. Keys of live rows are
+in memory by episode id; keys of trimmed rows are in the catalog as (attempt, place, run of consecutive tasks), merged
+as they grow together. Task ids mostly grow, so new rows lie above every trimmed task and are answered without a query.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ludus.errors import StorageError
+from ludus.records import places
 from ludus.storage.catalog import Catalog
 
 _KEY_COLUMNS = {"episodes": ("id",), "experiences": ("episode", "seat")}
@@ -29,7 +30,7 @@ class RowKeys:
     def __init__(self, log: str, catalog: Catalog) -> None:
         self._log = log
         self._catalog = catalog
-        self._live: dict[str, int] = {}  # episode id -> bit set of seats
+        self._live: dict[str, int] = {}  # episode id -> bit set of places
         self._highest_trimmed = -1
         self.settled_before = 0
 
@@ -135,13 +136,18 @@ class RowKeys:
                 raise StorageError(f"rows of {self._log} need the column {name!r}")
 
     def _columns(self, batch: pa.RecordBatch) -> tuple[list[str], list[int]]:
-        """Episode id and seat per row."""
-        name, *seat = _KEY_COLUMNS[self._log]
+        """Episode id and place in it per row."""
+        name, *_ = _KEY_COLUMNS[self._log]
         episodes = batch.column(name).to_numpy(zero_copy_only=False).tolist()
-        return episodes, batch.column(seat[0]).to_numpy().tolist() if seat else [0] * len(episodes)
+        return episodes, _places(batch).tolist() if self._log == "experiences" else [0] * len(episodes)
 
     def _task_keys(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
-        """(attempt, seat, task) per row, `[n, 3]`."""
+        """(attempt, place, task) per row, `[n, 3]`."""
         task, attempt = batch.column("task").to_numpy(), batch.column("attempt").to_numpy()
-        seat = np.full(len(task), _EPISODE_SEAT) if self._log == "episodes" else batch.column("seat").to_numpy()
-        return np.stack([attempt, seat, task], axis=1).astype(np.int64)
+        place = np.full(len(task), _EPISODE_SEAT) if self._log == "episodes" else _places(batch)
+        return np.stack([attempt, place, task], axis=1).astype(np.int64)
+
+
+def _places(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    turn = batch.schema.get_field_index("turn")
+    return places(batch.column("seat").to_numpy(), batch.column(turn).to_numpy() if turn >= 0 else None)

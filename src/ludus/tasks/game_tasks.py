@@ -22,7 +22,9 @@ SeatsFor = Callable[[TaskId, str], tuple[Seat, ...]]
 class GameTasks:
     """Training tasks are numbered 0, 1, 2, ...; evaluation tasks from `FIRST_EVALUATION_TASK` on."""
 
-    def __init__(self, games: Sequence[GameChoice], seed: int) -> None:
+    def __init__(self, games: Sequence[GameChoice], seed: int, group: int = 1) -> None:
+        """`group` tasks that follow each other begin alike: same game, same chance, same line-up."""
+        self._group = group
         self._keys = [game.key for game in games]
         weights = np.array([game.weight for game in games], np.float64)
         self._cumulative = np.cumsum(weights / weights.sum())
@@ -40,8 +42,20 @@ class GameTasks:
         return [self._training(TaskId(number), seats_for) for number in range(first, first + count)]
 
     def _training(self, task: TaskId, seats_for: SeatsFor) -> Task:
-        game = self.game(task)
-        return Task(id=task, game=game, seed=derive_seed(self._seed, "task", task), seats=seats_for(task, game))
+        seed = derive_seed(self._seed, "task", task)
+        if self._group == 1:
+            game = self.game(task)
+            return Task(id=task, game=game, seed=seed, seats=seats_for(task, game))
+        number, first = task // self._group, TaskId(task - task % self._group)
+        game = self.game(first)
+        return Task(
+            id=task,
+            game=game,
+            seed=seed,
+            seats=seats_for(TaskId(number), game),
+            group=f"g{number}",
+            inputs={"group_seed": derive_seed(self._seed, "group", number)},
+        )
 
     def evaluation(self, job: int, lineups: Sequence[tuple[str, tuple[Seat, ...]]]) -> list[Task]:
         """The tasks of the `job`-th evaluation, one per (game, who sits where)."""
