@@ -24,9 +24,9 @@ def run(*arguments: str) -> str:
 
 
 def test_table_has_one_line_per_game_and_cuts_nothing() -> None:
-    lines = run("kuhn").splitlines()
+    lines = run("kuhn_").splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["KEY", "open_spiel:kuhn_poker", "pgx:kuhn_poker"]
-    assert lines[1].split()[1:] == ["2-10", "sequential", "yes", "imperfect", "2", "7"]
+    assert lines[1].split()[1:] == ["2-10", "sequential", "yes", "imperfect", "2", "7", "yes"]
     assert lines[-1] == "2 games can be played."
 
 
@@ -51,8 +51,21 @@ def test_json_is_one_object() -> None:
     listed = json.loads(run("--json", "--all"))
     by_key = {game["key"]: game for game in listed["games"]}
     assert by_key["pgx:connect_four"]["observation_shape"] == [6, 7, 2]
-    assert {"key": "pgx:bridge_bidding"}.items() <= listed["unavailable"][-2].items()
+    assert "pgx:bridge_bidding" in {game["key"] for game in listed["unavailable"]}
     assert json.loads(run("--json", "kuhn"))["unavailable"] == []
+
+
+def test_text_games_are_marked_and_can_be_asked_for_alone() -> None:
+    rows = [line.split() for line in run("kuhn").splitlines() if ":" in line]
+    words = {row[0]: row[-1] for row in rows}
+    assert words["pgx:kuhn_poker"] == "no"
+    assert words["open_spiel:kuhn_poker"] == words["textarena:KuhnPoker-v0"] == "yes"
+    assert "pgx:kuhn_poker" not in run("kuhn", "--text")
+
+
+def test_refused_text_games_come_with_their_reason() -> None:
+    assert "TwentyQuestions" not in run("textarena:*")
+    assert "asks a paid model over the network" in run("textarena:*", "--all")
 
 
 def test_pattern_without_a_match_is_bad_input() -> None:
@@ -61,7 +74,7 @@ def test_pattern_without_a_match_is_bad_input() -> None:
 
 
 def test_help_has_an_example() -> None:
-    assert "Example: ludus games" in run("--help")
+    assert "ludus games poker" in run("--help")
 
 
 def test_importing_the_command_is_light() -> None:

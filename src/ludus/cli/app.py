@@ -20,7 +20,9 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 
 EXIT_FAILURE, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
-COMMANDS = ("run", "check", "games", "league", "replay", "play", "inspect", "export", "bench")
+COMMANDS = ("run", "check", "games", "league", "replay", "play", "inspect", "export", "serve", "bench")
+GROUPS = ("model",)
+"""Commands that have commands of their own."""
 
 app = typer.Typer(
     name="ludus",
@@ -58,6 +60,9 @@ def root(
 for command in COMMANDS:
     module: Any = import_module(f"ludus.cli.{command}")
     app.command(name=command)(getattr(module, command))
+for group in GROUPS:
+    module = import_module(f"ludus.cli.{group}")
+    app.add_typer(module.app, name=group)
 
 
 def main() -> None:

@@ -1,5 +1,11 @@
-"""Networks, and versions of policies as they are published, loaded and exported."""
+"""Networks and language models, and versions of policies as they are published, loaded and exported.
 
-from ludus.policies.store import Policy, PolicyShape, PolicyStore, as_numpy
+What needs PyTorch is not imported here: `language_models`, `adapters`, `chat` and the others are imported by name.
+"""
 
-__all__ = ["Policy", "PolicyShape", "PolicyStore", "as_numpy"]
+from ludus.policies.language_shape import LanguageModelShape
+from ludus.policies.network_shape import PolicyShape
+from ludus.policies.shapes import Shape, shape_from_json
+from ludus.policies.store import Policy, PolicyStore, as_numpy
+
+__all__ = ["LanguageModelShape", "Policy", "PolicyShape", "PolicyStore", "Shape", "as_numpy", "shape_from_json"]

@@ -49,8 +49,14 @@ def _he(generator: np.random.Generator, shape: Shape, scale: float) -> NDArray[n
     return scale * sqrt(2.0 / prod(shape[:-1])) * generator.standard_normal(shape)
 
 
+def _uniform(generator: np.random.Generator, shape: Shape, scale: float) -> NDArray[np.float64]:
+    """Uniform between minus and plus the scale."""
+    return generator.uniform(-scale, scale, shape)
+
+
 KINDS: dict[str, Callable[[np.random.Generator, Shape, float], NDArray[np.float64]]] = {
     "zeros": _zeros,
     "orthogonal": _orthogonal,
     "he": _he,
+    "uniform": _uniform,
 }

@@ -1,4 +1,7 @@
-"""Published policy versions: `policies/<name>/<version>/{weights.safetensors, policy.json}`.
+"""Published policy versions: `policies/<name>/<version>/` with weights as safetensors and a card, `policy.json`.
+
+Which files hold the weights and what lies beside them is for the policy's shape to say; networks have
+`weights.safetensors`, language models the files that peft and transformers read.
 
 Invariant: a version that can be seen is whole (it is published by one rename) and never changes. Publishing a version
 again with the same weights is a no-op; with other weights it is refused.
@@ -10,74 +13,34 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
-from ludus.config.play import NetworkConfig
 from ludus.errors import CorruptRecord, StorageError
+from ludus.policies.shapes import Shape, ShapeT_co, shape_from_json
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
-from ludus.storage.atomic import discard_tree, ensure_directory, publish_directory, temporary_name, write_json
+from ludus.storage.atomic import (
+    discard_tree,
+    ensure_directory,
+    publish_directory,
+    temporary_name,
+    write_bytes,
+    write_json,
+)
 from ludus.storage.tensors import load_tensors, save_tensors, tensors_hash
 
-if TYPE_CHECKING:
-    from ludus.policies.networks import PolicyNetwork
-
-WEIGHTS = "weights.safetensors"
 CARD = "policy.json"
 FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyShape:
-    """What a network must fit: enough to build it again without the run's config."""
-
-    network: NetworkConfig
-    observation_shape: tuple[int, ...]
-    actions: int
-    layout: str
-    """Which axis of a board observation holds the planes: `channels_first` or `channels_last`."""
-    games: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON from which `from_json` restores the shape."""
-        return {
-            "network": self.network.model_dump(mode="json"),
-            "observation_shape": list(self.observation_shape),
-            "actions": self.actions,
-            "layout": self.layout,
-            "games": list(self.games),
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> PolicyShape:
-        """The inverse of `to_json`; other keys are passed over."""
-        network: Any = TypeAdapter(NetworkConfig).validate_python(values["network"])
-        return cls(
-            network=network,
-            observation_shape=tuple(values["observation_shape"]),
-            actions=int(values["actions"]),
-            layout=str(values["layout"]),
-            games=tuple(values["games"]),
-        )
-
-    def build(self) -> PolicyNetwork:
-        """The network, without weights."""
-        from ludus.policies.networks import build_network
-
-        return build_network(
-            self.network, observation_shape=self.observation_shape, actions=self.actions, layout=self.layout
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Generic[ShapeT_co]):
     """A loaded version."""
 
     ref: PolicyRef
-    shape: PolicyShape
+    shape: ShapeT_co
     weights: Mapping[str, NDArray[Any]]
     weights_hash: str
     step: int
@@ -97,7 +60,7 @@ class PolicyStore:
         """Whether the version is published."""
         return (self.path(ref) / CARD).is_file()
 
-    def publish(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]], shape: PolicyShape, *, step: int) -> str:
+    def publish(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]], shape: Shape, *, step: int) -> str:
         """Publish a version; returns its weights hash."""
         digest = tensors_hash(weights)
         final = self.path(ref)
@@ -105,27 +68,39 @@ class PolicyStore:
             if self._card(ref)["weights_hash"] != digest:
                 raise StorageError(f"{ref} is published already with other weights; a version never changes")
             return digest
+        files, companions = _by_file(weights, shape), shape.companions(weights)
         ensure_directory(final.parent)
         staging = temporary_name(final.parent)
         staging.mkdir()
-        save_tensors(staging / WEIGHTS, weights, {"policy": str(ref), "weights_hash": digest})
+        for name, tensors in files.items():
+            save_tensors(staging / name, tensors, {**shape.metadata(), "policy": str(ref), "weights_hash": digest})
+        for name, content in companions.items():
+            write_bytes(staging / name, content)
         write_json(staging / CARD, self._make_card(ref, shape, digest, step))
         publish_directory(staging, final)
         return digest
 
-    def load(self, ref: PolicyRef) -> Policy:
-        """Load a version, whole and checked against its hash."""
+    @overload
+    def load(self, ref: PolicyRef) -> Policy[Any]: ...
+    @overload
+    def load(self, ref: PolicyRef, kind: type[ShapeT_co]) -> Policy[ShapeT_co]: ...
+    def load(self, ref: PolicyRef, kind: type[Any] | None = None) -> Policy[Any]:
+        """Load a version, whole and checked against its hash.
+
+        Args:
+            ref: which version.
+            kind: the kind of shape that the caller can use; any other is a `StorageError`.
+        """
         card = self._card(ref)
-        weights = load_tensors(self.path(ref) / WEIGHTS)
+        shape = self._shape(ref, card)
+        if kind is not None and not isinstance(shape, kind):
+            raise StorageError(f"{ref} has a {type(shape).__name__} where a {kind.__name__} is needed")
+        weights: dict[str, NDArray[Any]] = {}
+        for name in shape.tensor_files():
+            weights.update(load_tensors(self.path(ref) / name))
         if tensors_hash(weights) != card["weights_hash"]:
-            raise CorruptRecord(f"{self.path(ref) / WEIGHTS} does not match the hash in its {CARD}")
-        return Policy(
-            ref=ref,
-            shape=PolicyShape.from_json(card),
-            weights=weights,
-            weights_hash=card["weights_hash"],
-            step=int(card["step"]),
-        )
+            raise CorruptRecord(f"{self.path(ref)}: the weights do not match the hash in their {CARD}")
+        return Policy(ref=ref, shape=shape, weights=weights, weights_hash=card["weights_hash"], step=int(card["step"]))
 
     def versions(self, name: str) -> list[PolicyRef]:
         """All published versions of a policy, oldest first."""
@@ -166,10 +141,25 @@ class PolicyStore:
             raise CorruptRecord(f"{path} has format {card.get('format')!r}; this version of ludus reads {FORMAT}")
         return card
 
+    def _shape(self, ref: PolicyRef, card: Mapping[str, Any]) -> Shape:
+        try:
+            return shape_from_json(card)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptRecord(f"{self.path(ref) / CARD} does not say what the weights are for: {error}") from error
+
     @staticmethod
-    def _make_card(ref: PolicyRef, shape: PolicyShape, digest: str, step: int) -> dict[str, Any]:
+    def _make_card(ref: PolicyRef, shape: Shape, digest: str, step: int) -> dict[str, Any]:
         identity = {"format": FORMAT, "name": ref.name, "version": ref.version, "step": step, "weights_hash": digest}
         return {**identity, **shape.to_json()}
+
+
+def _by_file(weights: Mapping[str, NDArray[Any]], shape: Shape) -> dict[str, dict[str, NDArray[Any]]]:
+    files: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in shape.tensor_files()}
+    for name, tensor in weights.items():
+        if shape.file_of(name) not in files:
+            raise StorageError(f"a policy of this shape has no place for the tensor {name!r}")
+        files[shape.file_of(name)][name] = tensor
+    return files
 
 
 def as_numpy(weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

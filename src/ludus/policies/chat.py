@@ -1,0 +1,151 @@
+"""A conversation as token ids that only grows: what was said is never made into tokens again.
+
+A seat's tokens are `opening(...)`, then what the model sampled, then `reply(...)`, then what it sampled, and so on. The
+parts are what the model's own chat template puts around messages; that they add up to what the template makes of the
+whole conversation is checked when a `ChatFormat` is made. A template that drops earlier thoughts (Qwen3) passes, but
+here thoughts stay: they were sampled, so they are part of what the next token depends on.
+
+Invariant: only the template opens and closes turns. A text that contains a mark of the model, such as `<|im_end|>`, is
+broken up before it becomes tokens, so no game and no opponent can speak in another's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from ludus.errors import ConfigError
+
+Messages = Sequence[Mapping[str, str]]
+_RULES, _QUESTIONS, _ANSWERS = "probe-rules", ("probe-one", "probe-two", "probe-three"), ("probe-yes", "probe-no")
+_ODD_TEXTS = ("", " \n padded \n ", "{{ x }} {% y %}", "<think>a</think>b", "<tool_response>a</tool_response>")
+"""Texts that some templates treat in ways of their own."""
+_REMEMBERED_TEXTS = 1024
+
+
+class ChatFormat:
+    """What a tokenizer's chat template puts around the turns of a conversation."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._tokens = lru_cache(_REMEMBERED_TEXTS)(self._tokenise)
+        self._name = tokenizer.name_or_path or type(tokenizer).__name__
+        marks = _marks(tokenizer)
+        self._marks = re.compile("|".join(map(re.escape, sorted(marks, key=len, reverse=True))) or r"(?!)")
+        self._mark_ids = frozenset(tokenizer.convert_tokens_to_ids(sorted(marks)))
+        if not self._is_append_only([]):
+            raise ConfigError(
+                f"{self._name} has a chat template that does more than append to a conversation, so what was said "
+                "earlier would not stay as it was; use a model with a plain template such as ChatML"
+            )
+        self._takes_rules = self._is_append_only([{"role": "system", "content": _RULES}])
+        self._around = self._constant_parts()
+        self._end = self._end_of_turn()
+        self.stop_tokens: frozenset[int] = frozenset({self._end, tokenizer.eos_token_id} - {None})
+
+    def opening(self, messages: Messages) -> list[int]:
+        """The tokens of the first messages (`system` and `user`) up to where the model is to speak."""
+        safe = [{**message, "content": self._without_marks(message["content"])} for message in messages]
+        return self._encode(self._render(safe if self._takes_rules else _folded(safe)))
+
+    def reply(self, user_text: str, *, ended: bool) -> list[int]:
+        """The tokens between what the model sampled and where it is to speak again.
+
+        Args:
+            user_text: what the model is told.
+            ended: whether what it sampled ended with a stop token; if it was cut at its length, its turn is closed.
+        """
+        text = self._without_marks(user_text)
+        before, after = self._around or ("", "")
+        tokens = self._encode(before + text + after if self._around else self._after_answer(text))
+        return tokens[tokens.index(self._end) + 1 :] if ended else tokens
+
+    def encode_reply(self, text: str) -> list[int]:
+        """The tokens of what somebody says in the model's place, with the end of its turn."""
+        return [*self._encode(self._without_marks(text)), self._end]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """What sampled tokens say, without the model's marks."""
+        ids = [int(token) for token in tokens]
+        text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return str(text)
+
+    def _render(self, messages: Messages) -> str:
+        try:
+            text = self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # a template is a program; it raises what its author chose
+            raise ConfigError(f"{self._name} has a chat template that fails: {error}") from error
+        return str(text)
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokens(text))
+
+    def _tokenise(self, text: str) -> tuple[int, ...]:
+        return tuple(int(token) for token in self._tokenizer.encode(text, add_special_tokens=False))
+
+    def _without_marks(self, text: str) -> str:
+        return self._marks.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+
+    def _after_answer(self, user_text: str) -> str:
+        question, answer = _QUESTIONS[0], _ANSWERS[0]
+        text = self._render([_user(question), _assistant(answer), _user(user_text)])
+        return text[text.index(answer) + len(answer) :]
+
+    def _constant_parts(self) -> tuple[str, str] | None:
+        """What stands around a user's text in a reply, if the template leaves the text as it is; spares rendering."""
+        before, text, after = self._after_answer(_QUESTIONS[1]).partition(_QUESTIONS[1])
+        try:
+            is_constant = bool(text) and all(self._after_answer(odd) == before + odd + after for odd in _ODD_TEXTS)
+        except ConfigError:
+            return None
+        return (before, after) if is_constant else None
+
+    def _is_append_only(self, rules: list[dict[str, str]]) -> bool:
+        """Whether a whole conversation is rendered as the parts of which it is made here."""
+        first, second, third = map(_user, _QUESTIONS)
+        yes, no = map(_assistant, _ANSWERS)
+        try:
+            whole = self._render([*rules, first, yes, second, no, third])
+            opening = self._render([*rules, first])
+            after = [self._after_answer(question["content"]) for question in (second, third)]
+        except (ConfigError, ValueError):
+            return False
+        # Some templates put a space before an answer, which the model says itself.
+        gap = whole[len(opening) :].partition(yes["content"])[0]
+        parts = [opening, gap, yes["content"], after[0], gap, no["content"], after[1]]
+        return whole == "".join(parts) and not gap.strip() and all(message["content"] in opening for message in rules)
+
+    def _end_of_turn(self) -> int:
+        """The token with which the template closes what the model said."""
+        for token in self._encode(self._after_answer(_QUESTIONS[1])):
+            if token in self._mark_ids:
+                return token
+        raise ConfigError(
+            f"{self._name} has a chat template without a token that ends a turn, so a reply would have no end; "
+            "use a model with a template such as ChatML"
+        )
+
+
+def _marks(tokenizer: Any) -> set[str]:
+    """The texts that a tokenizer makes into one of its special tokens wherever they stand."""
+    added = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+    return added | set(tokenizer.all_special_tokens)
+
+
+def _user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def _assistant(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def _folded(messages: Messages) -> list[dict[str, str]]:
+    """System messages put before the first user message, for templates that know no system role."""
+    rules = [message["content"] for message in messages if message["role"] == "system"]
+    others = [dict(message) for message in messages if message["role"] != "system"]
+    if rules and others:
+        others[0]["content"] = "\n\n".join([*rules, others[0]["content"]])
+    return others or [_user("\n\n".join(rules))]
