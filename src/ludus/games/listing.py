@@ -1,4 +1,4 @@
-"""What can be played here, for `ludus games` and for error messages.
+"""What can be played here with numbered moves, for `ludus games` and for error messages.
 
 Invariant: quick (well under a second) and without side effects: OpenSpiel's games are read from its register, pgx's
 from our table, so neither JAX nor a large game is loaded. Not listed: OpenSpiel's few games written in Python, which
@@ -27,24 +27,27 @@ class GameListing:
     """A number, or a range where a parameter decides."""
     dynamics: str = ""
     """`sequential`, `simultaneous` or `mean-field`."""
-    has_chance: bool = False
+    has_chance: bool | None = False
+    """None when not known."""
     information: str = ""
-    """`perfect`, `imperfect` or `one-shot`."""
+    """`perfect`, `imperfect` or `one-shot`; empty when not known."""
     actions: int | None = None
     observation_shape: tuple[int, ...] | None = None
     """Empty when the game is text only; None when not known without loading it."""
+    in_words: bool = False
+    """Whether language models can play it."""
     ok: bool = True
     reason: str = ""
     """Why it cannot be played, when it cannot."""
 
 
 def available_games() -> list[GameListing]:
-    """Every game that is known here, playable or not, by key."""
+    """Every game with numbered moves that is known here, playable or not, by key."""
     games = [*_registered_games(), *_open_spiel_games(), *_pgx_games()]
     return sorted(games, key=lambda listing: listing.key)
 
 
-def describe_spec(spec: GameSpec) -> GameListing:
+def describe_spec(spec: GameSpec, *, in_words: bool = False) -> GameListing:
     """The line for a game that has been made."""
     return GameListing(
         key=spec.key,
@@ -52,8 +55,9 @@ def describe_spec(spec: GameSpec) -> GameListing:
         dynamics="simultaneous" if spec.is_simultaneous else "sequential",
         has_chance=spec.has_chance,
         information="perfect" if spec.has_perfect_information else "imperfect",
-        actions=spec.actions,
+        actions=None if in_words else spec.actions,
         observation_shape=spec.observation_shape,
+        in_words=in_words,
     )
 
 
@@ -116,6 +120,7 @@ def _open_spiel_game(game_type: Any) -> GameListing:
         information=game_type.information.name.lower().removesuffix("_information").replace("_", "-"),
         actions=actions,
         observation_shape=shape,
+        in_words=True,
         ok=not reason,
         reason=reason,
     )

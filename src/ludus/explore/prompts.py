@@ -1,0 +1,90 @@
+"""How a game speaks to a language model: what happened and which moves there are become the user's message.
+
+Invariant: a template only adds text to what the game says and keeps nothing, so the same news gives the same message.
+Add a template from a plugin with `register_prompt`, or from an installed package with an entry point in the group
+`ludus.prompts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from ludus.errors import ConfigError
+from ludus.games.move_words import listed
+from ludus.plugins import entry_points, load_entry_point
+
+GROUP = "ludus.prompts"
+Message = dict[str, str]
+"""`role` and `content`, as chat templates take them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTemplate:
+    """One way to ask for a move."""
+
+    system: str = ""
+    """The system message; none when empty."""
+    most_moves: int = 64
+    """Legal moves named in each message, where the game can list them; 0 names none."""
+    moves: str = "Moves: {moves}"
+    """The line that names them."""
+    ask: str = ""
+    """Last line of each message; none when empty."""
+    refusal: str = "Not a legal move. Try again."
+    """First line after an invalid move."""
+
+    def opening(self, news: str, moves: Sequence[str] | None) -> list[Message]:
+        """The messages that open a seat's conversation."""
+        user = {"role": "user", "content": self.message(news, moves)}
+        return [{"role": "system", "content": self.system}, user] if self.system else [user]
+
+    def message(self, news: str, moves: Sequence[str] | None) -> str:
+        """The user's message before a move."""
+        lines = [news]
+        if moves and self.most_moves:
+            lines.append(self.moves.format(moves=listed(moves, most=self.most_moves)))
+        return "\n".join(line for line in (*lines, self.ask) if line)
+
+    def retry(self, moves: Sequence[str] | None) -> str:
+        """The user's message after an invalid move that may be tried again."""
+        return self.message(self.refusal, moves)
+
+
+PROMPTS = {
+    "plain": PromptTemplate(),
+    "bare": PromptTemplate(most_moves=0, refusal="Illegal."),
+    "boxed": PromptTemplate(
+        system="You play a game to win. Think briefly, then give your move as \\boxed{move}.",
+        ask="Give your move as \\boxed{move}.",
+    ),
+    "think": PromptTemplate(
+        system=(
+            "You play a game to win. First reason inside <think> and </think>, then give your move alone on the last "
+            "line."
+        ),
+        ask="Reason inside <think> and </think>, then give your move alone on the last line.",
+    ),
+}
+"""`plain` names the news and the legal moves, `bare` the news alone, `boxed` asks for \\boxed{...} (for the action
+`boxed`), `think` for reasoning first (for the action `last_line`)."""
+
+_REGISTERED: dict[str, PromptTemplate] = {}
+
+
+def register_prompt(name: str, template: PromptTemplate) -> None:
+    """Make a template known under a new name."""
+    if not name or name in PROMPTS:
+        raise ConfigError(f"prompt name {name!r}: expected a new name; {', '.join(PROMPTS)} are taken")
+    _REGISTERED[name] = template
+
+
+def find_prompt(name: str) -> PromptTemplate:
+    """The template of that name."""
+    template: PromptTemplate | None = PROMPTS.get(name) or _REGISTERED.get(name) or load_entry_point(GROUP, name)
+    if template is None:
+        known = sorted({*PROMPTS, *_REGISTERED, *entry_points(GROUP)})
+        nearest = get_close_matches(name, known, n=1, cutoff=0.5) or known
+        raise ConfigError(f"prompt {name!r}: no such template; did you mean {' or '.join(nearest)}?")
+    return template

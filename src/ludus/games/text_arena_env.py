@@ -1,0 +1,166 @@
+"""One bare environment of TextArena and the dice that belong to it.
+
+TextArena answers an invalid move in its own ways: another try, a lost turn, a lost game. Here every one of them ends
+in `MoveRefused`, raised from inside `step` at the moment TextArena notices; the environment must not be used on after
+that, only begun again. Two slips of TextArena that would end a won game in an AttributeError are mended (`_mend`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from ludus.games.text_arena_loading import throwing
+from ludus.games.text_arena_moves import LEGAL_MOVES
+from ludus.games.text_arena_news import tell
+
+START_ATTEMPTS = 8
+"""TextArena's generators fail for some seeds; the next seeds, made from the same one, are tried."""
+LOSSES = {"Minesweeper": "You hit a mine"}
+"""Where what TextArena calls an invalid move is a move that loses; how its reason begins."""
+NEEDED = {name: re.compile(r"\[(up|down|left|right|w|a|s|d)\]", re.IGNORECASE) for name in ("Snake", "Surround")}
+"""Games that punish a move without this by death instead of calling it invalid."""
+
+
+class MoveRefused(BaseException):
+    """TextArena calls a move invalid; the message is its reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What there is to know before a move."""
+
+    seat: int
+    news: str
+    moves: list[str] | None
+    """The legal moves; None where they cannot be listed."""
+
+
+class Environment:
+    """A game of TextArena that can be begun any number of times."""
+
+    def __init__(
+        self, make: Callable[[], Any], *, game: str, players: int, wrappers: tuple[type, ...], keeps_beginning: bool
+    ) -> None:
+        """With `keeps_beginning` beginning the same game again is quick."""
+        self._make = make
+        self._keeps_beginning = keeps_beginning
+        self._beginning: tuple[int, Any, Random] | None = None
+        self._game = game
+        self._players = players
+        self._wrappers = wrappers
+        self._env: Any = None
+        self._dice = Random(0)
+        self._format: list[Any] = []
+        self._is_over = False
+        self._refusal = ""
+
+    @property
+    def is_duel(self) -> bool:
+        """Whether TextArena counts it as won by one of two players and lost by the other."""
+        return type(self._env.state).__name__ == "TwoPlayerState"
+
+    def begin(self, seed: int) -> None:
+        """Begin a new game."""
+        if self._beginning is not None and self._beginning[0] == seed:
+            self._env, self._dice = deepcopy(self._beginning[1:])
+        else:
+            self._begin(seed)
+            self._beginning = (seed, *deepcopy((self._env, self._dice))) if self._keeps_beginning else None
+        self._is_over = bool(self._env.state.done)
+        self._format = [wrapper(self._env) for wrapper in self._wrappers if hasattr(wrapper, "action")]
+        self._env.state.set_invalid_move = self._refuse
+        _mend(self._env.state)
+
+    def look(self) -> Turn | None:
+        """Whose turn it is; None when the game is over. Once after each move: TextArena tells its messages once."""
+        moves = None if self._is_over else self._moves()
+        if moves == [] and self.is_duel:
+            self._lose()
+        if self._is_over:
+            return None
+        with throwing(self._dice):
+            seat, messages = self._env.get_observation()
+        news = tell(self._wrappers, messages, seat, self._env.state.role_mapping)
+        return Turn(seat=seat, news=news, moves=moves)
+
+    def step(self, move: str) -> None:
+        """Make a move of whoever acts."""
+        needed = NEEDED.get(self._game)
+        for wrapper in self._format:
+            move = wrapper.action(move)
+        if needed and not needed.search(move):
+            raise MoveRefused("the move names no direction, such as [up]")
+        self._refusal = ""
+        with throwing(self._dice):
+            is_over, _ = self._env.step(action=move)
+        if self._refusal:
+            raise MoveRefused(self._refusal)
+        self._is_over = bool(is_over or self._env.state.done)
+
+    def rewards(self) -> list[float]:
+        """What each player got in the end."""
+        rewards, _ = self._env.close()
+        return [float((rewards or {}).get(seat, 0.0)) for seat in range(self._players)]
+
+    def board(self) -> str:
+        """The board as TextArena draws it; empty where it does not."""
+        draw = getattr(self._env, "get_board_str", None)
+        try:
+            return str(draw() or "") if draw else ""
+        except Exception:  # some of TextArena's drawings do not work
+            return ""
+
+    def _moves(self) -> list[str] | None:
+        lister = LEGAL_MOVES.get(self._game)
+        return None if lister is None else lister(self._env)
+
+    def _lose(self) -> None:
+        """Nothing is legal, which TextArena leaves to be found out by invalid moves until they lose the game."""
+        state = self._env.state
+        state.error_allowance = 0
+        type(state).set_invalid_move(state, reason=f"Player {state.current_player_id} has no legal move.")
+        self._is_over = bool(state.done)
+
+    def _begin(self, seed: int) -> None:
+        seeds = Random(seed)
+        for attempt in range(START_ATTEMPTS):
+            try:
+                self._reset(seeds.getrandbits(31))
+                return
+            except (ArithmeticError, LookupError, RuntimeError, ValueError):
+                if attempt == START_ATTEMPTS - 1:
+                    raise
+
+    def _reset(self, seed: int) -> None:
+        self._dice = Random(seed)
+        with throwing(self._dice):
+            self._env = self._make()
+            self._env.reset(num_players=self._players, seed=seed)
+
+    def _refuse(self, *parts: Any, **named: Any) -> None:
+        reason = _reason([*parts, *named.values()])
+        loss = LOSSES.get(self._game)
+        if loss and reason.startswith(loss):
+            self._env.state.set_outcome(reward=float(named.get("reward", 0.0)), reason=reason)
+            return
+        self._refusal = reason
+        raise MoveRefused(reason)
+
+
+def _reason(parts: Sequence[Any]) -> str:
+    """TextArena's reason, whichever argument it came as."""
+    return next((" ".join(part.split()) for part in parts if isinstance(part, str)), "an invalid move")
+
+
+def _mend(state: Any) -> None:
+    """`SinglePlayerState` has no `set_winners`, which the 15-puzzle calls; `TwoPlayerState`'s writes into a dict that
+    it does not have."""
+    if not hasattr(state, "set_winners"):
+        state.set_winners = lambda player_ids, reason: state.set_outcome(reward=1.0, reason=reason)
+    if not hasattr(state, "info"):
+        state.info = {}

@@ -1,0 +1,151 @@
+"""A small server that speaks vLLM's API over a tiny model of its own: the next token depends on the last one and on the
+adapter. It does what the real one does where the engine relies on it; tests/vllm runs the same engine on the real one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from ludus.serve.running import serving
+
+WORDS, CONTEXT = 32, 512
+
+
+def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+
+
+def next_logits(last: int, shift: float) -> NDArray[np.float64]:
+    """The model: base logits by the last token, and what an adapter adds."""
+    return np.cos(np.arange(WORDS) * (1 + last % 7)) * 2 + shift * np.sin(np.arange(WORDS))
+
+
+def cut(logits: NDArray[np.float64], top_k: int, top_p: float) -> NDArray[np.float64]:
+    """Without the tokens that top-k and top-p leave out."""
+    order = np.argsort(-logits)
+    before = np.cumsum(np.exp(log_softmax(logits))[order]) - np.exp(log_softmax(logits))[order]
+    keep = (before < top_p) & (np.arange(WORDS) < (top_k or WORDS))
+    return np.where(np.isin(np.arange(WORDS), order[keep]), logits, -np.inf)
+
+
+def score(tokens: list[int], shift: float) -> list[dict[str, dict[str, float]]]:
+    """Log-probabilities of all tokens but the first, as vLLM lists them."""
+    pairs = pairwise(tokens)
+    return [{str(token): {"logprob": float(log_softmax(next_logits(last, shift))[token])}} for last, token in pairs]
+
+
+class FakeVllm:
+    """State and routes."""
+
+    def __init__(self, *, processed: bool = False, loads_adapters: bool = True) -> None:
+        self.processed = processed
+        self.loads_adapters = loads_adapters
+        self.adapters: dict[str, float] = {}
+        self.log: list[str] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.url = ""
+
+    def restart(self) -> None:
+        """Forget what was loaded."""
+        self.adapters.clear()
+
+    async def models(self, request: Request) -> Response:
+        names = ["base", *self.adapters]
+        return JSONResponse({"data": [{"id": name, "max_model_len": CONTEXT} for name in names]})
+
+    async def load(self, request: Request) -> Response:
+        body = await request.json()
+        name, folder = body["lora_name"], Path(body["lora_path"])
+        self.log.append(f"load {name}")
+        if name in self.adapters:
+            return _error(400, f"The lora adapter '{name}' has already been loaded.")
+        if not (folder / "adapter_config.json").is_file():
+            return _error(404, f"Loading lora {name} failed: No adapter found for {folder}")
+        if json.loads((folder / "adapter_config.json").read_text())["r"] > 8:
+            return _error(500, "LoRA rank 16 is greater than max_lora_rank 8.")
+        tensors = load_file(folder / "adapter_model.safetensors")
+        self.adapters[name] = float(sum(tensor.sum() for tensor in tensors.values()))
+        return PlainTextResponse(f"Success: LoRA adapter '{name}' added successfully.")
+
+    async def unload(self, request: Request) -> Response:
+        name = (await request.json())["lora_name"]
+        self.log.append(f"unload {name}")
+        if self.adapters.pop(name, None) is None:
+            return _error(404, f"The lora adapter '{name}' cannot be found.")
+        return PlainTextResponse("Success")
+
+    async def complete(self, request: Request) -> Response:
+        body = await request.json()
+        self.bodies.append(body)
+        if body["model"] != "base" and body["model"] not in self.adapters:
+            return _error(404, f"The model `{body['model']}` does not exist.")
+        if len(body["prompt"]) + body["max_tokens"] > CONTEXT:
+            return _error(400, f"This model's maximum context length is {CONTEXT} tokens.")
+        choice = self._sample(body)
+        return JSONResponse(
+            {"model": body["model"], "choices": [choice], "usage": {"prompt_tokens_details": {"cached_tokens": 3}}}
+        )
+
+    def _sample(self, body: dict[str, Any]) -> dict[str, Any]:
+        rng = np.random.default_rng(body["seed"])
+        tokens: list[int] = []
+        shown: list[NDArray[np.float64]] = []
+        shift = self.adapters.get(body["model"], 0.0)
+        finish = "length"
+        while len(tokens) < body["max_tokens"]:
+            raw = next_logits([*body["prompt"], *tokens][-1], shift)
+            is_greedy = body["temperature"] == 0
+            heated = raw if is_greedy else cut(raw / body["temperature"], body["top_k"], body["top_p"])
+            tokens.append(int(raw.argmax()) if is_greedy else int(rng.choice(WORDS, p=np.exp(log_softmax(heated)))))
+            shown.append(log_softmax(heated if self.processed else raw))
+            if tokens[-1] in body.get("stop_token_ids", []):
+                finish = "stop"
+                break
+        answer: dict[str, Any] = {"token_ids": tokens, "finish_reason": finish, "text": ""}
+        if "prompt_logprobs" in body:
+            answer["prompt_logprobs"] = [None, *score(body["prompt"], shift)]
+        if "logprobs" in body:
+            likeliest = [np.argsort(-logps)[: body["logprobs"]] for logps in shown]
+            answer["logprobs"] = {
+                "token_logprobs": [float(logps[token]) for logps, token in zip(shown, tokens, strict=True)],
+                "top_logprobs": [
+                    {f"token_id:{place}": float(logps[place]) for place in places}
+                    for logps, places in zip(shown, likeliest, strict=True)
+                ],
+            }
+        return answer
+
+    def app(self) -> Starlette:
+        routes = [Route("/v1/models", self.models), Route("/v1/completions", self.complete, methods=["POST"])]
+        if self.loads_adapters:
+            routes += [Route("/v1/load_lora_adapter", self.load, methods=["POST"])]
+            routes += [Route("/v1/unload_lora_adapter", self.unload, methods=["POST"])]
+        return Starlette(routes=routes, exception_handlers={404: _not_found})
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    return JSONResponse({"detail": "Not Found"}, status_code=404)
+
+
+def _error(status: int, message: str) -> Response:
+    return JSONResponse({"error": {"message": message, "type": "x", "param": None, "code": status}}, status_code=status)
+
+
+@contextmanager
+def fake_vllm(**options: Any) -> Iterator[FakeVllm]:
+    server = FakeVllm(**options)
+    with serving(server.app()) as url:
+        server.url = url
+        yield server

@@ -1,0 +1,178 @@
+"""Games of words in flight: what is collected, what an invalid move costs, and what a bad game costs."""
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ludus.explore.text_runner import TextRunner
+from ludus.games.text_registry import make_text_game
+from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
+
+MAIN = PolicyRef(name=PolicyName("main"), version=PolicyVersion(3))
+RANDOM = PolicyRef(name=PolicyName("random"))
+GAME = "open_spiel:tic_tac_toe"
+Make = Callable[..., tuple[TextRunner, Any]]
+
+
+def task(number: int, *seats: Seat) -> Task:
+    return Task(id=TaskId(number), game=GAME, seed=1000 + number, seats=seats)
+
+
+def learner() -> Seat:
+    return Seat(policy=MAIN, learns=True)
+
+
+def play(runner: TextRunner, tasks: Sequence[Task]) -> EpisodeBatch:
+    runner.submit(tasks)
+    while not runner.is_idle:
+        runner.step()
+    return runner.harvest()
+
+
+def first_move(prompt: str) -> str:
+    """The first of the legal moves that the last message names."""
+    return prompt.rpartition("Moves: ")[2].split()[0].rstrip(",")
+
+
+def test_a_game_of_the_policy_against_itself_is_two_whole_conversations(make_runner: Make, chat: Any) -> None:
+    runner, engine = make_runner(first_move)
+    batch = play(runner, [task(0, learner(), learner())])
+    (episode,) = batch.episodes
+    assert not episode.error
+    assert sorted(episode.returns) in ([-1, 1], [0, 0])
+    rows = batch.experiences
+    assert rows.sequences["seat"].tolist() == [0, 1]
+    assert rows.sequences["final_reward"].tolist() == list(episode.returns)
+    for row, seat in enumerate((0, 1)):
+        part = slice(rows.offsets[row], rows.offsets[row + 1])
+        mask, tokens = rows.steps["mask"][part], rows.steps["action"][part]
+        said = [reply for reply, who in zip(episode.replies, episode.move_seats, strict=True) if who == seat]
+        sampled = np.split(tokens[mask], np.flatnonzero(np.diff(np.flatnonzero(mask)) > 1) + 1)
+        assert [chat.decode(turn.tolist()) for turn in sampled] == said
+        assert set(rows.steps["version"][part][mask].tolist()) == {3}
+        assert not rows.steps["logp"][part][~mask].any()
+        assert (rows.steps["logp"][part][mask] < 0).all()
+        assert rows.steps["reward"][part].sum() == episode.returns[seat]
+        assert rows.steps["reward"][part][np.flatnonzero(mask)[-1]] == episode.returns[seat]
+    assert set(engine.ended) == {f"{episode.id}/{seat}" for seat in (0, 1)}
+
+
+def test_each_prompt_extends_the_one_before_with_what_was_sampled(make_runner: Make) -> None:
+    runner, engine = make_runner(first_move)
+    play(runner, [task(0, learner(), Seat(policy=RANDOM))])
+    prompts = [request.prompt for request in engine.requests]
+    assert len(prompts) >= 3
+    for earlier, later in itertools.pairwise(prompts):
+        assert later[: len(earlier)] == earlier
+        assert len(later) > len(earlier)
+    assert len({request.seed for request in engine.requests}) == len(prompts)
+    assert len({request.session for request in engine.requests}) == 1
+
+
+def test_turn_rows_hold_one_reply_each_with_what_came_before(make_runner: Make) -> None:
+    runner, _ = make_runner(first_move, speech={"rows": "turn"})
+    batch = play(runner, [task(0, learner(), Seat(policy=RANDOM))])
+    rows = batch.experiences
+    assert rows.sequences["turn"].tolist() == list(range(len(rows)))
+    assert len(set(rows.places.tolist())) == len(rows) >= 3
+    for row in range(len(rows)):
+        mask = rows.steps["mask"][rows.offsets[row] : rows.offsets[row + 1]]
+        assert mask[-1]
+        assert np.flatnonzero(np.diff(mask.astype(int)) == 1).size == 1
+        assert rows.steps["reward"][rows.offsets[row + 1] - 1] == batch.episodes[0].returns[0]
+
+
+def test_an_invalid_move_forfeits_and_is_marked(make_runner: Make) -> None:
+    runner, _ = make_runner(lambda prompt: "nonsense")
+    batch = play(runner, [task(0, learner(), Seat(policy=RANDOM)), task(1, Seat(policy=RANDOM), learner())])
+    assert sorted(episode.returns for episode in batch.episodes) == [(-1.0, 1.0), (1.0, -1.0)]
+    rows = batch.experiences
+    assert rows.sequences["final_reward"].tolist() == [-1, -1]
+    assert rows.steps["invalid"].sum() == 2
+    assert all(episode.move_actions[-1] == 0 for episode in batch.episodes)
+
+
+def test_a_seat_may_try_again_as_often_as_allowed(make_runner: Make) -> None:
+    def stubborn(prompt: str) -> str:
+        return first_move(prompt) if prompt.endswith("a") and "Try again" in prompt.rpartition("Moves:")[0] else "no"
+
+    runner, engine = make_runner(stubborn, speech={"invalid_moves": 1})
+    batch = play(runner, [task(0, learner(), Seat(policy=RANDOM))])
+    episode = batch.episodes[0]
+    assert not episode.error
+    assert 0 in episode.move_actions.tolist()
+    assert 1 in episode.move_actions.tolist()
+    assert len(engine.requests) >= 2
+
+
+def test_an_episode_does_not_depend_on_its_neighbours(make_runner: Make) -> None:
+    tasks = [task(n, learner(), Seat(policy=RANDOM)) for n in range(20)]
+    alone = {e.id: e.replies for e in play(make_runner(first_move, slots=1)[0], tasks[:5]).episodes}
+    crowded = {e.id: e.replies for e in play(make_runner(first_move, slots=16)[0], tasks[::-1]).episodes}
+    assert {id: crowded[id] for id in alone} == alone
+
+
+def test_fixed_players_that_learn_are_taken_down_word_by_word(make_runner: Make, chat: Any) -> None:
+    runner, engine = make_runner(first_move)
+    batch = play(runner, [task(0, Seat(policy=RANDOM, learns=True), Seat(policy=RANDOM, learns=True))])
+    assert not engine.requests
+    rows = batch.experiences
+    assert len(rows) == 2
+    episode = batch.episodes[0]
+    first = slice(rows.offsets[0], rows.offsets[1])
+    sampled = rows.steps["action"][first][rows.steps["mask"][first]]
+    said = [reply for reply, who in zip(episode.replies, episode.move_seats, strict=True) if who == 0]
+    assert chat.decode(sampled.tolist()) == "".join(said)
+
+
+def test_a_long_game_is_cut_and_counts_as_truncated(make_runner: Make) -> None:
+    runner, _ = make_runner(first_move, speech={"max_turns": 1})
+    batch = play(runner, [task(0, learner(), learner())])
+    assert batch.episodes[0].truncated
+    assert batch.experiences.sequences["truncated"].all()
+
+
+class Broken:
+    """A game that starts well and then fails in some way."""
+
+    def __init__(self, how: str) -> None:
+        self._inner = make_text_game(GAME)
+        self.spec = self._inner.spec
+        self.blocks = how == "hang"
+        self._how = how
+
+    def start(self, seed: int) -> Any:
+        if self._how == "start":
+            raise ValueError("no luck today")
+        position = self._inner.start(seed)
+        broken = self
+
+        class Position:
+            def act(self, seat: int, move: str) -> None:
+                if broken._how == "hang":
+                    time.sleep(0.5)
+                raise KeyError("lost a piece")
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(position, name)
+
+        return Position()
+
+
+@pytest.mark.parametrize("how", ["start", "act"])
+def test_a_game_that_raises_costs_its_own_episode(make_runner: Make, how: str) -> None:
+    runner, _ = make_runner(first_move, game=Broken(how))
+    batch = play(runner, [task(0, learner(), learner())])
+    assert batch.episodes[0].error.startswith("EnvError")
+    assert len(batch.experiences) == 0
+    assert runner.is_idle
+
+
+def test_a_game_that_hangs_is_given_up_at_its_deadline(make_runner: Make) -> None:
+    runner, _ = make_runner(first_move, game=Broken("hang"), deadline_s=0.05)
+    batch = play(runner, [task(0, learner(), learner())])
+    assert "TimeoutExceeded" in batch.episodes[0].error
