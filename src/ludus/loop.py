@@ -26,6 +26,7 @@ from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry import Sink, TensorBoardSink
 from ludus.topologies import Rooms, Topology, UpdateReport, crosses, find_games, make_topology, open_rooms
+from ludus.topologies.warm_start import warm_up
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +81,10 @@ class Loop(Driveable):
                 topology = make_topology(rooms)
                 self._rooms = rooms
                 self._attach_sinks(rooms)
-                self._begin(rooms, topology)
-                self._train(rooms, topology)
-                self._end(rooms, topology)
+                if warm_up(rooms, lambda: self._stopping):
+                    self._begin(rooms, topology)
+                    self._train(rooms, topology)
+                    self._end(rooms, topology)
             except BaseException as error:
                 rooms.telemetry.event("failed", error=f"{type(error).__name__}: {error}")
                 raise

@@ -46,6 +46,7 @@ def test_a_good_config_has_no_problems() -> None:
         (
             "train: 3",
             "train: expected a mapping (keys: steps, batch_steps, batch_episodes, minibatch, epochs, accumulate, "
+            "aggregation, aggregation_length, tokens_per_micro_batch, activation_checkpointing, trainers, "
             "algorithm, optimizer, max_staleness, max_skipped), got 3",
         ),
         ("experience: {step: {a: 1}}", "experience.step: expected a list, got a mapping"),
@@ -94,7 +95,7 @@ def test_a_good_config_has_no_problems() -> None:
         (
             "<<: 1",
             "<<: unknown key; the top level takes name, seed, games, topology, schedule, mode, policy, explore, "
-            "experience, buffer, train, league, evaluate, checkpoint, record, telemetry, runtime",
+            "experience, buffer, train, warm_start, league, evaluate, checkpoint, record, telemetry, runtime",
         ),
     ],
 )
@@ -122,14 +123,14 @@ foo: *a
         "run.yaml:2    games: expected a list with at least one entry, got an empty list",
         "run.yaml:4    explore.num_worker: unknown key — did you mean explore.workers?",
         'run.yaml:6    explore.games_in_flight: expected a whole number > 0 and ≤ 1000000, got "many"',
-        'run.yaml:9    train.algorithm.advantage.kind: expected gae, monte_carlo or vtrace, got "gea" — did you mean gae?',
+        'run.yaml:9    train.algorithm.advantage.kind: expected gae, monte_carlo, vtrace, group or rloo, got "gea" — did you mean gae?',
         'run.yaml:10   train.algorithm.kl_stop: expected a number > 0, got "0,01"',
         "run.yaml:11   foo: anchor &a is not allowed; write the value out",
         "run.yaml:12   foo: given twice (first on line 11)",
         "run.yaml:12   foo: alias *a is not allowed; write the value out",
         'command line  train.steps: expected a whole number > 0 and ≤ 1000000000000000, got "ten"',
         "command line  bar: unknown key; the top level takes name, seed, games, topology, schedule, mode, policy, "
-        "explore, experience, buffer, train, league, evaluate, checkpoint, record, telemetry, runtime",
+        "explore, experience, buffer, train, warm_start, league, evaluate, checkpoint, record, telemetry, runtime",
     ]
 
 

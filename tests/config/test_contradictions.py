@@ -113,7 +113,7 @@ def make(*overrides: str) -> RunConfig:
         ),
         (
             [f"{OBJECTIVE}=[{{loss: ppo_clp}}]"],
-            f'{OBJECTIVE}.0.loss: there is no loss "ppo_clp"; there are ppo_clip, reinforce, value, entropy, kl '
+            f'{OBJECTIVE}.0.loss: there is no loss "ppo_clp"; there are ppo_clip, reinforce, sft, value, entropy, kl '
             "— did you mean ppo_clip?",
         ),
         (

@@ -38,6 +38,26 @@ league: {opponents: [{kind: mirror, weight: 2}, {kind: pfsp}], snapshot_every: 2
 evaluate: {against: [random], games: 4, every: 2000, final_games: 8}
 telemetry: {tensorboard: false}
 """
+LANGUAGE = """
+name: language
+games: [open_spiel:tic_tac_toe]
+policy: {model: {path: MODEL, lora: {rank: 4}}}
+warm_start: {games: 20, minibatch: 8}
+explore: {games_in_flight: 8, workers: 2, speech: {prompt: bare, max_tokens: 4, invalid_moves: 1}}
+experience: {final: [{kind: role_advantage}]}
+train: {steps: 600, batch_episodes: 4, minibatch: 4, algorithm: {preset: ppo}}
+league: {opponents: [{kind: mirror, weight: 2}, {kind: lagged}], snapshot_every: 200}
+evaluate: {against: [random], games: 2, every: 200, final_games: 4}
+telemetry: {tensorboard: false}
+"""
+
+
+@pytest.fixture(scope="module")
+def language(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from ludus.policies.tiny_model import make_tiny_model
+
+    folder = make_tiny_model(tmp_path_factory.mktemp("model") / "tiny", layers=1, width=16, heads=2, kv_heads=1)
+    return LANGUAGE.replace("MODEL", str(folder))
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -59,6 +79,18 @@ def check_synchronous(tmp_path: Path, text: str, *, kills: int, longest_s: float
 @pytest.mark.parametrize("text", [FUSED, SPLIT], ids=["fused", "split"])
 def test_a_killed_synchronous_run_ends_with_the_same_weights_and_episodes(tmp_path: Path, text: str) -> None:
     check_synchronous(tmp_path, text, kills=2, longest_s=1.5, seed=1)
+
+
+def test_a_killed_run_of_a_language_model_ends_with_the_same_weights_and_episodes(
+    tmp_path: Path, language: str
+) -> None:
+    check_synchronous(tmp_path, language, kills=1, longest_s=3.0, seed=5)
+
+
+@pytest.mark.slow
+def test_twenty_kills_change_nothing_for_a_language_model(tmp_path: Path, language: str) -> None:
+    longer = language.replace("steps: 600", "steps: 6000")
+    check_synchronous(tmp_path, longer, kills=20, longest_s=4.0, seed=15)
 
 
 @pytest.mark.slow

@@ -12,24 +12,31 @@ import typer
 if TYPE_CHECKING:
     from ludus.games import GameListing
 
-HEADER = ("KEY", "PLAYERS", "MOVES", "CHANCE", "INFORMATION", "ACTIONS", "OBSERVATION")
+HEADER = ("KEY", "PLAYERS", "MOVES", "CHANCE", "INFORMATION", "ACTIONS", "OBSERVATION", "WORDS")
 
 
 def games(
     pattern: Annotated[
         str, typer.Argument(help="Part of a key, or a pattern such as 'pgx:*'.", show_default=False)
     ] = "",
+    in_words: Annotated[bool, typer.Option("--text", help="Only games that language models can play.")] = False,
     show_all: Annotated[bool, typer.Option("--all", help="Also list what cannot be played, and why.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List the games that are installed.
 
-    Example: ludus games poker
+    Games with WORDS are played by language models; where OBSERVATION says "text only", by nobody else.
+
+    \b
+    Examples:
+      ludus games poker
+      ludus games 'textarena:*' --all
     """
     from ludus.errors import ConfigError
-    from ludus.games import available_games
+    from ludus.games import available_games, available_text_games
 
-    found = [listing for listing in available_games() if _matches(listing.key, pattern)]
+    listings = sorted([*available_games(), *available_text_games()], key=lambda listing: listing.key)
+    found = [listing for listing in listings if _matches(listing.key, pattern) and (listing.in_words or not in_words)]
     playable = [listing for listing in found if listing.ok]
     refused = [listing for listing in found if not listing.ok]
     if not found:
@@ -41,6 +48,7 @@ def games(
 
 
 def _matches(key: str, pattern: str) -> bool:
+    key, pattern = key.lower(), pattern.lower()
     return fnmatchcase(key, pattern) if any(sign in pattern for sign in "*?[") else pattern in key
 
 
@@ -66,10 +74,11 @@ def _row(listing: GameListing) -> tuple[str, ...]:
         listing.key,
         listing.players,
         listing.dynamics,
-        "yes" if listing.has_chance else "no",
-        listing.information,
+        "-" if listing.has_chance is None else "yes" if listing.has_chance else "no",
+        listing.information or "-",
         "-" if listing.actions is None else str(listing.actions),
         "-" if shape is None else "x".join(map(str, shape)) or "text only",
+        "yes" if listing.in_words else "no",
     )
 
 

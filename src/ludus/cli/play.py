@@ -9,7 +9,10 @@ import typer
 
 if TYPE_CHECKING:
     from ludus.cli.table import Table
+    from ludus.config.run import RunConfig
     from ludus.games.protocol import Position
+    from ludus.records import PolicyRef
+    from ludus.storage.run_directory import RunDirectory
 
 HELP = "type a move, ? for the legal moves, q to leave"
 
@@ -43,6 +46,9 @@ def play(
     if key not in keys:
         raise ConfigError(f"{run} does not play {key}; it plays: {', '.join(keys)}")
     ref = choose_policy(directory, config, policy)
+    if config.policy.model is not None:
+        talk(directory, config, key, ref, seat=seat, seed=seed, greedy=not sample)
+        return
     table = Table(directory, key, ref, seed=seed, greedy=not sample)
     if not 0 <= seat < table.players:
         raise ConfigError(f"--seat {seat}: {key} has seats 0 to {table.players - 1}")
@@ -53,6 +59,28 @@ def play(
         return
     typer.echo(table.position.text())
     typer.echo(outcome(returns, seat))
+
+
+def talk(
+    directory: RunDirectory, config: RunConfig, key: str, ref: PolicyRef, *, seat: int, seed: int, greedy: bool
+) -> None:
+    """Play one game of words against a language model."""
+    from ludus.cli.words import play_in_words
+    from ludus.errors import ConfigError
+    from ludus.games.text_registry import make_text_game
+
+    players = make_text_game(key).spec.players
+    if not 0 <= seat < players:
+        raise ConfigError(f"--seat {seat}: {key} has seats 0 to {players - 1}")
+    typer.echo(f"You are seat {seat} of {players} against {ref} at {key}; {HELP}.")
+    episode = play_in_words(directory, config, key, ref, seat=seat, seed=seed, greedy=greedy)
+    if episode.error:
+        typer.echo("Left the game." if episode.error.startswith("Left") else f"The game failed: {episode.error}")
+        return
+    for place, reply, accepted in zip(episode.move_seats, episode.replies, episode.move_actions, strict=True):
+        if not accepted:
+            typer.echo(f"seat {place} said {reply!r}, which is no legal move, and forfeits.")
+    typer.echo(outcome(list(episode.returns), seat))
 
 
 def converse(table: Table, seat: int) -> list[float] | None:

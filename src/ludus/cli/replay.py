@@ -25,7 +25,6 @@ def replay(
     from ludus.errors import EnvError, RolloutError, boundary
     from ludus.games import make_game
     from ludus.plugins import load_plugins
-    from ludus.records import derive_seed
 
     load_plugins(plugin or [])
     directory, _ = open_run(run)
@@ -35,7 +34,13 @@ def replay(
     typer.echo(f"episode {found.id}  {task.game}  seed {task.seed}  {task.purpose}  {seats}")
     if found.error:
         typer.echo(f"it failed: {found.error}")
-    position = make_game(task.game).start(derive_seed(task.seed, "game"))
+    if found.replies:
+        from ludus.cli.words import show_conversation
+
+        show_conversation(found, moves_only=moves_only)
+        typer.echo("returns: " + ", ".join(f"seat {seat}: {value:g}" for seat, value in enumerate(found.returns)))
+        return
+    position = make_game(task.game).start(task.game_seed)
     turns = found.turns()
     for ply in sorted({turn.ply for turn in turns}):
         moves = {turn.seat: turn.action for turn in turns if turn.ply == ply}

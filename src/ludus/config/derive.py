@@ -20,6 +20,7 @@ from ludus.config.run import RunConfig
 from ludus.errors import ConfigError
 
 _STEPS_PER_GAME = 16
+_SEQUENCES_PER_STEP = 64
 _BATCHES_KEPT = 8
 _SNAPSHOTS = 20
 _CHECKPOINT_EVERY = {"fused": 50, "split": 1}
@@ -63,6 +64,8 @@ def _fill_train(config: RunConfig) -> RunConfig:
     preset = ALGORITHMS[train.algorithm.preset]
     if "epochs" not in train.model_fields_set:
         train = train.model_copy(update={"epochs": preset.epochs})
+    if config.policy.model is not None and "minibatch" not in train.model_fields_set:
+        train = train.model_copy(update={"minibatch": _SEQUENCES_PER_STEP})
     if config.topology == "fused":
         train = _fill(train, batch_steps=_STEPS_PER_GAME * config.explore.games_in_flight)
     else:

@@ -32,16 +32,24 @@ def updates_in_run(config: RunConfig) -> int | None:
 
 
 def _what_runs(config: RunConfig) -> list[Row]:
-    network = config.policy.network
-    shape = "-".join(map(str, network.hidden)) if network.kind == "mlp" else f"{network.blocks}x{network.channels}"
     games = ", ".join(f"{game.key} ({game.weight:g})" if len(config.games) > 1 else game.key for game in config.games)
     return [
         ("run", f"runs/{config.name}"),
         ("games", games),
-        ("policy", f"{config.policy.name}: {network.kind} {shape}"),
+        ("policy", f"{config.policy.name}: {_policy(config)}"),
         ("topology", f"{config.topology}{_why_split(config)}"),
         ("schedule", config.schedule if config.mode == "both" else f"{config.schedule}, {config.mode} only"),
     ]
+
+
+def _policy(config: RunConfig) -> str:
+    model, network = config.policy.model, config.policy.network
+    if model is not None:
+        trained = f"LoRA of rank {model.lora.rank}" if model.lora else "every parameter"
+        warm = " after a warm start" if config.warm_start else ""
+        return f"{model.path}, {trained}{warm}; {config.explore.engine.kind} engine"
+    shape = "-".join(map(str, network.hidden)) if network.kind == "mlp" else f"{network.blocks}x{network.channels}"
+    return f"{network.kind} {shape}"
 
 
 def _why_split(config: RunConfig) -> str:
@@ -65,11 +73,12 @@ def _fused_batch(config: RunConfig) -> list[Row]:
 
 def _split_batch(config: RunConfig) -> list[Row]:
     train, buffer = config.train, config.buffer
+    unit, what = ("steps", "steps") if config.policy.model is None else ("sequences", "sampled tokens")
     rows = [
         ("batch", f"{train.batch_episodes:,} episodes"),
-        ("minibatches per epoch", f"one for every {train.minibatch:,} steps of the batch"),
-        ("optimizer steps", f"{train.epochs} for every {train.minibatch:,} steps of the batch"),
-        ("updates in the run", f"until {train.steps:,} steps are done (games differ in length)"),
+        ("minibatches per epoch", f"one for every {train.minibatch:,} {unit} of the batch"),
+        ("optimizer steps", f"{train.epochs} for every {train.minibatch:,} {unit} of the batch"),
+        ("updates in the run", f"until {train.steps:,} {what} are done (games differ in length)"),
     ]
     if config.schedule == "async":
         rows.append(("experience", f"at most {train.max_staleness} versions old, used at most {buffer.reuse} times"))

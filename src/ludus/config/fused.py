@@ -24,6 +24,9 @@ def fused_obstacles(config: RunConfig) -> list[Obstacle]:
 
 
 def _games(config: RunConfig) -> list[Obstacle]:
+    if config.policy.model is not None:
+        reason = "a language model plays games of words"
+        return [Obstacle(path=("policy", "model"), reason=reason, instead="null")]
     found = [
         Obstacle(path=("games", i, "key"), reason=f"{game.key} is not a pgx game", instead="a pgx: game")
         for i, game in enumerate(config.games)

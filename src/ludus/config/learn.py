@@ -8,11 +8,15 @@ from pydantic import Field
 
 from ludus.config.base import Model
 
+Aggregation = Literal["token_mean", "sequence_mean_token_mean", "sequence_mean_token_sum", "constant_norm"]
+
 
 class AdvantageConfig(Model):
     """How rewards become advantages."""
 
-    kind: Literal["gae", "monte_carlo", "vtrace"] = "gae"
+    kind: Literal["gae", "monte_carlo", "vtrace", "group", "rloo"] = "gae"
+    """`group`: an episode's reward less the mean of its group (GRPO). `rloo`: less the mean of the others of its group.
+    A group is the episodes that `explore.group` plays from the same beginning; alone in it, an episode gets 0."""
     gamma: float = Field(default=1.0, ge=0, le=1)
     lam: float = Field(default=0.95, ge=0, le=1)
     """GAE and V-trace: 0 trusts the value estimate, 1 the sampled return."""
@@ -20,6 +24,10 @@ class AdvantageConfig(Model):
     """V-trace: cap of the importance weight in the temporal difference."""
     c_clip: float = Field(default=1.0, gt=0)
     """V-trace: cap of the importance weight in the trace."""
+    scale: Literal["group", "batch", "none"] = "group"
+    """Kind `group`: divide by the standard deviation of the group's rewards, of the whole batch's, or by nothing."""
+    scale_eps: float = Field(default=1e-4, gt=0)
+    """Added to that standard deviation (TRL has 1e-4, verl 1e-6)."""
     perspective: Literal["seat", "alternate"] | None = None
     """`seat`: each seat's own decisions form its chain (any game). `alternate`: the next position's value counts
     with its sign turned when the other side is to move (two players, zero-sum; fused topology). Default: `alternate`
@@ -32,7 +40,7 @@ class TermConfig(Model):
     """One term of the objective: `weight` times `loss` on the experience from `source`."""
 
     loss: str
-    """Name in the loss registry: `ppo_clip`, `reinforce`, `value`, `entropy`, `kl`."""
+    """Name in the loss registry: `ppo_clip`, `reinforce`, `sft`, `value`, `entropy`, `kl`."""
     source: Literal["usual"] = "usual"
     weight: float = 1.0
     weight_end: float | None = None
@@ -44,7 +52,7 @@ class TermConfig(Model):
 class AlgorithmConfig(Model):
     """A named preset; parts given here replace the preset's."""
 
-    preset: Literal["ppo", "a2c", "reinforce"] = "ppo"
+    preset: Literal["ppo", "a2c", "reinforce", "grpo", "sft"] = "ppo"
     advantage: AdvantageConfig | None = None
     objective: tuple[TermConfig, ...] | None = Field(default=None, strict=False)
     kl_stop: float | None = Field(default=None, gt=0)
@@ -77,11 +85,24 @@ class TrainConfig(Model):
     batch_episodes: int | None = Field(default=None, gt=0)
     """Split topology: episodes per update. Default: the games in flight."""
     minibatch: int = Field(default=256, gt=0)
-    """Steps per optimizer step."""
+    """Steps per optimizer step; sequences, where the policy is a language model."""
     epochs: int = Field(default=4, gt=0, le=1000)
-    """Passes over each batch. When not given: 4 with the preset ppo, 1 with a2c and reinforce."""
+    """Passes over each batch. When not given: 4 with the preset ppo, 1 with the others."""
     accumulate: int = Field(default=1, gt=0)
     """Split each minibatch into this many parts and add up their gradients."""
+    aggregation: Aggregation = "token_mean"
+    """Language models: how the loss of a minibatch is averaged over its tokens. Every token alike; every sequence alike
+    by the mean of its tokens, or by their sum; or by their sum over a constant (`constant_norm`, as in Dr. GRPO)."""
+    aggregation_length: int | None = Field(default=None, gt=0)
+    """`constant_norm`: that constant, such as the tokens a sequence may have at most."""
+    tokens_per_micro_batch: int | None = Field(default=None, gt=0)
+    """Language models: tokens computed at once; a minibatch is cut into parts of this size and their gradients add up.
+    Changes memory and speed, not the result. A longer sequence is a part of its own. Default: 2,048 on a CPU, 16,384 on
+    a GPU."""
+    activation_checkpointing: bool = False
+    """Language models: keep only what goes in between layers, and compute the rest again for the gradient."""
+    trainers: int = Field(default=1, gt=0, le=64)
+    """Language models: processes that share each minibatch and add up their gradients."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     max_staleness: int = Field(default=2, ge=0)

@@ -33,15 +33,31 @@ class LossOption:
 
 
 _LIMIT = LossOption(may_be_null=True)
+_LEVEL = LossOption(words=("token", "sequence"))
+_IMPORTANCE = {
+    "importance": LossOption(words=("none", "truncate", "mask")),
+    "importance_level": _LEVEL,
+    "importance_low": _LIMIT,
+    "importance_high": _LIMIT,
+}
+"""How tokens count that were not sampled by quite the weights that are trained."""
 
 LOSS_OPTIONS: dict[str, dict[str, LossOption]] = {
     "ppo_clip": {
         "clip_low": LossOption(),
         "clip_high": LossOption(),
         "dual_clip": LossOption(above=1.0, may_be_null=True),
+        "level": _LEVEL,
+        **_IMPORTANCE,
     },
-    "reinforce": {},
+    "reinforce": _IMPORTANCE,
+    "sft": {},
     "value": {"clip": _LIMIT},
     "entropy": {},
-    "kl": {"estimator": LossOption(words=("k1", "k2", "k3")), "cap": _LIMIT},
+    "kl": {
+        "estimator": LossOption(words=("k1", "k2", "k3")),
+        "cap": _LIMIT,
+        "reference": LossOption(words=("behaviour", "base")),
+        "importance": LossOption(words=("none", "ratio")),
+    },
 }

@@ -45,12 +45,83 @@ class ResNetConfig(Model):
 NetworkConfig = Annotated[MlpConfig | ResNetConfig, Field(discriminator="kind")]
 
 
+class LoraConfig(Model):
+    """Low-rank adapters: what is trained and published is these, the model below them stays as it is."""
+
+    rank: int = Field(default=16, gt=0, le=1024)
+    alpha: float = Field(default=32.0, gt=0)
+    """Adapters count with alpha / rank."""
+    targets: tuple[str, ...] | None = Field(default=None, strict=False, min_length=1)
+    """Names of the linear layers that get one, such as `q_proj`. Default: every linear layer but the output head."""
+
+
+class LanguageModelConfig(Model):
+    """A causal language model in Hugging Face format."""
+
+    path: str = Field(min_length=1, examples=["models/tiny", "Qwen/Qwen3-0.6B"])
+    """A folder, or the id of a model on the hub. Only safetensors are read, and no code from the model."""
+    lora: LoraConfig | None = LoraConfig()
+    """null trains every parameter."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """What the model computes in. Adapters and optimizer are float32."""
+    context: int | None = Field(default=None, gt=1)
+    """Tokens that a conversation may have. Default: what the model was made for, at most 4,096."""
+
+
 class PolicyConfig(Model):
-    """The policy that learns."""
+    """The policy that learns: a small network, or a language model."""
 
     name: str = Field(default="main", pattern=r"^[a-z][a-z0-9_-]{0,31}$", examples=["main"])
     """Name in the league; versions are written `main@12`."""
     network: NetworkConfig = MlpConfig()
+    model: LanguageModelConfig | None = None
+    """When given, the policy is this language model and `network` does not count."""
+
+
+class LocalEngineConfig(Model):
+    """The engine inside the explorer process, on PyTorch."""
+
+    kind: Literal["local"] = "local"
+    max_batch: int = Field(default=64, gt=0, le=4096)
+    """Completions written at the same time; others wait."""
+    prefill_tokens: int = Field(default=512, gt=0)
+    """Prompt tokens computed in one step, at most, so that long prompts do not hold up the others."""
+
+
+class VllmEngineConfig(Model):
+    """A running vLLM server, driven over its OpenAI-compatible API with adapters loaded at run time."""
+
+    kind: Literal["vllm"]
+    url: str = Field(pattern=r"^https?://\S+$", examples=["http://127.0.0.1:8000/v1"])
+    model: str = Field(min_length=1, examples=["base"])
+    """The name under which the server serves the base model."""
+
+
+EngineConfig = Annotated[LocalEngineConfig | VllmEngineConfig, Field(discriminator="kind")]
+
+
+class SpeechConfig(Model):
+    """How a language model talks with its game."""
+
+    max_tokens: int = Field(default=64, gt=0, le=131_072)
+    """Tokens of one reply."""
+    temperature: float = Field(default=1.0, gt=0, le=10)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0)
+    """0: no limit."""
+    prompt: str = "plain"
+    """Name of the prompt template: `plain`, `boxed`, `think`, or one that a plugin registered."""
+    action: str = "whole"
+    """How the move is found in a reply: `whole`, `boxed`, `bracket`, `last_line`, `choice`, `regex:...`."""
+    invalid_moves: int = Field(default=0, ge=0)
+    """Invalid moves in a row after which a seat may try again; one more and it forfeits."""
+    invalid_reward: float = -1.0
+    """What a seat that forfeits gets; the others share the opposite."""
+    max_turns: int | None = Field(default=None, gt=0)
+    """Replies of one seat in one game; a longer game is cut and counts as truncated."""
+    rows: Literal["episode", "turn"] = "episode"
+    """What a training sequence is: all that a seat said in a game, with the rest masked; or one reply with all that
+    came before it."""
 
 
 class ExploreConfig(Model):
@@ -64,5 +135,11 @@ class ExploreConfig(Model):
     """Wall-clock limit of one episode; a game that exceeds it is recorded as failed."""
     noise: float = Field(default=0.0, ge=0, lt=1)
     """Share of training moves played uniformly at random and not trained on, so that rare positions are seen."""
+    engine: EngineConfig = LocalEngineConfig()
+    """Language models: what writes their replies."""
+    speech: SpeechConfig = SpeechConfig()
+    """Language models: prompts, replies and what an invalid move costs."""
+    group: int = Field(default=1, gt=0)
+    """Episodes that are played from the same beginning with the same line-up, to be compared with each other."""
     max_length: int | None = Field(default=None, gt=0)
     """Cut episodes after this many plies (they count as truncated). Default: the game's own bound."""

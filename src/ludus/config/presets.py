@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ludus.config.learn import AdvantageConfig, TermConfig
+from ludus.config.learn import AdvantageConfig, AlgorithmConfig, TermConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,4 +31,20 @@ ALGORITHMS: dict[str, Preset] = {
         objective=(TermConfig(loss="reinforce"), TermConfig(loss="entropy", weight=0.0)),
         epochs=1,
     ),
+    "grpo": Preset(
+        advantage=AdvantageConfig(kind="group", normalise=False),
+        objective=(_PPO_CLIP, TermConfig(loss="entropy", weight=0.0)),
+        epochs=1,
+    ),
+    "sft": Preset(
+        advantage=AdvantageConfig(kind="monte_carlo", normalise=False),
+        objective=(TermConfig(loss="sft"),),
+        epochs=1,
+    ),
 }
+
+
+def needs_critic(algorithm: AlgorithmConfig) -> bool:
+    """Whether what is learnt includes a value estimate: an objective with a `value` term."""
+    terms = ALGORITHMS[algorithm.preset].objective if algorithm.objective is None else algorithm.objective
+    return any(term.loss == "value" for term in terms)

@@ -63,6 +63,26 @@ class RuntimeConfig(Model):
     `explore.deadline_s`."""
 
 
+class WarmStartConfig(Model):
+    """Supervised training of a language model on games of fixed players, before it plays itself.
+
+    Every parameter is trained; what comes out is the model that the run's adapters stand on.
+    """
+
+    games: int = Field(default=2000, gt=0, le=10**7)
+    """Games that the fixed players play; the moves of every seat are learnt from."""
+    players: tuple[str, ...] = Field(default=("random",), strict=False, min_length=1)
+    """Who plays, drawn for each seat of each game."""
+    learn: Literal["everything", "replies"] = "everything"
+    """`replies`: what the players say. `everything`: also what the game tells them, by which a model that knows nothing
+    yet finds out sooner how moves and positions hang together."""
+    epochs: int = Field(default=1, gt=0, le=1000)
+    minibatch: int = Field(default=32, gt=0)
+    """Sequences per optimizer step."""
+    rate: float = Field(default=3e-3, gt=0)
+    """The learning rate at its highest, after a short rise; it falls to a fiftieth."""
+
+
 class RunConfig(Model):
     """One run. `ludus check FILE` validates it and prints what follows from it."""
 
@@ -84,6 +104,8 @@ class RunConfig(Model):
     experience: ExperienceConfig = ExperienceConfig()
     buffer: BufferConfig = BufferConfig()
     train: TrainConfig = TrainConfig()
+    warm_start: WarmStartConfig | None = None
+    """Language models: learn from games of fixed players first. Default: begin with the model as it is."""
     league: LeagueConfig = LeagueConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()

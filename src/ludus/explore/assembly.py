@@ -29,11 +29,28 @@ def assemble(finished: list[tuple[Slot | None, Episode]]) -> EpisodeBatch:
     for slot, episode in finished:
         for seat, trace in slot.traces.items() if slot else ():
             if trace.decisions:
-                rows.append(slot.sequence_columns(episode, seat))  # type: ignore[union-attr]
+                rows.append(sequence_facts(episode, seat))
                 traces.append(trace)
                 versions.append(int(slot.seats[seat].policy.version))  # type: ignore[union-attr]
     episodes = tuple(episode for _, episode in finished)
     return EpisodeBatch(episodes=episodes, experiences=_columns(rows, traces, versions))
+
+
+def sequence_facts(episode: Episode, seat: int) -> dict[str, Any]:
+    """The sequence columns of one learning seat."""
+    task = episode.task
+    return {
+        "episode": episode.id,
+        "task": task.id,
+        "attempt": task.attempt,
+        "game": task.game,
+        "seat": seat,
+        "policy": str(task.seats[seat].policy.name),
+        "group": task.group,
+        "final_reward": episode.returns[seat],
+        "shaped_reward": episode.returns[seat],
+        "truncated": episode.truncated,
+    }
 
 
 def _columns(rows: list[dict[str, Any]], traces: list[SeatTrace], versions: list[int]) -> Experiences:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +68,7 @@ class Slot:
         self.started = time.monotonic()
         self.seats: tuple[Seat, ...] = task.seats
         self.seed = derive_seed(task.seed, "act", task.attempt)
-        self.position: Position = game.start(derive_seed(task.seed, "game"))
+        self.position: Position = game.start(task.game_seed)
         self.acting = self.position.acting()
         self.ply = 0
         self.moves: dict[int, int] = {}
@@ -124,18 +123,3 @@ class Slot:
             error=error,
             duration_s=time.monotonic() - self.started,
         )
-
-    def sequence_columns(self, episode: Episode, seat: int) -> dict[str, Any]:
-        """The sequence columns of one learning seat."""
-        return {
-            "episode": self.id,
-            "task": self.task.id,
-            "attempt": self.task.attempt,
-            "game": self.task.game,
-            "seat": seat,
-            "policy": str(self.seats[seat].policy.name),
-            "group": self.task.group,
-            "final_reward": episode.returns[seat],
-            "shaped_reward": episode.returns[seat],
-            "truncated": episode.truncated,
-        }

@@ -7,8 +7,11 @@ parent is gone.
 from __future__ import annotations
 
 import gc
+import time
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from ludus.config.run import RunConfig
 from ludus.explore.host_runner import HostRunner
@@ -16,17 +19,49 @@ from ludus.explore.messages import Broken, Play, Played, Ready, Setup, ToExplore
 from ludus.explore.players import Player
 from ludus.games.protocol import Game
 from ludus.policies import PolicyShape, PolicyStore
+from ludus.records import EpisodeBatch, Task
 from ludus.runtime import Channel, Pulse, Stop, run_worker
 from ludus.storage.arrow import episodes_to_table, experiences_to_table, to_bytes
 
 MOST_HAND_OVERS = 2
 """A worker hands episodes over about this often while each of its games is played once."""
+LONGEST_WAIT_S = 1.0
+"""Finished episodes do not wait longer than this for others to be handed over with them."""
 SEND_DEADLINE_S = 120.0
+
+
+class Runner(Protocol):
+    """Plays tasks: on boards or in words."""
+
+    slots: int
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to play."""
+        ...
+
+    @property
+    def finished_episodes(self) -> int:
+        """Episodes that the next harvest would return."""
+        ...
+
+    def submit(self, tasks: Iterable[Task]) -> None:
+        """Queue tasks."""
+        ...
+
+    def step(self) -> None:
+        """Play on for a moment."""
+        ...
+
+    def harvest(self) -> EpisodeBatch:
+        """Hand over what has finished since the last call."""
+        ...
 
 
 def serve(channel: Channel[object], pulse: Pulse) -> None:
     """Play until told to stop."""
-    runner: HostRunner | None = None
+    runner: Runner | None = None
+    handed_over = time.monotonic()
     while True:
         idle = runner is None or runner.is_idle
         pulse.set_busy(not idle)
@@ -44,8 +79,16 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
         pulse.set_busy(True)
         if not runner.is_idle:
             runner.step()
-        if runner.finished_episodes and (runner.is_idle or runner.finished_episodes >= runner.slots // MOST_HAND_OVERS):
+        if is_due(runner, time.monotonic() - handed_over):
             hand_over(runner, channel)
+            handed_over = time.monotonic()
+
+
+def is_due(runner: Runner, waited_s: float) -> bool:
+    """Whether finished episodes should be handed over now: a good number of them, all there are, or some long since."""
+    finished = runner.finished_episodes
+    enough = finished >= max(runner.slots // MOST_HAND_OVERS, 1)
+    return bool(finished) and (enough or runner.is_idle or waited_s > LONGEST_WAIT_S)
 
 
 def calm_garbage_collector() -> None:
@@ -55,15 +98,25 @@ def calm_garbage_collector() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def build_runner(setup: Setup, pulse: Pulse) -> HostRunner:
+def build_runner(setup: Setup, pulse: Pulse) -> Runner:
     """Make the runner that a setup message describes."""
-    from ludus.explore.actors import NetworkActors
-    from ludus.explore.players import make_player
-    from ludus.games import make_game
     from ludus.plugins import load_plugins
 
     load_plugins(setup.plugins)
     config = RunConfig.model_validate_json(setup.config)
+    if config.policy.model is not None:
+        from ludus.explore.text_building import build_text_runner
+
+        return build_text_runner(setup, config, pulse)
+    return build_host_runner(setup, config, pulse)
+
+
+def build_host_runner(setup: Setup, config: RunConfig, pulse: Pulse) -> HostRunner:
+    """The runner of network policies on boards."""
+    from ludus.explore.actors import NetworkActors
+    from ludus.explore.players import make_player
+    from ludus.games import make_game
+
     network = config.policy.name
 
     @lru_cache(maxsize=64)
@@ -92,7 +145,7 @@ def build_runner(setup: Setup, pulse: Pulse) -> HostRunner:
     )
 
 
-def hand_over(runner: HostRunner, channel: Channel[object]) -> None:
+def hand_over(runner: Runner, channel: Channel[object]) -> None:
     """Send finished episodes and wait until they are on their way."""
     batch = runner.harvest()
     episodes = to_bytes(episodes_to_table(batch.episodes))

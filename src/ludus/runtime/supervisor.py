@@ -119,6 +119,13 @@ class Supervisor:
         self._workers.clear()
         self._selector.close()
 
+    def dismiss(self, name: str) -> None:
+        """End one worker whose work is done."""
+        worker = self._workers.pop(name)
+        self._selector.unregister(worker.channel)
+        self._owes.discard(name)
+        worker.kill()
+
     def _flush(self, name: str) -> None:
         try:
             self._workers[name].channel.flush()

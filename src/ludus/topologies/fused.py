@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.explore.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
 from ludus.games.pgx import PgxGame
-from ludus.policies import as_numpy
+from ludus.policies import PolicyShape, as_numpy
 from ludus.records import PolicyRef, Task, derive_seed
 from ludus.runtime import Stop
 from ludus.storage.checkpoints import Checkpoint
@@ -54,6 +54,7 @@ class Fused:
         (self._game_key,) = rooms.games
         game = rooms.games[self._game_key]
         assert isinstance(game, PgxGame)  # noqa: S101 - config.derive has made sure
+        assert isinstance(rooms.shape, PolicyShape)  # noqa: S101
         steps, games = config.train.batch_steps or 0, config.explore.games_in_flight
         self._lanes = Lanes(config.league.opponents, games, game.spec.players)
         self._runner = DeviceRunner(

@@ -10,14 +10,22 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ludus.config.presets import needs_critic
 from ludus.config.run import RunConfig
 from ludus.errors import ConfigError
 from ludus.experience import build_pipeline
+from ludus.explore.extraction import check_extraction
 from ludus.explore.players import make_player
+from ludus.explore.prompts import find_prompt
+from ludus.explore.text_players import make_text_player
 from ludus.games import Game, make_game
 from ludus.games.protocol import GameSpec
+from ludus.games.text_protocol import TextGame
+from ludus.games.text_registry import make_text_game
 from ludus.league import Matchmaker, Pool, make_sampler
 from ludus.policies import PolicyShape, PolicyStore
+from ludus.policies.language_shape import LanguageModelShape
+from ludus.policies.model_folder import find_model_folder
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.runtime import Supervisor
 from ludus.storage.catalog import Catalog
@@ -29,6 +37,10 @@ from ludus.telemetry import Telemetry
 from ludus.topologies.evaluation import Evaluation
 from ludus.topologies.progress import Progress
 
+AnyShape = PolicyShape | LanguageModelShape
+Games = Mapping[str, Game | TextGame]
+"""What a run plays, by key: boards for networks, games of words for language models."""
+
 VERSIONS_KEPT = 16
 """Newest versions that stay on disk beside those in the pool."""
 
@@ -39,9 +51,9 @@ class Rooms:
 
     config: RunConfig
     run: RunDirectory
-    games: dict[str, Game]
+    games: Games
     specs: dict[str, GameSpec]
-    shape: PolicyShape
+    shape: AnyShape
     catalog: Catalog
     checkpoints: CheckpointStore
     policies: PolicyStore
@@ -130,24 +142,14 @@ class Rooms:
         self.catalog.close()
 
 
-def find_games(config: RunConfig) -> dict[str, Game]:
+def find_games(config: RunConfig) -> Games:
     """Make every game of a config, and check that all parts that it names exist and fit together.
 
     Raises:
         ConfigError: one line for each part that is unknown or does not fit; nothing has been written yet.
     """
     problems: list[str] = []
-    games: dict[str, Game] = {}
-    with collecting(problems):
-        games = {choice.key: make_game(choice.key) for choice in config.games}
-    if games:
-        with collecting(problems):
-            policy_shape(config, {key: game.spec for key, game in games.items()})
-    players = {name for choice in config.league.opponents for name in choice.players}
-    for name in sorted(players | set(config.evaluate.against)):
-        for game in games.values():
-            with collecting(problems):
-                make_player(name, game)
+    games = _find_text_games(config, problems) if config.policy.model else _find_boards(config, problems)
     for choice in config.league.opponents:
         with collecting(problems):
             make_sampler(choice)
@@ -156,6 +158,44 @@ def find_games(config: RunConfig) -> dict[str, Game]:
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
     return games
+
+
+def _find_boards(config: RunConfig, problems: list[str]) -> dict[str, Game]:
+    games: dict[str, Game] = {}
+    with collecting(problems):
+        games = {choice.key: make_game(choice.key) for choice in config.games}
+    if games:
+        with collecting(problems):
+            network_shape(config, {key: game.spec for key, game in games.items()})
+    for name in _fixed_players(config):
+        for game in games.values():
+            with collecting(problems):
+                make_player(name, game)
+    return games
+
+
+def _find_text_games(config: RunConfig, problems: list[str]) -> dict[str, TextGame]:
+    games: dict[str, TextGame] = {}
+    with collecting(problems):
+        games = {choice.key: make_text_game(choice.key) for choice in config.games}
+    for name in _fixed_players(config):
+        for game in games.values():
+            with collecting(problems):
+                make_text_player(name, game)
+    with collecting(problems):
+        find_prompt(config.explore.speech.prompt)
+    with collecting(problems):
+        check_extraction(config.explore.speech.action)
+    if config.policy.model is not None:
+        with collecting(problems):
+            find_model_folder(config.policy.model.path)
+    return games
+
+
+def _fixed_players(config: RunConfig) -> list[str]:
+    players = {name for choice in config.league.opponents for name in choice.players}
+    players |= set(config.warm_start.players if config.warm_start else ())
+    return sorted(players | set(config.evaluate.against))
 
 
 @contextmanager
@@ -167,9 +207,7 @@ def collecting(problems: list[str]) -> Iterator[None]:
         problems += error.problems
 
 
-def open_rooms(
-    config: RunConfig, games: dict[str, Game], run: RunDirectory, log_dir: Path, plugins: Sequence[str]
-) -> Rooms:
+def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path, plugins: Sequence[str]) -> Rooms:
     """Open every room of a run on its directory."""
     specs = {key: game.spec for key, game in games.items()}
     catalog = Catalog(run.catalog)
@@ -178,7 +216,7 @@ def open_rooms(
     pool = Pool(config.league, learner)
     for name in config.evaluate.against:
         pool.add_fixed(name)
-    tasks = GameTasks(config.games, config.seed)
+    tasks = GameTasks(config.games, config.seed, config.explore.group)
     return Rooms(
         config=config,
         run=run,
@@ -200,7 +238,16 @@ def open_rooms(
     )
 
 
-def policy_shape(config: RunConfig, specs: dict[str, GameSpec]) -> PolicyShape:
+def policy_shape(config: RunConfig, specs: dict[str, GameSpec]) -> AnyShape:
+    """What the policy is: a network that fits the games, or a language model, which fits all of them."""
+    if config.policy.model is None:
+        return network_shape(config, specs)
+    return LanguageModelShape(
+        model=config.policy.model, critic=needs_critic(config.train.algorithm), games=tuple(specs)
+    )
+
+
+def network_shape(config: RunConfig, specs: dict[str, GameSpec]) -> PolicyShape:
     """The one shape that all games of a run must share, because one network plays them."""
     shapes = {(spec.observation_shape, spec.actions) for spec in specs.values()}
     if len(shapes) > 1:

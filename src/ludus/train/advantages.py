@@ -8,8 +8,9 @@ advantage 0 and target 0.
 A truncated sequence goes on from the sequence column `bootstrap_value` where there is one; else GAE and V-trace take
 the last decision's own value for what would have followed, and Monte Carlo takes 0.
 
-All kinds are one recursion, V-trace's; with importance weights 1 it is GAE. The chains are laid out end-aligned,
-`[K, n]` with row 0 the last decision, so the loop is over the longest chain and vectorised over sequences.
+All kinds but those over groups (`group_advantages.py`) are one recursion, V-trace's; with importance weights 1 it is
+GAE. The chains are laid out end-aligned, `[K, n]` with row 0 the last decision, so the loop is over the longest chain
+and vectorised over sequences.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from ludus.config.learn import AdvantageConfig
 from ludus.records import Experiences
+from ludus.train.group_advantages import group_advantages
 
 Floats = NDArray[np.float64]
 Credit = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -39,6 +41,8 @@ def compute(experiences: Experiences, config: AdvantageConfig, current_logp: NDA
         return monte_carlo(experiences, gamma=config.gamma)
     if config.kind == "gae":
         return gae(experiences, gamma=config.gamma, lam=config.lam)
+    if config.kind in ("group", "rloo"):
+        return group_advantages(experiences, config)
     return vtrace(
         experiences,
         current_logp,

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ludus.config.learn import TrainConfig
+from ludus.errors import ConfigError
 from ludus.train.arrays import Array, as_float, namespace
 
 
@@ -77,3 +79,14 @@ AGGREGATIONS: dict[str, Aggregation] = {
     "sequence_mean_token_sum": sequence_mean_token_sum,
 }
 """By name; `constant_norm` needs a length and is made on the spot."""
+
+
+def build_aggregation(train: TrainConfig) -> Aggregation:
+    """The way that a config asks for."""
+    if train.aggregation != "constant_norm":
+        return AGGREGATIONS[train.aggregation]
+    if train.aggregation_length is None:
+        raise ConfigError(
+            "train.aggregation_length: constant_norm divides by it; write the tokens that a sequence may have at most"
+        )
+    return constant_norm(float(train.aggregation_length))

@@ -1,20 +1,19 @@
 """Losses, once, against the array API standard: the same functions serve NumPy, JAX and torch.
 
 Every loss is elementwise: `[B]` decisions on a board and `[B, T]` tokens alike; `aggregation` turns elements into one
-number, so a loss never sees a mask. Loss is minimised. To add one: a function of arrays, an entry in `LOSSES` that
-picks what it needs from `LossInputs`, and its options in `ludus.config.presets.LOSS_OPTIONS`.
+number, so a loss sees a mask only where it compares whole rows. Loss is minimised. To add one: a function of arrays, an
+entry in `LOSSES` that picks what it needs from `LossInputs` and has its options as keywords, and the same options in
+`ludus.config.loss_options`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 from ludus.train.arrays import Array, as_float, clamp, namespace
-
-MAX_LOG_RATIO = 20.0
-"""Log-ratios are clamped to this, so that one absurd element cannot overflow a batch."""
+from ludus.train.importance import MAX_LOG_RATIO, Correction, Level, importance_weight, row_mean
 
 Estimator = Literal["k1", "k2", "k3"]
 
@@ -28,9 +27,11 @@ class LossInputs:
     logp: Array = None
     """Log-probability of what was done, under the policy being trained."""
     old_logp: Array = None
-    """The same under the policy that did it."""
+    """The same under the policy that did it, as whoever played reported it."""
+    start_logp: Array = None
+    """The same under the weights that the update began with, as the learner computes it. Default: `old_logp`."""
     ref_logp: Array = None
-    """The same under a reference policy. Default: `old_logp`."""
+    """The same under the model before any training."""
     advantage: Array = None
     value: Array = None
     old_value: Array = None
@@ -48,10 +49,8 @@ class Elements:
     stats: Mapping[str, Array] = field(default_factory=dict)
 
 
-class Loss(Protocol):
-    """A function of `LossInputs` with its options as keywords."""
-
-    def __call__(self, inputs: LossInputs, /, **options: Any) -> Elements: ...
+Loss = Callable[..., Elements]
+"""A function of `LossInputs`, with its options as keywords."""
 
 
 def ppo_clip(
@@ -120,29 +119,96 @@ def kl(logp: Array, ref_logp: Array, *, estimator: Estimator = "k3", cap: float 
     return Elements(loss=estimate if cap is None else clamp(estimate, -cap, cap))
 
 
-def _ppo_clip(inputs: LossInputs, /, **options: Any) -> Elements:
-    return ppo_clip(inputs.logp, inputs.old_logp, inputs.advantage, **options)
+def sft(logp: Array) -> Elements:
+    """Imitation: `-log pi` of what was done, whatever it was worth."""
+    return Elements(loss=-logp)
 
 
-def _reinforce(inputs: LossInputs, /, **options: Any) -> Elements:
-    return reinforce(inputs.logp, inputs.advantage, **options)
+def _ppo_clip(
+    inputs: LossInputs,
+    /,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    dual_clip: float | None = None,
+    level: Level = "token",
+    importance: Correction = "none",
+    importance_level: Level = "token",
+    importance_low: float | None = None,
+    importance_high: float | None = 2.0,
+) -> Elements:
+    """PPO's loss; at level `sequence` the ratio is the geometric mean over the row (GSPO)."""
+    log_ratio = inputs.logp - _start(inputs)
+    if level == "sequence":
+        log_ratio = row_mean(log_ratio, inputs.mask)
+    zeros = namespace(log_ratio).zeros_like(log_ratio)
+    elements = ppo_clip(log_ratio, zeros, inputs.advantage, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip)
+    return _corrected(elements, inputs, importance, importance_level, importance_low, importance_high)
 
 
-def _value(inputs: LossInputs, /, **options: Any) -> Elements:
-    return value_loss(inputs.value, inputs.target, inputs.old_value, **options)
+def _reinforce(
+    inputs: LossInputs,
+    /,
+    *,
+    importance: Correction = "none",
+    importance_level: Level = "token",
+    importance_low: float | None = None,
+    importance_high: float | None = 2.0,
+) -> Elements:
+    elements = reinforce(inputs.logp, inputs.advantage)
+    return _corrected(elements, inputs, importance, importance_level, importance_low, importance_high)
 
 
-def _entropy(inputs: LossInputs, /, **options: Any) -> Elements:
-    return Elements(loss=-inputs.entropy, **options)
+def _sft(inputs: LossInputs, /) -> Elements:
+    return sft(inputs.logp)
 
 
-def _kl(inputs: LossInputs, /, **options: Any) -> Elements:
-    return kl(inputs.logp, inputs.old_logp if inputs.ref_logp is None else inputs.ref_logp, **options)
+def _value(inputs: LossInputs, /, *, clip: float | None = None) -> Elements:
+    return value_loss(inputs.value, inputs.target, inputs.old_value, clip=clip)
+
+
+def _entropy(inputs: LossInputs, /) -> Elements:
+    return Elements(loss=-inputs.entropy)
+
+
+def _kl(
+    inputs: LossInputs,
+    /,
+    *,
+    estimator: Estimator = "k3",
+    cap: float | None = None,
+    reference: Literal["behaviour", "base"] = "behaviour",
+    importance: Literal["none", "ratio"] = "none",
+) -> Elements:
+    """KL to what played, or to the model before training; times the ratio it is unbiased on stale elements too."""
+    other = inputs.ref_logp if reference == "base" else inputs.old_logp
+    elements = kl(inputs.logp, other, estimator=estimator, cap=cap)
+    if importance == "none":
+        return elements
+    ratio = namespace(inputs.logp).exp(clamp(inputs.logp - _start(inputs), -MAX_LOG_RATIO, MAX_LOG_RATIO))
+    return Elements(loss=elements.loss * ratio)
+
+
+def _start(inputs: LossInputs) -> Array:
+    return inputs.old_logp if inputs.start_logp is None else inputs.start_logp
+
+
+def _corrected(
+    elements: Elements, inputs: LossInputs, correction: Correction, level: Level, low: float | None, high: float | None
+) -> Elements:
+    """The elements times their importance weights, with the mean weight as a statistic."""
+    if correction == "none":
+        return elements
+    weight = importance_weight(
+        _start(inputs), inputs.old_logp, inputs.mask, correction=correction, level=level, low=low, high=high
+    )
+    return Elements(loss=elements.loss * weight, stats={**elements.stats, "importance_weight": weight})
 
 
 LOSSES: dict[str, Loss] = {
     "ppo_clip": _ppo_clip,
     "reinforce": _reinforce,
+    "sft": _sft,
     "value": _value,
     "entropy": _entropy,
     "kl": _kl,

@@ -16,7 +16,7 @@ from ludus.train.aggregation import Aggregation, at_least_something, token_mean
 from ludus.train.arrays import Array, namespace
 from ludus.train.losses import LOSSES, Loss, LossInputs
 
-_CONSTANTS = ("old_logp", "ref_logp", "advantage", "old_value", "target")
+_CONSTANTS = ("old_logp", "start_logp", "ref_logp", "advantage", "old_value", "target")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +44,24 @@ class Objective:
     aggregation: Aggregation = token_mean
 
     def __call__(
-        self, inputs: LossInputs, progress: Array | float, normaliser: Array | None = None
+        self,
+        inputs: LossInputs,
+        progress: Array | float,
+        normaliser: Array | None = None,
+        count: Array | None = None,
     ) -> tuple[Array, dict[str, Array]]:
-        """The loss, and every term and statistic by name.
+        """The loss, and every term and statistic by name. Statistics are means over elements, however loss is averaged.
 
         Args:
             inputs: one batch, or one part of it.
             progress: share of the run that is done, 0 to 1.
             normaliser: `self.normaliser(mask)` of the whole batch, when `inputs` is a part of it.
+            count: elements of the whole batch. Default: `normaliser`, which is the same for the mean over elements.
         """
         inputs = _without_masked_constants(inputs)
         if normaliser is None:
-            normaliser = self.normaliser(inputs.mask)
+            normaliser, count = self.normaliser(inputs.mask), element_count(inputs.mask)
+        count = normaliser if count is None else count
         loss: Array = 0.0
         metrics: dict[str, Array] = {}
         for term in self.terms:
@@ -64,12 +70,23 @@ class Objective:
             loss = loss + term.weight_at(progress) * value
             metrics[term.name] = value
             for name, stat in elements.stats.items():
-                metrics[name] = self.aggregation.total(stat, inputs.mask) / normaliser
+                metrics[name] = token_mean.total(stat, inputs.mask) / count
         return loss, metrics
+
+    def uses(self, option: str, *values: object) -> bool:
+        """Whether a term that counts has this option at one of these values."""
+        return any(
+            term.options.get(option) in values for term in self.terms if term.weight != 0 or term.weight_end != 0
+        )
 
     def normaliser(self, mask: Array) -> Array:
         """What the totals of a batch are divided by; never 0."""
         return at_least_something(self.aggregation.normaliser(mask))
+
+
+def element_count(mask: Array) -> Array:
+    """What statistics are divided by; never 0."""
+    return at_least_something(token_mean.normaliser(mask))
 
 
 def build_objective(terms: Sequence[TermConfig], aggregation: Aggregation = token_mean) -> Objective:

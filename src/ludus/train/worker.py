@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 from ludus.config.run import RunConfig
-from ludus.policies import PolicyShape
 from ludus.runtime import Channel, Pulse, Stop, run_worker
 from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.tensors import load_tensors, save_tensors
-from ludus.train.jax_learner import JaxLearner, LearnerState
+from ludus.train.learners import make_learner
 from ludus.train.messages import (
     Saved,
     SaveInto,
@@ -33,8 +33,8 @@ class Trainer:
 
     def __init__(self, setup: TrainerSetup) -> None:
         config = RunConfig.model_validate_json(setup.config)
-        self._learner = JaxLearner(PolicyShape.from_json(setup.shape).build(), config.train)
-        self._state: LearnerState = self._learner.init(config.seed)
+        self._learner = make_learner(config, setup.shape)
+        self._state: Any = self._learner.init(config.seed)
         if setup.checkpoint:
             folder = Path(setup.checkpoint)
             self._state = self._learner.state_from_tensors(

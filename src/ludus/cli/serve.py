@@ -1,0 +1,55 @@
+"""`ludus serve`: talk to a run's language models over the OpenAI API."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ludus.errors import ConfigError
+
+
+def serve(
+    run: Annotated[Path, typer.Argument(help="Directory of the run, live or finished.")],
+    host: Annotated[str, typer.Option(help="Address to listen on. Others than this machine's own need a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes any that is free.", min=0, max=65535)] = 8000,
+    threads: Annotated[
+        int, typer.Option(help="Threads for the model. With one, a seed gives the same reply again.", min=1)
+    ] = 1,
+    max_in_flight: Annotated[int, typer.Option(help="Requests worked on at the same time.", min=1)] = 64,
+) -> None:
+    """Serve every version of a run's language model over the OpenAI API: models, chat completions, streaming.
+
+    Models are named main (the newest version), main@12, and so on. The environment variable LUDUS_SERVE_TOKEN, when it
+    is set, is the key that clients must send; listening on any address but this machine's own needs it.
+
+    Example: ludus serve runs/tictactoe --port 8000
+    """
+    from ludus.cli.runs import open_run
+
+    _check_installed()
+    from ludus.serve.access import read_token
+    from ludus.serve.app import make_app
+    from ludus.serve.running import bind, url_of
+    from ludus.serve.running import run as run_server
+
+    directory, config = open_run(run)
+    token = read_token()
+    with bind(host, port, token=token) as listener:
+        from ludus.serve.opening import open_service
+
+        service = open_service(directory, config, threads=threads, max_in_flight=max_in_flight)
+        newest, *versions = [card["id"] for card in service.members.cards()]
+        typer.echo(f"serving {newest} from {run}; versions: {len(versions)}, {versions[-1]} to {versions[0]}")
+        typer.echo(f"{url_of(listener)}  {'with' if token else 'without'} a token; stop with Ctrl-C")
+        run_server(make_app(service, token=token), listener)
+
+
+def _check_installed() -> None:
+    missing = [name for name in ("starlette", "torch", "transformers", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"serving needs {' and '.join(missing)}; install: pip install 'ludus[llm]'")

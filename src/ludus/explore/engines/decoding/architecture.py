@@ -1,0 +1,106 @@
+"""What the lean decoder must know about a transformers model, or why it cannot run it.
+
+Covered: the Llama, Qwen2, Qwen3 and Mistral families with rotary positions that do not change with the length
+(`default`, `linear`, `llama3`, `yarn`). Not covered, and left to `TransformersDecoder`: other families, sliding windows
+shorter than the context, other activations. To cover another family, extend `FAMILIES` and, where its layers differ,
+`weights.py` and `Decoder`; tests/explore/engines/test_decoder.py compares each family with transformers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+FIXED_ROTATIONS = frozenset({"default", "linear", "llama3", "yarn"})
+
+
+class NotCovered(Exception):
+    """The lean decoder cannot run a model; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """Sizes of a decoder and the angles of its positions."""
+
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    hidden: int
+    vocabulary: int
+    epsilon: float
+    has_head_norms: bool
+    """Whether queries and keys are normed per head, as in Qwen3."""
+    cosines: Tensor
+    """`[context, head_width / 2]`."""
+    sines: Tensor
+    """`[context, head_width / 2]`."""
+
+    @property
+    def context(self) -> int:
+        """Positions that can be computed."""
+        return self.cosines.shape[0]
+
+
+def read_architecture(model: PreTrainedModel, *, context: int) -> Architecture:
+    """Sizes and angles of a model.
+
+    Raises:
+        NotCovered: the lean decoder does not compute what this model computes.
+    """
+    config: Any = model.config
+    _refuse_strangers(config, context)
+    heads = int(config.num_attention_heads)
+    cosines, sines = _angles(model, context)
+    return Architecture(
+        layers=int(config.num_hidden_layers),
+        width=int(config.hidden_size),
+        heads=heads,
+        kv_heads=int(config.num_key_value_heads or heads),
+        head_width=2 * cosines.shape[1],
+        hidden=int(config.intermediate_size),
+        vocabulary=int(config.vocab_size),
+        epsilon=float(config.rms_norm_eps),
+        has_head_norms=config.model_type == "qwen3",
+        cosines=cosines,
+        sines=sines,
+    )
+
+
+def _refuse_strangers(config: Any, context: int) -> None:
+    if config.model_type not in FAMILIES:
+        raise NotCovered(f"the family {config.model_type!r} is not one of {', '.join(sorted(FAMILIES))}")
+    if config.hidden_act != "silu":
+        raise NotCovered(f"the activation is {config.hidden_act!r}, not 'silu'")
+    rotation = config.rope_parameters["rope_type"]
+    if rotation not in FIXED_ROTATIONS:
+        raise NotCovered(f"positions rotate by {rotation!r}, which changes with the length")
+    window = _window(config)
+    if window is not None and window < context:
+        raise NotCovered(f"attention reaches back {window} tokens only, and the context has {context}")
+
+
+def _window(config: Any) -> int | None:
+    """How far back the shortest-sighted layer sees; None if every layer sees everything."""
+    window = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None)
+    if window is None or (kinds is not None and "sliding_attention" not in kinds):
+        return None
+    return int(window)
+
+
+def _angles(model: PreTrainedModel, context: int) -> tuple[Tensor, Tensor]:
+    rotation: Any = model.get_submodule("model.rotary_emb")
+    frequencies = rotation.inv_freq.to(torch.float32)
+    expected = getattr(model.config, "head_dim", None) or model.config.hidden_size // model.config.num_attention_heads
+    if 2 * len(frequencies) != expected:
+        raise NotCovered(f"only {2 * len(frequencies)} of {expected} numbers of a head rotate")
+    turns = torch.arange(context, dtype=torch.float32, device=frequencies.device)[:, None] * frequencies
+    scale = float(rotation.attention_scaling)
+    return (turns.cos() * scale).contiguous(), (turns.sin() * scale).contiguous()

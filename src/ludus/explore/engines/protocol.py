@@ -1,0 +1,124 @@
+"""What every engine is to a runner: token ids in, token ids and log-probabilities out.
+
+Invariant: text is made into tokens once, by whoever wrote it; what an engine sampled is never made into tokens again.
+A completion says which policy version wrote it. With the same prompt, policy and seed, an engine that
+`is_repeatable` gives the same tokens and log-probabilities, bit for bit, whatever else it is working on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.records import PolicyRef
+
+Finish = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How tokens are drawn. Log-probabilities are those of the distribution at `temperature`, before `top_p` and
+    `top_k` cut it: what a learner recomputes."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    """0 takes the likeliest token, and its log-probability is that at temperature 1."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0: no limit."""
+    stop_tokens: frozenset[int] = frozenset()
+    """Sampling one of these ends the completion; the token is part of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One completion that is wanted."""
+
+    prompt: tuple[int, ...]
+    policy: PolicyRef
+    sampling: Sampling
+    seed: int
+    deadline_s: float = 600.0
+    session: str = ""
+    """Requests of one session extend each other's prompts, as the turns of one seat in a game do."""
+    is_last: bool = False
+    """Whether the session asks no more after this, as far as the caller knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What an engine wrote."""
+
+    tokens: NDArray[np.int32]
+    """`[n]`, at least one, with the stop token if there was one."""
+    logps: NDArray[np.float32]
+    """`[n]`."""
+    values: NDArray[np.float32]
+    """`[n]`: the critic's estimate before each token; zeros where there is no critic."""
+    policy: PolicyRef
+    finish: Finish
+
+
+@dataclass(slots=True, kw_only=True)
+class EngineCounters:
+    """What an engine has done so far, for metrics."""
+
+    requests: int = 0
+    completed: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    """Of all prompts, reused or not."""
+    reused_tokens: int = 0
+    """Of prompts, not computed again because an earlier request had them."""
+    sampled_tokens: int = 0
+    retries: int = 0
+    cost: float = 0.0
+    """In the currency of the endpoint's price list; 0 where nothing is charged."""
+
+
+class Engine(Protocol):
+    """Writes completions for any number of callers at once, in one asyncio event loop."""
+
+    counters: EngineCounters
+    is_repeatable: bool
+    """Whether the same request gives the same bits, whatever else is in flight."""
+
+    async def generate(self, request: Request) -> Completion:
+        """Write one completion.
+
+        Raises:
+            PolicyError: the policy cannot be loaded, the prompt does not fit, or the endpoint refuses.
+            TimeoutExceeded: the deadline passed.
+        """
+        ...
+
+    def end_session(self, session: str) -> None:
+        """The session asks no more: what is kept for it may go. Unknown sessions are passed over."""
+        ...
+
+    async def close(self) -> None:
+        """Give everything back. Requests in flight fail."""
+        ...
+
+
+def check_request(request: Request, *, context: int) -> str:
+    """Why an engine with this context length cannot serve the request; empty if it can."""
+    sampling = request.sampling
+    if not request.prompt:
+        return "the prompt is empty"
+    if sampling.max_tokens < 1:
+        return f"max_tokens is {sampling.max_tokens}, and a completion has at least one token"
+    if sampling.temperature < 0 or not 0 < sampling.top_p <= 1 or sampling.top_k < 0:
+        return (
+            f"temperature {sampling.temperature:g}, top_p {sampling.top_p:g} and top_k {sampling.top_k} are no sampling"
+        )
+    need = len(request.prompt) + request.sampling.max_tokens
+    if need > context:
+        return (
+            f"the prompt has {len(request.prompt)} tokens and up to {request.sampling.max_tokens} are to be sampled, "
+            f"but the context holds {context}"
+        )
+    return ""

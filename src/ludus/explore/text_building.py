@@ -1,0 +1,83 @@
+"""Make the runner of a language model from a setup message: model, engine, games, fixed players."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from ludus.config.play import LocalEngineConfig
+from ludus.config.run import RunConfig
+from ludus.explore.engines.protocol import Engine
+from ludus.explore.messages import Setup
+from ludus.explore.text_players import TextPlayer, make_text_player
+from ludus.explore.text_runner import TextRunner
+from ludus.games.text_protocol import TextGame
+from ludus.games.text_registry import make_text_game
+from ludus.policies import PolicyStore
+from ludus.policies.chat import ChatFormat
+from ludus.policies.language_models import LanguageModel, load_language_model
+from ludus.policies.language_shape import LanguageModelShape
+from ludus.runtime import Pulse
+
+
+def build_text_runner(
+    setup: Setup,
+    config: RunConfig,
+    pulse: Pulse,
+    *,
+    extra_players: Mapping[str, TextPlayer] | None = None,
+    deadline_s: float | None = None,
+) -> TextRunner:
+    """The runner of one language model, with the engine of the config.
+
+    Args:
+        extra_players: fixed players by name, besides those that can be made by name.
+        deadline_s: of an episode, instead of the config's.
+    """
+    guests = extra_players or {}
+    shape = LanguageModelShape.from_json(setup.shape)
+    model = load_language_model(shape.model)
+    chat = ChatFormat(model.tokenizer)
+    policy = config.policy.name
+
+    @lru_cache(maxsize=64)
+    def game(key: str) -> TextGame:
+        return make_text_game(key)
+
+    @lru_cache(maxsize=256)
+    def fixed_player(name: str, key: str) -> TextPlayer:
+        return make_text_player(name, game(key))
+
+    def player(name: str, game: TextGame) -> TextPlayer | None:
+        return None if name == policy else guests.get(name) or fixed_player(name, game.spec.key)
+
+    return TextRunner(
+        run=setup.run,
+        games=game,
+        players=player,
+        engine=make_engine(config, model, shape, PolicyStore(Path(setup.run_dir) / "policies")),
+        chat=chat,
+        speech=config.explore.speech,
+        slots=setup.slots,
+        deadline_s=config.explore.deadline_s if deadline_s is None else deadline_s,
+        pulse=pulse,
+    )
+
+
+def make_engine(config: RunConfig, model: LanguageModel, shape: LanguageModelShape, store: PolicyStore) -> Engine:
+    """The engine that the config names."""
+    engine = config.explore.engine
+    if isinstance(engine, LocalEngineConfig):
+        from ludus.explore.engines.local import LocalEngine
+
+        return LocalEngine(
+            model,
+            store=store,
+            lora=shape.model.lora,
+            max_batch=engine.max_batch,
+            prefill_tokens=engine.prefill_tokens,
+        )
+    from ludus.explore.engines.vllm import VllmEngine
+
+    return VllmEngine(engine, store=store, context=model.context)

@@ -1,0 +1,6 @@
+"""Pool members over the OpenAI API: what `ludus serve` runs.
+
+    request -> access (token, host) -> app (routes) -> chat_request (checked) -> writer (engine, text) -> answers (JSON)
+
+Import what you need from the modules; some of them load Starlette.
+"""

@@ -1,0 +1,241 @@
+"""The HTTP side of `ludus serve`: `/v1/models`, `/v1/chat/completions` and `/health`.
+
+Invariants: every answer that is not a reply is an error object that OpenAI's clients understand; no more than
+`max_in_flight` requests are worked on at a time; a reply that nobody waits for any more is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from ludus.errors import LudusError
+from ludus.explore.engines.protocol import Engine
+from ludus.serve.access import Guard
+from ludus.serve.answers import DONE, Answers, Choice, sse
+from ludus.serve.chat_request import ChatRequest, read_chat_request
+from ludus.serve.members import Members
+from ludus.serve.problems import BadRequest, as_bad_request
+from ludus.serve.token_text import TokenText
+from ludus.serve.writer import Errand, Piece, Writer
+
+MOST_BODY_BYTES = 4 * 1024 * 1024
+Handler = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What the routes need."""
+
+    engine: Engine
+    members: Members
+    writer: Writer
+    token_text: TokenText
+    max_in_flight: int = 64
+
+
+def make_app(service: Service, *, token: str = "") -> Starlette:
+    """The application. It owns the engine: shutting it down closes the engine."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await service.engine.close()
+
+    routes = Routes(service)
+    return Starlette(
+        routes=[
+            Route("/health", _answering(routes.health), methods=["GET"]),
+            Route("/v1/models", _answering(routes.models), methods=["GET"]),
+            Route("/v1/models/{model}", _answering(routes.model), methods=["GET"]),
+            Route("/v1/chat/completions", _answering(routes.chat), methods=["POST"]),
+        ],
+        middleware=[Middleware(Guard, token=token)],
+        exception_handlers={HTTPException: _http_problem},
+        lifespan=lifespan,
+    )
+
+
+class Routes:
+    """One method for each path."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._in_flight = 0
+
+    async def health(self, request: Request) -> Response:
+        """Whether the server answers, and how much it is doing."""
+        done = self._service.engine.counters
+        asked = {"completed": done.completed, "failed": done.failed, "sampled_tokens": done.sampled_tokens}
+        return JSONResponse({"status": "ok", "in_flight": self._in_flight, "engine": asked})
+
+    async def models(self, request: Request) -> Response:
+        """All pool members."""
+        cards = await asyncio.to_thread(self._service.members.cards)
+        return JSONResponse({"object": "list", "data": cards})
+
+    async def model(self, request: Request) -> Response:
+        """One pool member."""
+        return JSONResponse(await asyncio.to_thread(self._service.members.card, request.path_params["model"]))
+
+    async def chat(self, request: Request) -> Response:
+        """Reply to a conversation, at once or as a stream."""
+        wanted = read_chat_request(await _body(request))
+        policy = await asyncio.to_thread(self._service.members.find, wanted.model)
+        errands = self._service.writer.plan(wanted, policy)
+        answers = Answers(
+            model=wanted.model,
+            prompt_tokens=len(errands[0].prompt),
+            token_text=self._service.token_text if wanted.logprobs else None,
+        )
+        self._enter()
+        if wanted.stream:
+            return EventStream(self._events(errands, answers, wanted), on_end=self._leave)
+        try:
+            return JSONResponse(answers.whole(await _while_wanted(request, self._gather(errands))))
+        finally:
+            self._leave()
+
+    def _enter(self) -> None:
+        if self._in_flight >= self._service.max_in_flight:
+            raise BadRequest(
+                f"{self._in_flight} requests are being worked on, which is all this server does at a time; try again",
+                status=429,
+            )
+        self._in_flight += 1
+
+    def _leave(self) -> None:
+        self._in_flight -= 1
+
+    async def _gather(self, errands: list[Errand]) -> list[Choice]:
+        choices = [Choice() for _ in errands]
+        async with contextlib.aclosing(self._pieces(errands)) as pieces:
+            async for index, piece in pieces:
+                choices[index].add(piece)
+        return choices
+
+    async def _events(self, errands: list[Errand], answers: Answers, wanted: ChatRequest) -> AsyncGenerator[bytes]:
+        counts = [0] * len(errands)
+        for index in range(len(errands)):
+            yield answers.opening_event(index)
+        try:
+            async with contextlib.aclosing(self._pieces(errands)) as pieces:
+                async for index, piece in pieces:
+                    counts[index] += len(piece.tokens)
+                    yield answers.event(index, piece)
+        except LudusError as error:  # the status has gone out already
+            yield sse(as_bad_request(error).to_json())
+            return
+        if wanted.stream_options is not None and wanted.stream_options.include_usage:
+            yield answers.usage_event(counts)
+        yield DONE
+
+    async def _pieces(self, errands: list[Errand]) -> AsyncGenerator[tuple[int, Piece]]:
+        """The pieces of all replies, as they come."""
+        arrived: asyncio.Queue[tuple[int, Piece | Exception]] = asyncio.Queue()
+
+        async def write(index: int, errand: Errand) -> None:
+            try:
+                async for piece in self._service.writer.write(errand):
+                    arrived.put_nowait((index, piece))
+            except Exception as error:  # whoever waits for the pieces raises it
+                arrived.put_nowait((index, error))
+
+        tasks = [asyncio.ensure_future(write(index, errand)) for index, errand in enumerate(errands)]
+        unfinished = len(tasks)
+        try:
+            while unfinished:
+                index, item = await arrived.get()
+                if isinstance(item, Exception):
+                    raise item
+                unfinished -= item.finish is not None
+                yield index, item
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class EventStream(StreamingResponse):
+    """A stream of events that is closed, and told so, however it ends."""
+
+    def __init__(self, events: AsyncGenerator[bytes], *, on_end: Callable[[], None]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        self._events = events
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events, or as many as somebody listens to."""
+        try:
+            # Cancelled is what a server that stops does to requests that take too long.
+            with contextlib.suppress(ClientDisconnect, asyncio.CancelledError):
+                await super().__call__(scope, receive, send)
+        finally:
+            await self._events.aclose()
+            self._on_end()
+
+
+def _answering(handler: Handler) -> Handler:
+    """Turn what ludus raises into an answer."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except LudusError as error:
+            problem = as_bad_request(error)
+            headers = {"Retry-After": "1"} if problem.status == 429 else None
+            return JSONResponse(problem.to_json(), status_code=problem.status, headers=headers)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except asyncio.CancelledError:
+            problem = BadRequest("the server is being stopped", status=503)
+            return JSONResponse(problem.to_json(), status_code=problem.status)
+
+    return answer
+
+
+async def _while_wanted(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Do some work unless whoever asked for it leaves before it is done."""
+    task, left = asyncio.ensure_future(work), asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        left.cancel()
+        task.cancel()
+        await asyncio.gather(task, left, return_exceptions=True)
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    """What Starlette itself refuses: unknown paths and methods."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    problem = BadRequest(f"{request.method} {request.url.path}: {error}", status=status)
+    return JSONResponse(problem.to_json(), status_code=status)
+
+
+async def _body(request: Request) -> bytes:
+    # Only with this type does a browser ask first before it sends another site's request.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise BadRequest("expected Content-Type: application/json", status=415)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BODY_BYTES:
+            raise BadRequest(f"the body has more than {MOST_BODY_BYTES:,} bytes", status=413)
+    return bytes(body)

@@ -1,0 +1,43 @@
+"""Open a run for serving: its model, its engine, its members."""
+
+from __future__ import annotations
+
+from ludus.config.run import RunConfig
+from ludus.errors import ConfigError
+from ludus.explore.text_building import make_engine
+from ludus.policies import PolicyStore
+from ludus.policies.chat import ChatFormat
+from ludus.policies.language_models import load_language_model
+from ludus.policies.language_shape import LanguageModelShape
+from ludus.serve.app import Service
+from ludus.serve.members import Members
+from ludus.serve.token_text import TokenText
+from ludus.serve.writer import Writer
+from ludus.storage.run_directory import RunDirectory
+
+
+def open_service(
+    run: RunDirectory, config: RunConfig, *, threads: int | None = None, max_in_flight: int = 64
+) -> Service:
+    """Everything that the application needs to serve a run, live or finished.
+
+    Raises:
+        ConfigError: the run has no language model, or none that can be loaded here.
+    """
+    if config.policy.model is None:
+        raise ConfigError(f"{run.path} trains a network, not a language model; play against it with: ludus play")
+    store = PolicyStore(run.policies)
+    if not store.versions(config.policy.name):
+        raise ConfigError(f"{run.path} has published no policy yet")
+    shape = LanguageModelShape(
+        model=config.policy.model, critic=False, games=tuple(choice.key for choice in config.games)
+    )
+    model = load_language_model(shape.model, threads=threads)
+    engine = make_engine(config, model, shape, store)
+    return Service(
+        engine=engine,
+        members=Members(store, config.policy.name, catalog=run.catalog),
+        writer=Writer(engine, ChatFormat(model.tokenizer), context=model.context, speech=config.explore.speech),
+        token_text=TokenText(model.tokenizer),
+        max_in_flight=max_in_flight,
+    )

@@ -1,0 +1,185 @@
+"""Writes replies: a conversation goes to the engine as tokens, and comes back as text in pieces.
+
+A reply is asked for a few tokens at a time, in one session, so it can be shown while it is written, stopped at any
+string and given up when nobody listens; what the engine has computed it does not compute again.
+
+Invariant: the same request with the same seed gives the same reply, streamed or not, from an engine that is repeatable.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ludus.config.play import SpeechConfig
+from ludus.errors import TimeoutExceeded
+from ludus.explore.engines.protocol import Engine, Finish, Request, Sampling
+from ludus.policies.chat import ChatFormat
+from ludus.records import PolicyRef, derive_seed
+from ludus.serve.chat_request import ChatRequest
+from ludus.serve.problems import BadRequest
+from ludus.serve.text_stream import TextStream
+
+TOKENS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """The next part of a reply."""
+
+    text: str
+    tokens: tuple[int, ...]
+    """What was sampled since the last piece, up to a stop string; its text may still be held back."""
+    logps: tuple[float, ...]
+    finish: Finish | None = None
+    """Why the reply ends here; None while it goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """One reply that is wanted."""
+
+    prompt: tuple[int, ...]
+    policy: PolicyRef
+    sampling: Sampling
+    stops: tuple[str, ...]
+    seed: int
+
+
+class Writer:
+    """Turns requests into replies of one engine."""
+
+    def __init__(
+        self, engine: Engine, chat: ChatFormat, *, context: int, speech: SpeechConfig, deadline_s: float = 600.0
+    ) -> None:
+        """`speech` has what a request leaves open; `deadline_s` bounds a whole reply."""
+        self._engine = engine
+        self._chat = chat
+        self._context = context
+        self._speech = speech
+        self._deadline_s = deadline_s
+
+    def plan(self, request: ChatRequest, policy: PolicyRef) -> list[Errand]:
+        """The replies that a request asks for.
+
+        Raises:
+            BadRequest: the conversation does not fit into the context.
+        """
+        prompt = tuple(conversation_tokens(self._chat, [message.plain() for message in request.messages]))
+        sampling = self._sampling(request, len(prompt))
+        seed = secrets.randbits(63) if request.seed is None else request.seed
+        return [
+            Errand(
+                prompt=prompt,
+                policy=policy,
+                sampling=sampling,
+                stops=request.stop,
+                seed=derive_seed(seed, "choice", index),
+            )
+            for index in range(request.n)
+        ]
+
+    async def write(self, errand: Errand) -> AsyncIterator[Piece]:
+        """Write one reply, piece by piece; the last one has its `finish`.
+
+        Raises:
+            PolicyError, TimeoutExceeded: as the engine raises them.
+        """
+        session = f"serve/{secrets.token_hex(8)}"
+        stream = TextStream(self._chat.decode, errand.stops)
+        ends = time.monotonic() + self._deadline_s
+        finish: Finish | None = None
+        try:
+            while finish is None:
+                piece = await self._next(errand, stream, session, ends)
+                finish = piece.finish
+                yield piece
+        finally:
+            self._engine.end_session(session)
+
+    async def _next(self, errand: Errand, stream: TextStream, session: str, ends: float) -> Piece:
+        left = errand.sampling.max_tokens - len(stream.tokens)
+        completion = await self._engine.generate(
+            Request(
+                prompt=(*errand.prompt, *stream.tokens),
+                policy=errand.policy,
+                sampling=_limited(errand.sampling, min(left, TOKENS_AT_ONCE)),
+                seed=derive_seed(errand.seed, len(stream.tokens)),
+                deadline_s=_remaining(ends, self._deadline_s),
+                session=session,
+                is_last=left <= TOKENS_AT_ONCE,
+            )
+        )
+        tokens = tuple(completion.tokens.tolist())
+        finish: Finish | None = "stop" if completion.finish == "stop" else None
+        if finish is None and len(tokens) >= left:
+            finish = "length"
+        text = stream.feed(tokens, is_last=finish is not None)
+        kept = len(tokens) - self._beyond_stop(stream, len(tokens)) if stream.is_stopped else len(tokens)
+        return Piece(
+            text=text,
+            tokens=tokens[:kept],
+            logps=tuple(completion.logps.tolist())[:kept],
+            finish="stop" if stream.is_stopped else finish,
+        )
+
+    def _beyond_stop(self, stream: TextStream, newest: int) -> int:
+        """How many of the newest tokens spell nothing but the stop string and what came after it."""
+        for count in range(newest):
+            if len(self._chat.decode(stream.tokens[: len(stream.tokens) - count])) <= len(stream.text):
+                return count
+        return newest
+
+    def _sampling(self, request: ChatRequest, prompt_tokens: int) -> Sampling:
+        room = self._context - prompt_tokens
+        wanted = request.max_completion_tokens or request.max_tokens
+        if room < (wanted or 1):
+            raise BadRequest(
+                f"the conversation has {prompt_tokens} tokens and {wanted or 1} more are wanted, but the context holds "
+                f"{self._context}",
+                parameter="messages",
+                code="context_length_exceeded",
+            )
+        speech = self._speech
+        return Sampling(
+            max_tokens=wanted or min(speech.max_tokens, room),
+            temperature=speech.temperature if request.temperature is None else request.temperature,
+            top_p=speech.top_p if request.top_p is None else request.top_p,
+            top_k=speech.top_k if request.top_k is None else request.top_k,
+            stop_tokens=self._chat.stop_tokens,
+        )
+
+
+def conversation_tokens(chat: ChatFormat, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    """A conversation up to where the model speaks.
+
+    Where user and assistant take turns, its parts are made into tokens as they were in play; otherwise as one text.
+    """
+    first = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
+    later = messages[first:]
+    expected = ("assistant", "user") * (len(later) // 2)
+    if not first or len(later) % 2 or tuple(message["role"] for message in later) != expected:
+        return chat.opening(messages)
+    tokens = chat.opening(messages[:first])
+    for said, heard in zip(later[::2], later[1::2], strict=True):
+        tokens += [*chat.encode_reply(said["content"]), *chat.reply(heard["content"], ended=True)]
+    return tokens
+
+
+def _limited(sampling: Sampling, max_tokens: int) -> Sampling:
+    return Sampling(
+        max_tokens=max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        stop_tokens=sampling.stop_tokens,
+    )
+
+
+def _remaining(ends: float, deadline_s: float) -> float:
+    remaining = ends - time.monotonic()
+    if remaining <= 0:
+        raise TimeoutExceeded(f"the reply was not finished within {deadline_s:g} s")
+    return remaining

@@ -1,0 +1,109 @@
+"""Advantages by comparison within a group: GRPO and leave-one-out (RLOO). No value estimate is needed.
+
+A group is the episodes that were played from the same beginning (`sequences["group"]`), and its members are the seats
+that learn: all sequences of one seat in one episode are one member, whose reward is the sum of theirs. Each element
+that the member chose gets the member's advantage; all others get 0. Seats are compared with the same seat only, since
+the other side's reward says nothing about how well this one played. An episode without a group is a group of its own.
+
+A member that is alone in its group has nothing to be compared with and gets 0. The standard deviation is the unbiased
+one. Not covered: discounting within an episode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.config.learn import AdvantageConfig
+from ludus.errors import TrainError
+from ludus.records import Experiences
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def group_advantages(
+    experiences: Experiences, config: AdvantageConfig
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Advantage `[N]` and target `[N]` (the member's reward) by the config's kind, `group` or `rloo`.
+
+    Raises:
+        TrainError: the experience does not say which group it belongs to.
+    """
+    if "group" not in experiences.sequences:
+        raise TrainError("the experience has no groups, so an advantage of kind group or rloo cannot be had")
+    member, group = _members(experiences)
+    reward = np.zeros(len(group), np.float64)
+    np.add.at(reward, member, _sequence_rewards(experiences))
+    advantage = leave_one_out(reward, group) if config.kind == "rloo" else compared(reward, group, config)
+    return _spread(experiences, advantage[member]), _spread(experiences, reward[member])
+
+
+def compared(reward: Floats, group: Ints, config: AdvantageConfig) -> Floats:
+    """`(R - mean) / (std + eps)` within each group, `[m]`; or with the batch's deviation, or without one."""
+    count, mean = _means(reward, group)
+    centred = np.where(count > 1, reward - mean, 0.0)
+    if config.scale == "none":
+        return centred
+    if config.scale == "batch":
+        deviation = reward.std(ddof=1) if len(reward) > 1 else 0.0
+    else:
+        squares = np.bincount(group, (reward - mean) ** 2)[group]
+        deviation = np.sqrt(squares / np.maximum(count - 1, 1))
+    scaled: Floats = centred / (deviation + config.scale_eps)
+    return scaled
+
+
+def leave_one_out(reward: Floats, group: Ints) -> Floats:
+    """The reward less the mean of the others in the group, `[m]`: `k / (k - 1)` times the reward less the mean."""
+    count, mean = _means(reward, group)
+    return np.where(count > 1, (reward - mean) * count / np.maximum(count - 1, 1), 0.0)
+
+
+def _means(reward: Floats, group: Ints) -> tuple[Floats, Floats]:
+    """Size and mean of each member's group, `[m]` each."""
+    count = np.bincount(group).astype(np.float64)
+    mean = np.bincount(group, reward) / np.maximum(count, 1.0)
+    return count[group], mean[group]
+
+
+def _members(experiences: Experiences) -> tuple[Ints, Ints]:
+    """The member that each sequence belongs to, `[n]`, and the group of each member, `[m]`."""
+    columns, count = experiences.sequences, len(experiences)
+    names = columns["group"].tolist()
+    seats = columns["seat"].tolist() if "seat" in columns else [0] * count
+    episodes = columns["episode"].tolist() if "episode" in columns else list(range(count))
+    attempts = columns["attempt"].tolist() if "attempt" in columns else [0] * count
+    member = _numbered(list(zip(episodes, attempts, seats, strict=True)))
+    # No name, no group: such a member is alone.
+    keys = [(name, seat if name else which) for name, seat, which in zip(names, seats, member.tolist(), strict=True)]
+    group_of_member = np.zeros(int(member.max(initial=-1)) + 1, np.int64)
+    group_of_member[member] = _numbered(keys)
+    return member, group_of_member
+
+
+def _numbered(keys: list[Any]) -> Ints:
+    """Equal keys as equal numbers from 0, in the order of their first appearance."""
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+
+
+def _sequence_rewards(experiences: Experiences) -> Floats:
+    """Each sequence's rewards from its first choice on, `[n]`: what came before is nobody's."""
+    begin, stop = int(experiences.offsets[0]), int(experiences.offsets[-1])
+    mask = np.asarray(experiences.steps["mask"][begin:stop], bool)
+    reward = np.asarray(experiences.steps["reward"][begin:stop], np.float64)
+    owner = experiences.sequence_of_step()
+    chosen = np.cumsum(mask)
+    before = np.concatenate([[0], chosen])[experiences.offsets[:-1] - begin]
+    earned = np.where(chosen > before[owner], reward, 0.0)
+    return np.bincount(owner, earned, minlength=len(experiences)).astype(np.float64)
+
+
+def _spread(experiences: Experiences, per_sequence: Floats) -> NDArray[np.float32]:
+    """A number per sequence as a step column; 0 outside the mask."""
+    begin, stop = int(experiences.offsets[0]), int(experiences.offsets[-1])
+    mask = np.asarray(experiences.steps["mask"][begin:stop], bool)
+    return np.where(mask, per_sequence[experiences.sequence_of_step()], 0.0).astype(np.float32)

@@ -1,0 +1,70 @@
+"""Which learner trains a policy: JAX for networks, PyTorch for language models. Neither loads the other's framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from numpy.typing import NDArray
+
+from ludus.config.run import RunConfig
+from ludus.records import Experiences
+
+if TYPE_CHECKING:
+    from ludus.train.reducers import Reducer
+    from ludus.train.torch_learner import TorchLearner
+
+Parts = Mapping[str, Mapping[str, NDArray[Any]]]
+"""Tensors by name, in the parts `weights` and `optimizer`."""
+
+
+class Learner(Protocol):
+    """Trains one policy. Its state is opaque to others but for its tensors."""
+
+    def init(self, seed: int) -> Any:
+        """Fresh weights and optimizer."""
+        ...
+
+    def train_batch(
+        self, state: Any, experiences: Experiences, seed: int, progress: float
+    ) -> tuple[Any, dict[str, float]]:
+        """One update; returns the new state and metrics. The old state must not be used again."""
+        ...
+
+    def state_tensors(self, state: Any) -> Parts:
+        """The state as NumPy arrays."""
+        ...
+
+    def state_from_tensors(self, tensors: Parts) -> Any:
+        """The inverse; refuses tensors of another policy or optimizer."""
+        ...
+
+
+def make_learner(config: RunConfig, shape: Mapping[str, Any]) -> Learner:
+    """The learner of a run for a policy of this shape (as JSON)."""
+    if config.policy.model is None:
+        from ludus.policies import PolicyShape
+        from ludus.train.jax_learner import JaxLearner
+
+        return JaxLearner(PolicyShape.from_json(shape).build(), config.train)
+    if config.train.trainers > 1:
+        from ludus.train.parallel import ParallelLearner
+
+        return ParallelLearner(config, shape)
+    return make_torch_learner(config, shape)
+
+
+def make_torch_learner(config: RunConfig, shape: Mapping[str, Any], *, reducer: Reducer | None = None) -> TorchLearner:
+    """A language model's learner in this process; `reducer` knows the others, where there are any."""
+    from ludus.policies.language_models import load_language_model
+    from ludus.policies.language_shape import LanguageModelShape
+    from ludus.train.torch_learner import TorchLearner
+
+    language = LanguageModelShape.from_json(shape)
+    return TorchLearner(
+        load_language_model(language.model),
+        config.train,
+        lora=language.model.lora,
+        temperature=config.explore.speech.temperature,
+        reducer=reducer,
+    )

@@ -1,0 +1,101 @@
+"""Sequences in, what losses need out: a forward pass, a critic head, and `[B, W]` tensors around them.
+
+Invariant: outside the targets every tensor is 0 and no gradient flows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ludus.records import Experiences
+from ludus.train.losses import LossInputs
+from ludus.train.reducers import Reducer, add_up_column, share
+from ludus.train.token_rows import Targets, targets_of
+from ludus.train.torch_forward import Forward, Scores
+from ludus.train.torch_weights import Leaves
+
+VALUE_WEIGHT, VALUE_BIAS = "value_head.weight", "value_head.bias"
+
+CONSTANTS = {
+    "old_logp": "logp",
+    "start_logp": "start_logp",
+    "ref_logp": "ref_logp",
+    "advantage": "advantage",
+    "old_value": "value",
+    "target": "target",
+}
+"""Inputs of losses that carry no gradient, and the step columns they come from, where there are such."""
+
+
+class Scorer:
+    """A forward pass at one temperature, on one device."""
+
+    def __init__(self, forward: Forward, reducer: Reducer, *, temperature: float, device: torch.device) -> None:
+        self._forward, self._reducer = forward, reducer
+        self._temperature, self._device = temperature, device
+
+    def inputs(self, rows: Experiences, weights: Leaves) -> LossInputs:
+        """What losses see of these rows. Offsets begin at 0."""
+        targets = targets_of(rows)
+        scores = self._forward.score(rows, targets, weights, temperature=self._temperature)
+        place = torch.from_numpy(targets.places).to(self._device)
+
+        def spread(flat: torch.Tensor) -> torch.Tensor:
+            padded = flat.new_zeros(targets.shape[0] * targets.shape[1])
+            return padded.scatter(0, place, flat).view(targets.shape)
+
+        value = _values(scores, weights)
+        return LossInputs(
+            mask=self._tensor(targets.mask),
+            logp=spread(scores.logp),
+            entropy=spread(scores.entropy),
+            value=None if value is None else spread(value),
+            **self._constants(rows, targets),
+        )
+
+    @torch.no_grad()
+    def evaluate(
+        self, rows: Experiences, weights: Leaves | None, tokens: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Log-probability and value `[N]` of every target, in parts of so many tokens; 0 elsewhere. Trainers share."""
+        logp, value = (np.zeros(rows.step_count, np.float32) for _ in range(2))
+        for part in share(self._forward.parts(rows, tokens), self._reducer):
+            piece = rows.take(part)
+            targets = targets_of(piece)
+            scores = self._forward.score(piece, targets, weights, temperature=self._temperature)
+            elements = _elements_in_whole(rows, piece, part, targets)
+            logp[elements] = scores.logp.cpu().numpy()
+            found = None if weights is None else _values(scores, weights)
+            if found is not None:
+                value[elements] = found.cpu().numpy()
+        return add_up_column(logp, self._reducer), add_up_column(value, self._reducer)
+
+    def _constants(self, rows: Experiences, targets: Targets) -> dict[str, torch.Tensor]:
+        return {
+            name: self._tensor(targets.padded(rows.steps[column]))
+            for name, column in CONSTANTS.items()
+            if column in rows.steps
+        }
+
+    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+
+def _values(scores: Scores, weights: Leaves) -> torch.Tensor | None:
+    if VALUE_WEIGHT not in weights:
+        return None
+    values = torch.addmv(weights[VALUE_BIAS], scores.hidden.float(), weights[VALUE_WEIGHT][0])
+    return values.index_select(0, scores.place)
+
+
+def _elements_in_whole(
+    rows: Experiences, piece: Experiences, part: NDArray[np.int64], targets: Targets
+) -> NDArray[np.int64]:
+    """Where the targets of a piece stand in the columns of the rows that it was taken from."""
+    shift = rows.offsets[:-1][part] - piece.offsets[:-1]
+    moved: NDArray[np.int64] = targets.elements + np.repeat(shift, piece.lengths)[targets.elements]
+    return moved

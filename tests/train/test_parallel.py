@@ -1,0 +1,90 @@
+"""Several trainers as one: the same result, and nobody is left behind when one is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ludus.config.learn import AlgorithmConfig, OptimizerConfig, TermConfig, TrainConfig
+from ludus.config.play import GameChoice, LanguageModelConfig, LoraConfig, PolicyConfig
+from ludus.config.presets import ALGORITHMS
+from ludus.config.run import RunConfig, RuntimeConfig
+from ludus.errors import WorkerError
+from ludus.policies.language_models import LanguageModel
+from ludus.train.learners import make_learner
+from ludus.train.parallel import ParallelLearner
+
+from .conftest import token_experiences
+
+
+def config(path: str, trainers: int, **train: Any) -> RunConfig:
+    """PPO with everything that is summed or scored beforehand: a critic, importance weights, a reference."""
+    term = {"importance": "truncate"}
+    objective = (
+        TermConfig(loss="ppo_clip", options=dict(term)),
+        TermConfig(loss="value"),
+        TermConfig(loss="kl", weight=0.05, options={"reference": "base"}),
+    )
+    settings = {
+        "algorithm": AlgorithmConfig(advantage=ALGORITHMS["ppo"].advantage, objective=objective),
+        "optimizer": OptimizerConfig(kind="sgd", learning_rate=0.1, schedule="constant"),
+        "minibatch": 5,
+        "epochs": 2,
+        **train,
+    }
+    model = LanguageModelConfig(path=path, lora=LoraConfig(rank=2))
+    return RunConfig(
+        name="test",
+        games=(GameChoice(key="open_spiel:tic_tac_toe"),),
+        policy=PolicyConfig(model=model),
+        train=TrainConfig(trainers=trainers, **settings),
+        runtime=RuntimeConfig(stall_s=60.0),
+    )
+
+
+def shape(path: str) -> dict[str, Any]:
+    model = LanguageModelConfig(path=path, lora=LoraConfig(rank=2))
+    return {"model": model.model_dump(mode="json"), "critic": True, "games": ["open_spiel:tic_tac_toe"]}
+
+
+@pytest.fixture(scope="module")
+def two(tiny: LanguageModel) -> Iterator[ParallelLearner]:
+    """Started once: a helper takes seconds to load PyTorch."""
+    learner = make_learner(config(tiny.path, 2), shape(tiny.path))
+    assert isinstance(learner, ParallelLearner)
+    yield learner
+    learner.close()
+
+
+def test_two_trainers_give_the_result_of_one(tiny: LanguageModel, two: ParallelLearner) -> None:
+    """Over two updates, one of them with an odd sequence out, and after a state was loaded."""
+    one = make_learner(config(tiny.path, 1), shape(tiny.path))
+    alone, together = one.init(3), two.init(3)
+    for number, rows in enumerate((8, 1)):
+        batch = token_experiences(rows=rows, turns=2, seed=number)
+        alone, expected = one.train_batch(alone, batch, number, 0.25)
+        together, found = two.train_batch(together, batch, number, 0.25)
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            assert found[name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
+        together = two.state_from_tensors(two.state_tensors(together))
+    for name, tensor in one.state_tensors(alone)["weights"].items():
+        np.testing.assert_allclose(two.state_tensors(together)["weights"][name], tensor, rtol=0, atol=1e-5)
+
+
+def test_a_helper_ends_with_its_trainer_and_a_trainer_with_its_helper(two: ParallelLearner) -> None:
+    helper = two._helpers[0]
+    assert helper.stdin is not None
+    helper.stdin.close()  # as the system does when the process that holds it ends, however it ends
+    assert helper.wait(30) == 1
+    with pytest.raises(SystemExit):
+        two.train_batch(two.init(0), token_experiences(), 1, 0.0)
+
+
+def test_a_helper_that_cannot_start_is_named(tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ludus.train.parallel.HELPER", "ludus.no_such_module")
+    with pytest.raises(WorkerError, match="trainer 1 of 2 did not start"):
+        make_learner(config(tiny.path, 2), shape(tiny.path))
