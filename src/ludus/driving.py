@@ -14,7 +14,7 @@ from typing import Literal
 
 from ludus.errors import LudusError
 
-Stage = Literal["starting", "training", "paused", "evaluating", "stopping", "done", "stopped", "failed"]
+Stage = Literal["starting", "warming up", "training", "paused", "evaluating", "stopping", "done", "stopped", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

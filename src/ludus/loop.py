@@ -81,6 +81,8 @@ class Loop(Driveable):
                 topology = make_topology(rooms)
                 self._rooms = rooms
                 self._attach_sinks(rooms)
+                if self.config.warm_start is not None:
+                    self._enter("warming up")
                 if warm_up(rooms, lambda: self._stopping):
                     self._begin(rooms, topology)
                     self._train(rooms, topology)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ludus.cli.app import COMMANDS
+from ludus.cli.app import COMMANDS, GROUPS
 from ludus.experience import TRANSFORMS
 from ludus.league import OPPONENTS
 
@@ -93,7 +93,7 @@ def test_the_first_pages_train_from_python(page: str, monkeypatch: pytest.Monkey
 def test_every_command_that_is_named_exists(page: Path) -> None:
     # A fenced block or inline code that starts with the command, not prose about the project.
     named = set(re.findall(r"(?:^|`)ludus ([a-z]+)\b", page.read_text(), re.MULTILINE))
-    assert named <= {*COMMANDS}, page
+    assert named <= {*COMMANDS, *GROUPS}, page
 
 
 def test_every_yaml_block_of_the_documentation_is_a_valid_piece_of_a_config() -> None:

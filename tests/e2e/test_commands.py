@@ -139,7 +139,17 @@ def test_league_prints_ladder_and_payoffs_and_draws_them(run_ludus, finished_run
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["ladder.png", "payoffs.png"]
 
 
-@pytest.mark.parametrize("command", ["inspect", "league", "replay", "play", "export"])
+def test_curves_draws_what_the_metrics_did(run_ludus, finished_run: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = run_ludus("curves", finished_run, "--out", tmp_path / "curves.svg")
+    assert code == 0
+    assert "evaluate/random/score:" in out
+    assert (tmp_path / "curves.svg").read_bytes().startswith(b"<?xml")
+    code, _, error = run_ludus("curves", finished_run, "--metric", "no/such", "--out", tmp_path / "none.png")
+    assert code == 2
+    assert "no/such" in error
+
+
+@pytest.mark.parametrize("command", ["inspect", "league", "curves", "replay", "play", "export"])
 def test_a_directory_that_is_no_run_is_bad_input(run_ludus, command: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     code, _, error = run_ludus(command, tmp_path / "nothing")
     assert code == 2

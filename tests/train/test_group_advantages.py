@@ -75,9 +75,17 @@ def test_seats_are_compared_with_the_same_seat_only() -> None:
 
 
 def test_the_turns_of_one_seat_are_one_member() -> None:
-    """Episode x has two rows with the reward in the last; y has one: the mean is that of episodes, not of rows."""
-    of = episodes([0.0, 4.0, 2.0], ["a"] * 3, seat=[0, 0, 0], episode=["x", "x", "y"])
+    """Episode x has two rows, each given its reward 4; y has one: the mean is that of episodes, not of rows."""
+    of = episodes([4.0, 4.0, 2.0], ["a"] * 3, seat=[0, 0, 0], episode=["x", "x", "y"])
     np.testing.assert_allclose(advantage(of, scale="none"), [1, 1, -1])
+    np.testing.assert_allclose(advantage(of, kind="rloo"), [2, 2, -2])
+    alone = episodes([4.0, 4.0], ["a"] * 2, seat=[0, 0], episode=["x", "x"])
+    assert (advantage(alone) == 0).all()
+
+
+def test_a_turn_that_was_rewarded_by_itself_keeps_the_difference() -> None:
+    of = episodes([5.0, 3.0, 2.0], ["a"] * 3, seat=[0, 0, 0], episode=["x", "x", "y"])
+    np.testing.assert_allclose(advantage(of, scale="none"), [2, 0, -1])
 
 
 def test_rewards_count_from_the_first_choice_on() -> None:

@@ -16,11 +16,25 @@ from ludus.train.arrays import masked_log_softmax, stop_gradient, take_last
 from ludus.train.losses import LOSSES, LossInputs, entropy, kl, ppo_clip, value_loss
 
 CASES: dict[str, list[dict[str, Any]]] = {
-    "ppo_clip": [{}, {"clip_low": 0.2, "clip_high": 0.28}, {"dual_clip": 3.0}],
-    "reinforce": [{}],
+    "ppo_clip": [
+        {},
+        {"clip_low": 0.2, "clip_high": 0.28},
+        {"dual_clip": 3.0},
+        {"level": "sequence"},
+        {"importance": "truncate"},
+        {"importance": "mask", "importance_level": "sequence", "importance_low": 0.5, "importance_high": None},
+    ],
+    "reinforce": [{}, {"importance": "truncate", "importance_high": 1.1}],
+    "sft": [{}],
     "value": [{"clip": None}, {"clip": 0.2}],
     "entropy": [{}],
-    "kl": [{"estimator": "k1"}, {"estimator": "k2"}, {"estimator": "k3"}, {"cap": 0.1}],
+    "kl": [
+        {"estimator": "k1"},
+        {"estimator": "k2"},
+        {"estimator": "k3"},
+        {"cap": 0.1},
+        {"reference": "base", "importance": "ratio"},
+    ],
 }
 EVERY_CASE = [(name, options) for name, cases in CASES.items() for options in cases]
 SHAPES = [(7,), (3, 5)]
@@ -28,7 +42,7 @@ SHAPES = [(7,), (3, 5)]
 
 def columns(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
     random = np.random.default_rng(3)
-    names = ("logp", "old_logp", "ref_logp", "advantage", "value", "old_value", "target", "entropy")
+    names = ("logp", "old_logp", "start_logp", "ref_logp", "advantage", "value", "old_value", "target", "entropy")
     return {name: random.normal(size=shape).astype(np.float32) for name in names}
 
 

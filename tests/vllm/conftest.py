@@ -113,6 +113,10 @@ class VllmServer:
             )
         self._wait()
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def kill(self) -> None:
         """End it and its workers at once, as a crash would."""
         if self._process is not None:

@@ -121,6 +121,7 @@ class PlainLines(Silent):
             return
         self._last, self._stage = now, status.stage
         scores = "  ".join(f"{name} {value:.0%}" for name, value in evaluation_scores(status).items())
+        scores = scores or warm_up_progress(status)
         line = f"{status.stage:<10} {status.steps:>11,}/{status.total_steps:,} steps  {rate:>8,.0f}/s  {scores}"
         print(line.rstrip(), file=self._console.file, flush=True)
 
@@ -164,6 +165,8 @@ class LivePanel(Silent):
             (f"{status.stage}", "green" if status.stage in ("training", "done") else "yellow"),
             f"  {status.steps:,} of {status.total_steps:,} steps  {rate:,.0f}/s",
         )
+        if status.stage == "warming up":
+            text.append(f"  {warm_up_progress(status)}", "dim")
         if status.stage == "training" and rate > 0:
             text.append(f"  {_duration(left)} left", "dim")
         return text
@@ -192,6 +195,7 @@ FACTS = (
     ("KL to the behaviour policy", "train/approx_kl", "6.4f"),
     ("mean return", "evaluate/return", "6.2f"),
     ("plies per game", "explore/length", "6.1f"),
+    ("invalid moves", "explore/invalid_moves", "6.1%"),
     ("versions behind", "train/staleness", "6.2f"),
 )
 
@@ -203,6 +207,14 @@ def evaluation_scores(status: Status) -> dict[str, float]:
         if name.startswith("evaluate/") and name.endswith("/score"):
             scores[name.removeprefix("evaluate/").removesuffix("/score")] = value
     return scores
+
+
+def warm_up_progress(status: Status) -> str:
+    """How far a warm start is; empty when there is none."""
+    done, loss = status.metrics.get("warm_start/progress"), status.metrics.get("warm_start/loss")
+    if status.stage != "warming up" or done is None or loss is None:
+        return ""
+    return f"{done:.0%} of the games learnt from, loss {loss:.3f}"
 
 
 def sparkline(values: list[float], low: float, high: float) -> str:

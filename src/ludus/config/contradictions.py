@@ -14,6 +14,7 @@ from ludus.config.fused import fused_obstacles
 from ludus.config.ineffective import ineffective_settings
 from ludus.config.learn import TermConfig
 from ludus.config.loss_options import LOSS_OPTIONS
+from ludus.config.presets import needs_critic
 from ludus.config.problems import Contradiction, Path, dotted, show
 from ludus.config.run import RunConfig
 from ludus.config.suggestions import nearest_word
@@ -27,6 +28,7 @@ def find_contradictions(config: RunConfig, *, seats: int = 2) -> list[Contradict
         _topology,
         _fused_batch if config.topology == "fused" else _split_batch,
         _algorithm,
+        _language_model,
         _league,
         _repeats,
         ineffective_settings,
@@ -71,6 +73,28 @@ def _split_batch(config: RunConfig) -> Iterator[Contradiction]:
     if explore.workers > explore.games_in_flight:
         text = f"{explore.workers} workers share explore.games_in_flight ({explore.games_in_flight}) games"
         yield _at("explore.workers", f"{text}; write at most {explore.games_in_flight} workers")
+
+
+def _language_model(config: RunConfig) -> Iterator[Contradiction]:
+    model, engine, algorithm = config.policy.model, config.explore.engine, config.train.algorithm
+    if model is None:
+        if config.warm_start is not None:
+            yield _at("warm_start", "is for language models; give policy.model, or leave it out")
+        if config.explore.group > 1:
+            yield _at("explore.group", "is for language models; give policy.model, or write explore.group: 1")
+        return
+    if engine.kind == "vllm" and model.lora is None:
+        yield _at(
+            "policy.model.lora", "a vLLM server takes adapters only; write a lora, or explore.engine: {kind: local}"
+        )
+    if engine.kind == "vllm" and needs_critic(algorithm):
+        text = "has a value term, but a vLLM server has no critic; leave it out, or use the engine local"
+        yield _at("train.algorithm.objective", text)
+    kind = algorithm.advantage.kind if algorithm.advantage else ""
+    if kind in ("group", "rloo") and config.explore.group < 2:
+        yield _at("explore.group", f"the advantage {kind} compares episodes of one group; write at least 2")
+    if config.explore.noise:
+        yield _at("explore.noise", "is for boards; a language model explores by explore.speech.temperature")
 
 
 def _buffer(config: RunConfig, seats: int) -> Iterator[Contradiction]:

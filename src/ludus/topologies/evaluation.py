@@ -16,6 +16,7 @@ from ludus.games.protocol import GameSpec
 from ludus.league import Pool, evaluation_seats, rating_opponents
 from ludus.records import Episode, Match, PolicyName, PolicyRef, Seat, Task
 from ludus.tasks import GameTasks
+from ludus.topologies.window import invalid_share
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +117,10 @@ class Evaluation:
             label = "past" if opponent.name == job.learner.name else str(opponent.name)
             scores.setdefault(f"evaluate/{label}/score", []).append(score(episode.returns, mine))
         metrics = {name: sum(values) / len(values) for name, values in scores.items()}
+        spoken = [episode for episode in job.played.values() if episode.replies and not episode.error]
+        invalid = invalid_share((episode, _seat_of(episode, job.learner)) for episode in spoken)
+        if invalid is not None:
+            metrics["evaluate/invalid_moves"] = invalid
         member = self._pool.find(job.learner)
         if member is not None and metrics:
             metrics |= {"league/mu": member.rating.mu, "league/sigma": member.rating.sigma}
@@ -147,6 +152,10 @@ class Evaluation:
                     lineups.append((game, seats))
         self._pending = self._tasks.evaluation(job.number, lineups)
         job.tasks = {task.id: task for task in self._pending}
+
+
+def _seat_of(episode: Episode, policy: PolicyRef) -> int:
+    return [seat.policy for seat in episode.task.seats].index(policy)
 
 
 def score(returns: Sequence[float], seat: int) -> float:

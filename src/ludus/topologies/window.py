@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -38,11 +38,32 @@ class Window:
         return values
 
 
+def _speech(episodes: Sequence[Episode]) -> dict[str, float]:
+    """In games of words: the share of the learning seats' moves that the rules did not allow."""
+    share = invalid_share((episode, seat) for episode in episodes for seat in _learning(episode) if episode.replies)
+    return {} if share is None else {"invalid_moves": share}
+
+
+def _learning(episode: Episode) -> list[int]:
+    return [seat for seat, who in enumerate(episode.task.seats) if who.learns]
+
+
+def invalid_share(seats: Iterable[tuple[Episode, int]]) -> float | None:
+    """Of the moves that these seats tried, the share that was not allowed; None when they tried none."""
+    tried = [episode.move_actions[episode.move_seats == seat] for episode, seat in seats]
+    accepted = np.concatenate([np.zeros(0, np.int32), *tried])
+    return float(np.mean(accepted == 0)) if len(accepted) else None
+
+
 def _means(episodes: Sequence[Episode]) -> dict[str, float]:
     returns = np.array([episode.returns for episode in episodes], np.float64)
     best = returns.max(axis=1, keepdims=True)
     drawn = (returns == best).all(axis=1) & (returns.shape[1] > 1)
-    values = {"length": float(np.mean([episode.length for episode in episodes])), "draws": float(drawn.mean())}
+    values = {
+        **_speech(episodes),
+        "length": float(np.mean([episode.length for episode in episodes])),
+        "draws": float(drawn.mean()),
+    }
     for seat in range(returns.shape[1]):
         values[f"seat_{seat}/reward"] = float(returns[:, seat].mean())
         values[f"seat_{seat}/wins"] = float(((returns[:, seat] == best[:, 0]) & ~drawn).mean())

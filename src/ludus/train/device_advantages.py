@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ludus.config.learn import AdvantageConfig
+from ludus.errors import ConfigError
 
 
 def gae_on_device(
@@ -28,6 +29,8 @@ def gae_on_device(
 ) -> tuple[jax.Array, jax.Array]:
     """Advantage and target, `[T, N]` each, by the config's kind; see `time_major.gae_time_major`. Traceable."""
     config = config or AdvantageConfig()
+    if config.kind in ("group", "rloo"):
+        raise ConfigError(f"train.algorithm.advantage.kind: {config.kind} needs whole episodes; write topology: split")
     is_monte_carlo = config.kind == "monte_carlo"
     baseline = jnp.zeros_like(value) if is_monte_carlo else value
     rho, c = _importance(config, value, log_ratio)

@@ -1,12 +1,13 @@
 """Advantages by comparison within a group: GRPO and leave-one-out (RLOO). No value estimate is needed.
 
 A group is the episodes that were played from the same beginning (`sequences["group"]`), and its members are the seats
-that learn: all sequences of one seat in one episode are one member, whose reward is the sum of theirs. Each element
-that the member chose gets the member's advantage; all others get 0. Seats are compared with the same seat only, since
-the other side's reward says nothing about how well this one played. An episode without a group is a group of its own.
+that learn. Where sequences are turns, all turns of one seat in one episode are one member: however many there are, it
+counts once in the group's mean and deviation, with the mean of their rewards (each turn is given the whole episode's).
+Each element that was chosen gets its sequence's advantage; all others get 0. Seats are compared with the same seat
+only, since the other side's reward says nothing about how well this one played.
 
-A member that is alone in its group has nothing to be compared with and gets 0. The standard deviation is the unbiased
-one. Not covered: discounting within an episode.
+A member that is alone in its group has nothing to be compared with and gets 0, and so does an episode without a group.
+The standard deviation is the unbiased one. Not covered: discounting within an episode.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Ints = NDArray[np.int64]
 def group_advantages(
     experiences: Experiences, config: AdvantageConfig
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Advantage `[N]` and target `[N]` (the member's reward) by the config's kind, `group` or `rloo`.
+    """Advantage `[N]` and target `[N]` (the reward itself) by the config's kind, `group` or `rloo`.
 
     Raises:
         TrainError: the experience does not say which group it belongs to.
@@ -35,31 +36,32 @@ def group_advantages(
     if "group" not in experiences.sequences:
         raise TrainError("the experience has no groups, so an advantage of kind group or rloo cannot be had")
     member, group = _members(experiences)
-    reward = np.zeros(len(group), np.float64)
-    np.add.at(reward, member, _sequence_rewards(experiences))
-    advantage = leave_one_out(reward, group) if config.kind == "rloo" else compared(reward, group, config)
-    return _spread(experiences, advantage[member]), _spread(experiences, reward[member])
+    reward = _sequence_rewards(experiences)
+    share = np.bincount(member, minlength=len(group))
+    of_member = np.bincount(member, reward, minlength=len(group)) / np.maximum(share, 1)
+    baseline, scale = (others if config.kind == "rloo" else everyone)(of_member, group, config)
+    advantage = (reward - baseline[member]) * scale[member]
+    return _spread(experiences, advantage), _spread(experiences, reward)
 
 
-def compared(reward: Floats, group: Ints, config: AdvantageConfig) -> Floats:
-    """`(R - mean) / (std + eps)` within each group, `[m]`; or with the batch's deviation, or without one."""
+def everyone(reward: Floats, group: Ints, config: AdvantageConfig) -> tuple[Floats, Floats]:
+    """What each member's reward is compared with, the group's mean, and what the difference is multiplied by, `[m]`."""
     count, mean = _means(reward, group)
-    centred = np.where(count > 1, reward - mean, 0.0)
+    present = (count > 1).astype(np.float64)
     if config.scale == "none":
-        return centred
+        return mean, present
     if config.scale == "batch":
-        deviation = reward.std(ddof=1) if len(reward) > 1 else 0.0
+        deviation = np.full(len(reward), reward.std(ddof=1) if len(reward) > 1 else 0.0)
     else:
         squares = np.bincount(group, (reward - mean) ** 2)[group]
         deviation = np.sqrt(squares / np.maximum(count - 1, 1))
-    scaled: Floats = centred / (deviation + config.scale_eps)
-    return scaled
+    return mean, present / (deviation + config.scale_eps)
 
 
-def leave_one_out(reward: Floats, group: Ints) -> Floats:
-    """The reward less the mean of the others in the group, `[m]`: `k / (k - 1)` times the reward less the mean."""
+def others(reward: Floats, group: Ints, _: AdvantageConfig) -> tuple[Floats, Floats]:
+    """The same with the mean of the others in the group, not scaled."""
     count, mean = _means(reward, group)
-    return np.where(count > 1, (reward - mean) * count / np.maximum(count - 1, 1), 0.0)
+    return (mean * count - reward) / np.maximum(count - 1, 1), (count > 1).astype(np.float64)
 
 
 def _means(reward: Floats, group: Ints) -> tuple[Floats, Floats]:

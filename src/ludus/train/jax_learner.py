@@ -80,6 +80,8 @@ class JaxLearner:
         self._train = train
         self._advantage = train.algorithm.advantage
         self._objective = build_objective(train.algorithm.objective)
+        if self._objective.uses("reference", "base") or self._objective.uses("importance", "truncate", "mask"):
+            raise ConfigError("train.algorithm.objective: reference: base and importance are for language models")
         self._optimizer = build_optimizer(train.optimizer)
         self._padded_rows = 0
         self._jitted_update = jax.jit(self.update)

@@ -119,7 +119,7 @@ class CompiledOperations:
         self._known: WeakKeyDictionary[Adapter, tuple[Any, int]] = WeakKeyDictionary()
         self._memory: dict[str, Tensor] = {}
         self._buffers: dict[tuple[str, int, int], Tensor] = {}
-        self._scores = torch.empty(-(-architecture.context // BLOCK) * BLOCK)
+        self._scores = torch.empty(2, -(-architecture.context // BLOCK) * BLOCK)
         self._room = torch.empty(2 * (architecture.vocabulary + LANES))
         self._heap = torch.empty(architecture.vocabulary, dtype=torch.int32)
 

@@ -2,7 +2,9 @@
  *
  * Invariant: every row is computed by itself, and every sum is added up in an order that depends on the place of its
  * terms alone. So a row's bits do not depend on its neighbours, on how long others are, or on whether its prefix was
- * computed now or earlier. Compiled without -ffast-math: the compiler must not reorder sums.
+ * computed now or earlier. The compiler must not spoil that: no -ffast-math (it would reorder sums), and
+ * -ffp-contract=off, because it fuses a product and a sum in one copy of a loop and not in another. Where they are to
+ * be fused, FUSED says so.
  *
  * Compiled at first use by compile_kernels.py; the Python face is compiled_operations.py, which names the shapes.
  */
@@ -11,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#if defined(__FMA__) && defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 #define BLOCK 16 /* positions of a block, as in kv_cache.py */
 #define LANES 16 /* partial sums of a long sum */
@@ -18,6 +23,23 @@
 /* Eight numbers in a register, at any address. */
 typedef float Eight __attribute__((vector_size(32), aligned(4), may_alias));
 #define EIGHT(pointer) (*(const Eight *)(pointer))
+
+/* a * b + c, rounded once where the processor can do that. */
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#define FUSED(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define FUSED(a, b, c) ((a) * (b) + (c))
+#endif
+
+/* The same for eight b and c. */
+static inline __attribute__((always_inline)) Eight fused(float a, Eight b, Eight c) {
+#if defined(__FMA__) && defined(__AVX__)
+    return (Eight)_mm256_fmadd_ps(_mm256_set1_ps(a), (__m256)b, (__m256)c);
+#else
+    for (int i = 0; i < 8; i++) c[i] = FUSED(a, b[i], c[i]);
+    return c;
+#endif
+}
 
 typedef struct {
     int64_t rows, width, heads, kv_heads, head_width, hidden;
@@ -28,7 +50,7 @@ typedef struct {
     const float *cosines, *sines; /* [context, head_width / 2] */
     float *keys;            /* [layers, blocks, kv_heads, head_width, BLOCK] */
     float *values;          /* [layers, blocks, kv_heads, BLOCK, head_width] */
-    float *scores;          /* room for [table_width * BLOCK] */
+    float *scores;          /* room for [2, table_width * BLOCK] */
 } Plan;
 
 /* Sums of LANES partial sums, always in the same order. */
@@ -44,8 +66,8 @@ static inline float sum_of_squares(const float *x, int64_t width) {
     float lanes[LANES] = {0};
     int64_t i = 0;
     for (; i + LANES <= width; i += LANES)
-        for (int l = 0; l < LANES; l++) lanes[l] += x[i + l] * x[i + l];
-    for (; i < width; i++) lanes[i % LANES] += x[i] * x[i];
+        for (int l = 0; l < LANES; l++) lanes[l] = FUSED(x[i + l], x[i + l], lanes[l]);
+    for (; i < width; i++) lanes[i % LANES] = FUSED(x[i], x[i], lanes[i % LANES]);
     return add_lanes(lanes);
 }
 
@@ -53,15 +75,14 @@ static inline float sum_of_squares(const float *x, int64_t width) {
 static inline float exponential(float x) {
     float bounded = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
     float n = rintf(bounded * 1.44269504088896341f);
-    float r = bounded - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
+    float r = FUSED(n, -0.693359375f, bounded);
+    r = FUSED(n, 2.12194440e-4f, r);
+    float p = FUSED(1.9875691500e-4f, r, 1.3981999507e-3f);
+    p = FUSED(p, r, 8.3334519073e-3f);
+    p = FUSED(p, r, 4.1665795894e-2f);
+    p = FUSED(p, r, 1.6666665459e-1f);
+    p = FUSED(p, r, 5.0000001201e-1f);
+    p = FUSED(p, r * r, r) + 1.0f;
     union { uint32_t i; float f; } power = {(uint32_t)((int32_t)n + 127) << 23};
     return x < -87.0f ? 0.0f : p * power.f;
 }
@@ -123,42 +144,45 @@ void ludus_place(const Plan *plan, const float *qkv, int64_t layer, const float 
     }
 }
 
-/* scores [BLOCK] of one query with the keys of a block, added up number by number. */
-static inline void score_block(const float *query, const float *keys, int64_t size, float *scores) {
-    Eight low = {0}, high = {0};
-    for (int64_t d = 0; d < size; d++) {
-        low += query[d] * EIGHT(keys + d * BLOCK);
-        high += query[d] * EIGHT(keys + d * BLOCK + 8);
-    }
-    memcpy(scores, &low, sizeof low);
-    memcpy(scores + 8, &high, sizeof high);
-}
-
-/* The same for four blocks at once, which keeps the processor's pipelines full. */
-static inline void score_four(const float *query, const float *const *keys, int64_t size, float *scores) {
-    Eight sums[8] = {{0}};
+/* scores [heads][blocks * BLOCK] of queries that share their keys, added up number by number. How many heads and
+ * blocks are computed at once keeps the processor's pipelines full and changes no bits. */
+static inline __attribute__((always_inline)) void score(const float *queries, int64_t size, const float *const *keys,
+                                                        const int heads, const int blocks, float *scores,
+                                                        int64_t stride) {
+    Eight sums[2][8] = {{{0}}};
     for (int64_t d = 0; d < size; d++)
-        for (int i = 0; i < 8; i++) sums[i] += query[d] * EIGHT(keys[i / 2] + d * BLOCK + i % 2 * 8);
-    memcpy(scores, sums, sizeof sums);
+        for (int i = 0; i < 2 * blocks; i++) {
+            Eight key = EIGHT(keys[i / 2] + d * BLOCK + i % 2 * 8);
+            for (int head = 0; head < heads; head++) sums[head][i] = fused(queries[head * size + d], key, sums[head][i]);
+        }
+    for (int head = 0; head < heads; head++) memcpy(scores + head * stride, sums[head], sizeof(Eight) * 2 * blocks);
 }
 
-/* out [8 * count] = shares of the values of the positions seen, even and odd ones added up apart. Positions of the last
- * block that are not seen may hold anything, so they are not touched: 0 times infinity is not 0. */
-static inline __attribute__((always_inline)) void mix_tile(const float *shares, const float *layer, const int32_t *table,
-                                                           int64_t seen, int64_t block_size, int64_t size,
-                                                           const int count, float *out) {
-    Eight even[4] = {{0}}, odd[4] = {{0}};
+/* out [heads][8 * count] = shares of the values of the positions seen; of one head, even and odd positions are added up
+ * apart. Positions of the last block that are not seen may hold anything, so they are not touched: 0 times infinity is
+ * not 0. */
+static inline __attribute__((always_inline)) void mix(const float *shares, int64_t stride, const float *layer,
+                                                      const int32_t *table, int64_t seen, int64_t block_size,
+                                                      int64_t size, const int heads, const int count, float *out) {
+    Eight sums[2][4] = {{{0}}};
     for (int64_t start = 0; start < seen; start += BLOCK) {
         const float *values = layer + table[start / BLOCK] * block_size, *share = shares + start;
-        int64_t here = seen - start < BLOCK ? seen - start : BLOCK, p = 0;
-        for (; p + 2 <= here; p += 2) {
-            for (int i = 0; i < count; i++) even[i] += share[p] * EIGHT(values + p * size + 8 * i);
-            for (int i = 0; i < count; i++) odd[i] += share[p + 1] * EIGHT(values + (p + 1) * size + 8 * i);
-        }
-        if (p < here)
-            for (int i = 0; i < count; i++) even[i] += share[p] * EIGHT(values + p * size + 8 * i);
+        int64_t here = seen - start < BLOCK ? seen - start : BLOCK;
+        for (int64_t p = 0; p < here; p++)
+            for (int i = 0; i < count; i++) {
+                Eight value = EIGHT(values + p * size + 8 * i);
+                if (heads == 1)
+                    sums[p % 2][i] = fused(share[p], value, sums[p % 2][i]);
+                else
+                    for (int head = 0; head < heads; head++)
+                        sums[head][i] = fused(share[head * stride + p], value, sums[head][i]);
+            }
     }
-    for (int i = 0; i < count; i++) *(Eight *)(out + 8 * i) = even[i] + odd[i];
+    for (int i = 0; i < count; i++)
+        if (heads == 1)
+            *(Eight *)(out + 8 * i) = sums[0][i] + sums[1][i];
+        else
+            for (int head = 0; head < heads; head++) *(Eight *)(out + head * size + 8 * i) = sums[head][i];
 }
 
 /* Turn scores into shares that sum to what is returned. Positions that are not seen get 0. */
@@ -178,35 +202,53 @@ static float share_out(float *scores, int64_t seen, int64_t padded) {
     return add_lanes(lanes);
 }
 
-/* One query of one row: scores, shares, and what it takes from the values. */
-static void attend_head(const Plan *plan, const float *query, const float *keys, const float *values,
-                        const int32_t *table, int64_t seen, float *out) {
+/* One or two queries of one row that share keys and values: scores, shares, and what they take from the values. */
+static inline __attribute__((always_inline)) void attend_heads(const Plan *plan, const float *queries, const int heads,
+                                                               const float *keys, const float *values,
+                                                               const int32_t *table, int64_t seen, float *out) {
+    const int at_once = heads == 1 ? 4 : 2;
     int64_t size = plan->head_width, blocks = (seen + BLOCK - 1) / BLOCK, block_size = plan->kv_heads * size * BLOCK;
+    int64_t b = 0, i = 0, stride = plan->table_width * BLOCK;
     float *scores = plan->scores;
-    int64_t b = 0;
-    for (; b + 4 <= blocks; b += 4) {
-        const float *four[4];
-        for (int i = 0; i < 4; i++) four[i] = keys + table[b + i] * block_size;
-        score_four(query, four, size, scores + b * BLOCK);
+    const float *these[4];
+    for (; b + at_once <= blocks; b += at_once) {
+        for (int j = 0; j < at_once; j++) these[j] = keys + table[b + j] * block_size;
+        score(queries, size, these, heads, at_once, scores + b * BLOCK, stride);
     }
-    for (; b < blocks; b++) score_block(query, keys + table[b] * block_size, size, scores + b * BLOCK);
-    float whole = 1.0f / share_out(scores, seen, blocks * BLOCK);
-    int64_t i = 0;
-    for (; i + 32 <= size; i += 32) mix_tile(scores, values + i, table, seen, block_size, size, 4, out + i);
-    for (; i < size; i += 8) mix_tile(scores, values + i, table, seen, block_size, size, 1, out + i);
-    for (i = 0; i < size; i++) out[i] *= whole;
+    for (; b < blocks; b++) {
+        these[0] = keys + table[b] * block_size;
+        score(queries, size, these, heads, 1, scores + b * BLOCK, stride);
+    }
+    float whole[2];
+    for (int head = 0; head < heads; head++)
+        whole[head] = 1.0f / share_out(scores + head * stride, seen, blocks * BLOCK);
+    for (; i + 32 <= size; i += 32)
+        mix(scores, stride, values + i, table, seen, block_size, size, heads, 4, out + i);
+    for (; i < size; i += 8) mix(scores, stride, values + i, table, seen, block_size, size, heads, 1, out + i);
+    for (int head = 0; head < heads; head++)
+        for (i = 0; i < size; i++) out[head * size + i] *= whole[head];
 }
 
-/* out [rows, heads, head_width] = attention of queries [rows, heads, head_width] over the positions up to each row's. */
+/* out [rows, heads, head_width] = attention of queries [rows, heads, head_width] over the positions up to each row's.
+ * Whether a head is computed with its neighbour depends on its number alone. */
 void ludus_attend(const Plan *plan, const float *queries, int64_t layer, float *out) {
     int64_t heads = plan->heads, size = plan->head_width, group = heads / plan->kv_heads;
     int64_t at = layer * plan->blocks * plan->kv_heads * size * BLOCK;
     for (int64_t row = 0; row < plan->rows; row++) {
         const int32_t *table = plan->tables + plan->sequences[row] * plan->table_width;
-        for (int64_t head = 0; head < heads; head++) {
-            int64_t in_block = at + head / group * size * BLOCK, number = (row * heads + head) * size;
-            attend_head(plan, queries + number, plan->keys + in_block, plan->values + in_block, table,
-                        plan->positions[row] + 1, out + number);
+        int64_t seen = plan->positions[row] + 1;
+        for (int64_t kv_head = 0; kv_head < plan->kv_heads; kv_head++) {
+            const float *keys = plan->keys + at + kv_head * size * BLOCK;
+            const float *values = plan->values + at + kv_head * size * BLOCK;
+            int64_t head = kv_head * group, last = head + group;
+            for (; head + 2 <= last; head += 2) {
+                int64_t number = (row * heads + head) * size;
+                attend_heads(plan, queries + number, 2, keys, values, table, seen, out + number);
+            }
+            if (head < last) {
+                int64_t number = (row * heads + head) * size;
+                attend_heads(plan, queries + number, 1, keys, values, table, seen, out + number);
+            }
         }
     }
 }
@@ -231,7 +273,8 @@ static inline __attribute__((always_inline)) void add_tile(const float *x, int64
         for (int i = 0; i < count; i++) tile[row][i] = EIGHT(sums + row * sums_stride + 8 * i);
     for (int64_t at = 0; at < length; at++)
         for (int row = 0; row < rows; row++)
-            for (int i = 0; i < count; i++) tile[row][i] += x[row * x_stride + at] * EIGHT(matrix + at * stride + 8 * i);
+            for (int i = 0; i < count; i++)
+                tile[row][i] = fused(x[row * x_stride + at], EIGHT(matrix + at * stride + 8 * i), tile[row][i]);
     for (int row = 0; row < rows; row++)
         for (int i = 0; i < count; i++) *(Eight *)(sums + row * sums_stride + 8 * i) = tile[row][i];
 }
