@@ -13,7 +13,7 @@ import transformers
 from ludus.config.play import LoraConfig
 from ludus.policies.adapters import adapter_shapes
 from ludus.records import Experiences
-from ludus.train import attention_kernels, torch_head
+from ludus.train import attention_kernels, compiled_layers, torch_head
 from ludus.train.token_rows import targets_of
 from ludus.train.torch_decoder import DecoderForward, build_forward, is_supported
 from ludus.train.torch_forward import Forward, TransformersForward
@@ -61,6 +61,17 @@ MODELS: dict[str, Callable[[], Any]] = {
         )
     ),
 }
+
+
+@pytest.fixture(params=["compiled", "plain"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Everything holds with compiled kernels, and where there are none."""
+    torch.set_num_threads(1)
+    if request.param == "plain":
+        monkeypatch.setattr(compiled_layers, "kernels", lambda: None)
+    elif compiled_layers.kernels() is None:
+        pytest.skip("there is no C compiler")
+    return str(request.param)
 
 
 def make(kind: str) -> Any:
@@ -161,13 +172,35 @@ def test_a_table_of_logits_in_pieces_gives_the_same(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_way_for_other_devices_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_layers, "kernels", lambda: None)
     monkeypatch.setattr(attention_kernels, "FLASH_DEVICES", ())
     assert_alike(make("qwen3"), None, token_experiences(rows=4, turns=2))
 
 
 def test_the_way_for_long_sequences_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_layers, "kernels", lambda: None)
     monkeypatch.setattr(attention_kernels, "MOST_IN_TABLE", 0)
     assert_alike(make("qwen3"), None, token_experiences(rows=4, turns=2))
+
+
+def test_long_sequences_give_the_same() -> None:
+    """Longer than a tile of queries, with a trunk that is too."""
+    rows = token_experiences(rows=3, groups=2, prompt=37, longest=60, seed=4)
+    assert_alike(make("qwen3"), None, rows)
+
+
+def test_compiled_kernels_are_used_where_they_fit_and_only_there(way: str) -> None:
+    x = torch.zeros(2, 32)
+    assert compiled_layers.fits(x, 32) == (way == "compiled")
+    assert not compiled_layers.fits(x.bfloat16(), 32)
+    assert not compiled_layers.fits(x, 20)
+    assert not compiled_layers.fits(x.to("meta"), 32)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert not compiled_layers.fits(x, 32)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_checkpointing_gives_the_same_gradient() -> None:

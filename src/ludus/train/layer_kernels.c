@@ -36,6 +36,24 @@ static inline float sum_of_eight(Eight x) {
     return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
 }
 
+/* The largest of n numbers. */
+static inline float largest(const float *x, Int n) {
+    typedef int32_t Masks __attribute__((vector_size(32)));
+    float most = -INFINITY;
+    Int i = 0;
+    if (n >= 8) {
+        Eight top = EIGHT(x);
+        for (i = 8; i + 8 <= n; i += 8) {
+            Eight next = EIGHT(x + i);
+            Masks above = next > top;
+            top = (Eight)((above & (Masks)next) | (~above & (Masks)top));
+        }
+        for (int j = 0; j < 8; j++) most = top[j] > most ? top[j] : most;
+    }
+    for (; i < n; i++) most = x[i] > most ? x[i] : most;
+    return most;
+}
+
 /* Dot product; n is a multiple of 8. */
 static inline float dot(const float *x, const float *y, Int n) {
     Eight sum = {0};
@@ -258,9 +276,9 @@ int layer_attention_forward(const Plan *plan, const float *qkv, float *turned, f
                             room.table, wide, count, round_up(seen), size, 0);
                     float scales[QUERIES];
                     for (Int i = 0; i < count; i++) {
-                        float *scores = room.table + i * wide, most = -INFINITY, total = 0.0f;
+                        float *scores = room.table + i * wide, total = 0.0f;
                         Int own = stretch[3] + first + i + 1;
-                        for (Int j = 0; j < own; j++) most = scores[j] > most ? scores[j] : most;
+                        float most = largest(scores, own);
                         for (Int j = 0; j < own; j++) scores[j] = exponential((scores[j] - most) * plan->scale);
                         for (Int j = own; j < seen; j++) scores[j] = 0.0f;
                         Eight sum = {0};

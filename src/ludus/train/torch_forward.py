@@ -79,18 +79,19 @@ class TransformersForward:
         owner = rows.sequence_of_step()[targets.elements]
         column = targets.elements - rows.offsets[owner] - 1
         first = int(column.min())
-        tokens, attention = _padded_tokens(rows)
+        device = self._model.device
+        tokens, attention = (x.to(device) for x in _padded_tokens(rows))
         keep = tokens.shape[1] - first
         output = self._run(tokens, attention, weights, keep)
-        at = (torch.from_numpy(owner), torch.from_numpy(column - first))
+        at = (torch.from_numpy(owner).to(device), torch.from_numpy(column - first).to(device))
         logits = output.logits[at].float() / temperature
-        sampled = torch.from_numpy(rows.steps["action"][targets.elements].astype(np.int64))
+        sampled = torch.from_numpy(rows.steps["action"][targets.elements].astype(np.int64)).to(device)
         log_probs = functional.log_softmax(logits, dim=-1)
         return Scores(
             logp=log_probs.gather(1, sampled[:, None])[:, 0],
             entropy=-(log_probs.exp() * log_probs).sum(-1),
             hidden=output.hidden_states[-1][:, first:][at],
-            place=torch.arange(len(sampled)),
+            place=torch.arange(len(sampled), device=device),
         )
 
     def release(self) -> None:

@@ -13,15 +13,21 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from ludus.train import compiled_layers
+
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """`x / sqrt(mean(x^2) + eps) * weight` over the last axis."""
+    if compiled_layers.fits(x, x.shape[-1]):
+        return compiled_layers.rms_norm(x, weight, eps)
     normed: torch.Tensor = _RmsNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]
     return normed
 
 
 def swiglu(x: torch.Tensor) -> torch.Tensor:
     """`silu(gate) * up` of `[gate, up]` `[R, 2 n]`."""
+    if compiled_layers.fits(x, x.shape[-1]):
+        return compiled_layers.swiglu(x)
     gated: torch.Tensor = _SwiGlu.apply(x)  # type: ignore[no-untyped-call]
     return gated
 
