@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ludus.config import RunConfig, build_config, load_or_demo, parse_resolved, resolve
+from ludus.config.load import parse_config
 from ludus.errors import ConfigError
 
 OPEN_SPIEL = "games.0=open_spiel:tic_tac_toe"
@@ -246,3 +247,26 @@ def test_without_a_file_the_demo_is_loaded(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("name: y\ngames: [pgx:chess]\n")
     assert load_or_demo(file).name == "y"
+
+
+def test_settings_of_language_models_that_cannot_hold_are_refused() -> None:
+    text = """
+name: x
+games: [open_spiel:tic_tac_toe]
+policy: {model: {path: models/tiny, lora: null}}
+explore: {engine: {kind: vllm, url: 'http://127.0.0.1:8000/v1', model: base}, noise: 0.1}
+train: {algorithm: {advantage: {kind: rloo}}}
+"""
+    with pytest.raises(ConfigError) as refused:
+        resolve(parse_config(text, "run.yaml"))
+    problems = "\n".join(refused.value.problems)
+    for path in ("policy.model.lora", "train.algorithm.objective", "explore.group", "explore.noise"):
+        assert path in problems
+
+
+def test_settings_of_language_models_are_refused_without_one() -> None:
+    with pytest.raises(ConfigError) as refused:
+        resolve(parse_config("name: x\ngames: [pgx:connect_four]\nwarm_start: {}\nexplore: {group: 4}\n", "run.yaml"))
+    problems = "\n".join(refused.value.problems)
+    assert "warm_start" in problems
+    assert "explore.group" in problems

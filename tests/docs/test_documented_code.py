@@ -31,6 +31,7 @@ def run_blocks(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> d
 def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a recipe registers is forgotten after its test."""
     monkeypatch.setattr("ludus.games.registry._REGISTERED", {})
+    monkeypatch.setattr("ludus.games.text_registry._REGISTERED", {})
     monkeypatch.setattr("ludus.explore.players._REGISTERED", {})
     monkeypatch.setattr("ludus.league.opponents.OPPONENTS", dict(OPPONENTS))
     copies = {stage: dict(factories) for stage, factories in TRANSFORMS.items()}
@@ -38,7 +39,7 @@ def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("own_registries")
-@pytest.mark.parametrize("name", ["game", "player", "opponent", "transform"])
+@pytest.mark.parametrize("name", ["game", "text_game", "player", "opponent", "transform"])
 def test_recipes_run_and_give_a_part_that_conforms(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     names = run_blocks(ROOT / "docs" / "recipes" / f"{name}.md", monkeypatch, tmp_path)
     CHECKS[name](names)
@@ -76,6 +77,7 @@ def check_transform(names: dict[str, Any]) -> None:
 
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "game": lambda names: None,
+    "text_game": lambda names: None,
     "player": check_player,
     "opponent": check_opponent,
     "transform": check_transform,
