@@ -255,18 +255,25 @@ name: x
 games: [open_spiel:tic_tac_toe]
 policy: {model: {path: models/tiny, lora: null}}
 explore: {engine: {kind: vllm, url: 'http://127.0.0.1:8000/v1', model: base}, noise: 0.1}
-train: {algorithm: {advantage: {kind: rloo}}}
+train: {aggregation: constant_norm, algorithm: {advantage: {kind: rloo}}}
 """
     with pytest.raises(ConfigError) as refused:
         resolve(parse_config(text, "run.yaml"))
     problems = "\n".join(refused.value.problems)
-    for path in ("policy.model.lora", "train.algorithm.objective", "explore.group", "explore.noise"):
+    keys = ("policy.model.lora", "train.algorithm.objective", "explore.group", "explore.noise")
+    for path in (*keys, "train.aggregation_length"):
         assert path in problems
 
 
 def test_settings_of_language_models_are_refused_without_one() -> None:
     with pytest.raises(ConfigError) as refused:
-        resolve(parse_config("name: x\ngames: [pgx:connect_four]\nwarm_start: {}\nexplore: {group: 4}\n", "run.yaml"))
+        resolve(
+            parse_config(
+                "name: x\ngames: [pgx:connect_four]\nwarm_start: {}\nexplore: {group: 4}\ntrain: {trainers: 2}\n",
+                "run.yaml",
+            )
+        )
     problems = "\n".join(refused.value.problems)
     assert "warm_start" in problems
     assert "explore.group" in problems
+    assert "train.trainers" in problems

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 
 from ludus.config.fused import fused_obstacles
 from ludus.config.ineffective import ineffective_settings
-from ludus.config.learn import TermConfig
+from ludus.config.learn import TermConfig, TrainConfig
 from ludus.config.loss_options import LOSS_OPTIONS
 from ludus.config.presets import needs_critic
 from ludus.config.problems import Contradiction, Path, dotted, show
 from ludus.config.run import RunConfig
 from ludus.config.suggestions import nearest_word
 
+_LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "activation_checkpointing", "trainers")
 _RESERVED_NAMES = re.compile(r"^(random|first|mcts-\d+|minimax-\d+)$")
 
 
@@ -82,7 +83,13 @@ def _language_model(config: RunConfig) -> Iterator[Contradiction]:
             yield _at("warm_start", "is for language models; give policy.model, or leave it out")
         if config.explore.group > 1:
             yield _at("explore.group", "is for language models; give policy.model, or write explore.group: 1")
+        for key in _LANGUAGE_KEYS:
+            if getattr(config.train, key) != TrainConfig.model_fields[key].default:
+                yield _at(f"train.{key}", "is for language models; give policy.model, or leave it out")
         return
+    if (config.train.aggregation == "constant_norm") != (config.train.aggregation_length is not None):
+        text = "train.aggregation: constant_norm divides by train.aggregation_length; write both, or neither"
+        yield _at("train.aggregation_length", text)
     if engine.kind == "vllm" and model.lora is None:
         yield _at(
             "policy.model.lora", "a vLLM server takes adapters only; write a lora, or explore.engine: {kind: local}"
