@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ def main(version: int = 0) -> PolicyRef:
     return PolicyRef(name=PolicyName("main"), version=PolicyVersion(version))
 
 
-def ask(prompt: list[int] | tuple[int, ...], *, max_tokens: int = 8, seed: int = 0, **fields: Any) -> Request:
+def ask(prompt: Iterable[int], *, max_tokens: int = 8, seed: int = 0, **fields: Any) -> Request:
     sampling = {name: fields.pop(name) for name in ("temperature", "top_p", "top_k", "stop_tokens") if name in fields}
     return Request(
         **{

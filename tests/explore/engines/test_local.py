@@ -185,6 +185,18 @@ def test_turns_of_a_session_compute_only_what_is_new(make_engine: MakeEngine) ->
     assert engine.blocks_in_use == 0
 
 
+def test_a_session_that_changes_its_mind_does_not_change_what_others_find(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    expected = answer(make_engine(), ask(PROMPT))[0]
+    answer(engine, ask(PROMPT, session="game"))
+    # Within a block that others can find, and within the one that is the session's own.
+    for place in (20, 49):
+        answer(engine, ask([*PROMPT[:place], 7, 7, 7, 7], session="game"))
+        found = answer(engine, ask(PROMPT))[0]
+        assert found.logps.tobytes() == expected.logps.tobytes()
+        answer(engine, ask(PROMPT, session="game"))
+
+
 def test_the_last_turn_keeps_nothing(make_engine: MakeEngine) -> None:
     engine = make_engine()
     answer(engine, ask(PROMPT, session="game", is_last=True))
@@ -240,6 +252,21 @@ def test_requests_beyond_the_room_wait_for_it_in_the_order_they_came(make_engine
     assert order.index(0) < 4
 
 
+def test_prompts_are_computed_in_the_order_they_came_whichever_version_they_are_for(make_engine: MakeEngine) -> None:
+    engine = make_engine(prefill_tokens=50)
+    order: list[int] = []
+
+    async def write(number: int, version: int) -> None:
+        await engine.generate(ask([number] * 200, max_tokens=1, policy=main(version)))
+        order.append(number)
+
+    async def write_all() -> None:
+        await asyncio.gather(*(write(number, 1 if number == 3 else 0) for number in range(8)))
+
+    asyncio.run(write_all())
+    assert order == list(range(8))
+
+
 def test_one_request_always_finds_room(tiny: LanguageModel) -> None:
     engine = LocalEngine(tiny, cache_bytes=0)
     engine.add_version(main(0), {})
@@ -250,14 +277,16 @@ def test_one_request_always_finds_room(tiny: LanguageModel) -> None:
 # What fails
 
 
-def test_a_leader_that_is_given_up_leaves_its_followers_what_it_computed(make_engine: MakeEngine) -> None:
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_a_leader_that_is_given_up_leaves_its_followers_what_it_computed(make_engine: MakeEngine, steps: int) -> None:
     engine = make_engine(prefill_tokens=10)
-    expected = answer(make_engine(), ask(PROMPT, seed=1))[0]
+    prompt = range(100, 163)
+    expected = answer(make_engine(), ask(prompt, seed=1))[0]
 
     async def play() -> Completion:
-        leader = asyncio.ensure_future(engine.generate(ask(PROMPT, seed=0)))
-        follower = asyncio.ensure_future(engine.generate(ask(PROMPT, seed=1)))
-        for _ in range(4):
+        leader = asyncio.ensure_future(engine.generate(ask(prompt, seed=0)))
+        follower = asyncio.ensure_future(engine.generate(ask(prompt, seed=1)))
+        for _ in range(steps):
             await asyncio.sleep(0)
         leader.cancel()
         return await follower
@@ -295,7 +324,9 @@ def test_a_policy_that_diverged_fails_its_own_requests_and_nobody_elses(
         return await asyncio.gather(*(engine.generate(one) for one in [*bad, *good]), return_exceptions=True)
 
     for _ in range(2):
+        before = engine.counters.sampled_tokens
         *failed, one, two, three = asyncio.run(play())
+        assert engine.counters.sampled_tokens - before == 8 + 3 * 40
         assert {str(error) for error in failed} == {"main@9 gives log-probabilities that are not finite numbers"}
         assert {one.logps.tobytes(), two.logps.tobytes(), three.logps.tobytes()} == {expected.logps.tobytes()}
     assert engine.blocks_in_use == 0

@@ -48,7 +48,7 @@ class LocalEngine:
         lora: LoraConfig | None = None,
         max_batch: int = 64,
         prefill_tokens: int = 512,
-        max_versions: int = 8,
+        max_versions: int | None = None,
         merge_adapters: bool = False,
         cache_bytes: int = 1 << 30,
     ) -> None:
@@ -59,7 +59,7 @@ class LocalEngine:
             lora: how versions' adapters were made; None if versions are whole models.
             max_batch: completions written at the same time.
             prefill_tokens: prompt tokens computed in one step, at most.
-            max_versions: versions kept that no request is using.
+            max_versions: versions kept that no request is using; by default many adapters, or a few whole models.
             merge_adapters: whether each version has its own copy of the weights with its adapter merged into them.
                 That is faster for one version at a time; else versions share the base and are computed together.
             cache_bytes: memory of keys and values up to which what was computed is kept for later.
@@ -72,7 +72,12 @@ class LocalEngine:
         cache = self._model.cache
         self._pool = BlockPool(cache, most=max(cache.blocks, cache_bytes // cache.block_bytes))
         self._sessions = Sessions(self._pool)
-        self._versions = Versions(self._make_version, store=store, most=max_versions, forget=self._forget)
+        self._versions = Versions(
+            self._make_version,
+            store=store,
+            most=self._model.spare_versions if max_versions is None else max_versions,
+            forget=self._forget,
+        )
         self._scheduler = Scheduler(
             slots=Slots(max_batch, context=language_model.context),
             admission=Admission(cache, self._pool, self._sessions),
@@ -131,10 +136,12 @@ class LocalEngine:
     def _why_not(self, request: Request) -> str:
         if self._is_closed:
             return "the engine is closed"
-        strange = next((token for token in request.prompt if not 0 <= token < self._vocabulary), None)
-        if strange is not None:
-            return f"the prompt has a token {strange}, and the model knows 0 to {self._vocabulary - 1}"
-        return check_request(request, context=self._base.context)
+        if reason := check_request(request, context=self._base.context):
+            return reason
+        for token in (min(request.prompt), max(request.prompt)):
+            if not 0 <= token < self._vocabulary:
+                return f"the prompt has a token {token}, and the model knows 0 to {self._vocabulary - 1}"
+        return ""
 
     async def _run(self, request: Request) -> Completion:
         loop = asyncio.get_running_loop()

@@ -77,23 +77,30 @@ def _writing_pass(slots: Slots, part: Part) -> Pass:
 
 
 class _Building:
+    """A pass, part by part."""
+
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
         self._columns: list[Columns] = []
         self._count = 0
         self._wanted: list[int] = []
-        self._drawing: list[tuple[int, int]] = []
+        self._drawing: list[int] = []
+        self._sources: list[int] = []
         self._spans: list[Span] = []
 
     def add(self, part: Part) -> None:
         start, first_wanted = self._count, len(self._wanted)
         self._append(_writing_columns(self._slots, part.writing))
-        for slot, row in zip(part.writing.tolist(), range(start, self._count), strict=True):
-            self._want(row, [slot])
+        self._drawing += part.writing.tolist()
+        self._sources += range(first_wanted, first_wanted + len(part.writing))
+        self._wanted += range(start, self._count)
         for reading in part.readings:
             self._append(_reading_columns(reading))
             if reading.is_last:
-                self._want(self._count - 1, [job.slot for job in (reading.job, *reading.job.followers)])
+                readers = [job.slot for job in (reading.job, *reading.job.followers)]
+                self._drawing += readers
+                self._sources += [len(self._wanted)] * len(readers)
+                self._wanted.append(self._count - 1)
         self._spans.append(
             Span(
                 weights=part.version.weights,
@@ -121,16 +128,11 @@ class _Building:
             wanted=np.array(self._wanted, np.int64),
             spans=tuple(self._spans),
         )
-        drawing = np.array(self._drawing, np.int64).reshape(-1, 2)
-        return Pass(rows=rows, slots=drawing[:, 0], sources=drawing[:, 1])
+        return Pass(rows=rows, slots=np.array(self._drawing, np.int64), sources=np.array(self._sources, np.int64))
 
     def _append(self, columns: Columns) -> None:
         self._columns.append(columns)
         self._count += len(columns[0])
-
-    def _want(self, row: int, slots: list[int]) -> None:
-        self._drawing += [(slot, len(self._wanted)) for slot in slots]
-        self._wanted.append(row)
 
 
 def _writing_columns(slots: Slots, writing: NDArray[np.int64]) -> Columns:

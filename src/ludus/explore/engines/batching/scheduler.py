@@ -1,8 +1,7 @@
 """Continuous batching: which rows are computed next, and what becomes of what comes out.
 
 Each step computes one row for every completion being written and as many prompt tokens as the budget allows, draws a
-token where one is due, and lets jobs end and others begin. Prompts that are equal are computed once, and a job whose
-prompt begins like one that is being computed waits for that.
+token where one is due, and lets jobs end and others begin.
 
 Invariant: what a job gets depends on its request alone; the scheduler decides only when. Everything happens in
 `submit`, `cancel` and `step`, on one thread.
@@ -21,9 +20,9 @@ from torch import Tensor
 
 from ludus.errors import PolicyError
 from ludus.explore.engines.batching.admission import Admission
-from ludus.explore.engines.batching.block_pool import Key
 from ludus.explore.engines.batching.job import Job
 from ludus.explore.engines.batching.passes import Part, Pass, Reading, make_pass
+from ludus.explore.engines.batching.prompts import Prompts
 from ludus.explore.engines.batching.slots import Slots
 from ludus.explore.engines.batching.versions import Version, Versions
 from ludus.explore.engines.decoding.rows import Rows
@@ -39,8 +38,6 @@ class Lane:
     """The jobs of one policy version."""
 
     version: Version
-    reading: list[Job] = field(default_factory=list)
-    """Jobs whose prompt is being computed, the oldest first."""
     writing: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """Slots whose tokens are being drawn."""
     jobs: int = 0
@@ -65,11 +62,10 @@ class Scheduler:
         self._model = model
         self._prefill_tokens = prefill_tokens
         self._counters = counters
+        self._prompts = Prompts(admission)
         self._waiting: deque[Job] = deque()
         self._begun: dict[int, Job] = {}
         self._lanes: dict[PolicyRef, Lane] = {}
-        self._leaders: dict[tuple[PolicyRef, bytes], Job] = {}
-        self._pending: dict[Key, Job] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -94,15 +90,15 @@ class Scheduler:
             self._admission.abandon(job)
 
     def step(self) -> None:
-        """Compute one batch of every policy version that has work."""
+        """Compute one batch: in one pass for all versions that can share it, in others for the rest."""
         self._admit()
-        budget = self._prefill_tokens
+        readings: dict[PolicyRef, list[Reading]] = {}
+        for reading in self._prompts.choose(self._prefill_tokens):
+            readings.setdefault(reading.job.request.policy, []).append(reading)
         groups: dict[int, list[Part]] = {}
-        for lane in self._lanes.values():
-            readings = _choose_readings(lane, budget)
-            budget -= sum(reading.stop - reading.job.computed for reading in readings)
-            if readings or len(lane.writing):
-                part = Part(version=lane.version, writing=lane.writing, readings=readings)
+        for policy, lane in self._lanes.items():
+            if policy in readings or len(lane.writing):
+                part = Part(version=lane.version, writing=lane.writing, readings=readings.get(policy, ()))
                 groups.setdefault(lane.version.group, []).append(part)
         for parts in groups.values():
             self._compute(parts)
@@ -113,70 +109,52 @@ class Scheduler:
         """Begin jobs in the order they came, passing over those for which another computes. When one finds no room,
         those behind it wait too: else a long one might wait for ever."""
         passed_over: list[Job] = []
-        while self._waiting and self._slots.free:
-            job = self._waiting.popleft()
-            try:
-                begins = self._try_to_begin(job)
-            except PolicyError as error:
-                job.state = "done"
-                job.done(error)
-                continue
-            if begins != "begun":
-                passed_over.append(job)
-            if begins == "no room":
-                break
-        self._waiting.extendleft(reversed(passed_over))
+        try:
+            while self._waiting and self._slots.free:
+                begins = self._try_to_begin(self._waiting[0])
+                job = self._waiting.popleft()
+                if begins == "wait":
+                    passed_over.append(job)
+                elif begins == "no room":
+                    self._waiting.appendleft(job)
+                    break
+        finally:
+            self._waiting.extendleft(reversed(passed_over))
 
     def _try_to_begin(self, job: Job) -> Begins:
-        lane = self._lane(job.request.policy)
-        leader = self._leaders.get(_prompt_key(job))
-        begins = self._follow(job, leader) if leader is not None else self._lead(job, lane)
+        """Begin a job, or tell it why that cannot be."""
+        try:
+            lane = self._lane(job.request.policy)
+        except PolicyError as error:
+            job.state = "done"
+            job.done(error)
+            return "begun"
+        leader = self._prompts.leader_of(job)
+        begins = self._find_room(job, leader)
         if begins == "begun":
-            lane.jobs += 1
-            job.slot = self._slots.open(job.request, job.blocks)
-            self._begun[job.slot] = job
+            self._open(job, lane, leader)
         self._close_if_empty(lane)
         return begins
 
-    def _follow(self, job: Job, leader: Job) -> Begins:
-        if not self._admission.follow(job, leader):
-            return "no room"
-        job.state, job.leader = "following", leader
-        leader.followers.append(job)
-        self._count_prompt(job, reused=len(job.prompt))
-        return "begun"
-
-    def _lead(self, job: Job, lane: Lane) -> Begins:
+    def _find_room(self, job: Job, leader: Job | None) -> Begins:
+        if leader is not None:
+            return "begun" if self._admission.follow(job, leader) else "no room"
         known = self._admission.look_up(job)
-        if job.next_key() in self._pending:
+        if self._prompts.is_coming(job):
             return "wait"
         # A job that nothing runs beside must get its room, or it would wait for ever.
-        if not self._admission.begin(job, known, beyond=not self._begun):
-            return "no room"
-        self._read(job, lane)
-        self._count_prompt(job, reused=job.computed)
-        return "begun"
+        return "begun" if self._admission.begin(job, known, beyond=not self._begun) else "no room"
 
-    def _read(self, job: Job, lane: Lane) -> None:
-        job.state = "reading"
-        lane.reading.append(job)
-        self._leaders[_prompt_key(job)] = job
-        self._announce(job)
-
-    def _announce(self, job: Job) -> None:
-        """Say which block of a prompt is going to be known, so that others wait for it."""
-        key = job.next_key()
-        if key is not None:
-            self._pending.setdefault(key, job)
-
-    def _retract(self, job: Job) -> None:
-        key = job.next_key()
-        if key is not None and self._pending.get(key) is job:
-            del self._pending[key]
-
-    def _count_prompt(self, job: Job, *, reused: int) -> None:
+    def _open(self, job: Job, lane: Lane, leader: Job | None) -> None:
+        job.slot = self._slots.open(job.request, job.blocks)
+        self._begun[job.slot] = job
+        lane.jobs += 1
+        if leader is None:
+            self._prompts.read(job)
+        else:
+            self._prompts.follow(job, leader)
         self._counters.prompt_tokens += len(job.prompt)
-        self._counters.reused_tokens += reused
+        self._counters.reused_tokens += job.computed if leader is None else len(job.prompt)
 
     # Computing
 
@@ -185,28 +163,11 @@ class Scheduler:
         logits, hidden = self._model.forward(now.rows)
         for part in parts:
             for reading in part.readings:
-                self._advance(reading)
+                ready = [job.slot for job in self._prompts.advance(reading)]
+                lane = self._lanes[part.version.policy]
+                lane.writing = np.append(lane.writing, np.array(ready, np.int64))
         if len(now.slots):
             self._draw(now, logits, _values(parts, now.rows, hidden))
-
-    def _advance(self, reading: Reading) -> None:
-        """A stretch of a prompt is computed."""
-        job = reading.job
-        self._retract(job)
-        job.computed = reading.stop
-        self._admission.remember(job, job.prompt[: job.computed])
-        if not reading.is_last:
-            self._announce(job)
-            return
-        lane = self._lanes[job.request.policy]
-        lane.reading.remove(job)
-        del self._leaders[_prompt_key(job)]
-        for follower in job.followers:
-            self._admission.catch_up(follower)
-            follower.leader, follower.state = None, "writing"
-        job.state = "writing"
-        lane.writing = np.append(lane.writing, [one.slot for one in (job, *job.followers)])
-        job.followers = []
 
     def _draw(self, now: Pass, logits: Tensor, values: NDArray[np.float32] | None) -> None:
         if now.sources is not None:
@@ -237,31 +198,15 @@ class Scheduler:
     def _leave(self, job: Job) -> None:
         """Take a job that has begun out of everything but its blocks."""
         lane = self._lanes[job.request.policy]
-        if job.state == "reading":
-            self._stop_reading(job, lane)
-        elif job.leader is not None:
-            job.leader.followers.remove(job)
-        else:
+        if job.state == "writing":
             lane.writing = lane.writing[lane.writing != job.slot]
+        else:
+            self._prompts.leave(job)
         job.state = "done"
         del self._begun[job.slot]
         self._slots.close(job.slot)
         lane.jobs -= 1
         self._close_if_empty(lane)
-
-    def _stop_reading(self, job: Job, lane: Lane) -> None:
-        """A prompt will not be read to its end by this job; its first follower takes over."""
-        self._retract(job)
-        lane.reading.remove(job)
-        del self._leaders[_prompt_key(job)]
-        if not job.followers:
-            return
-        heir, *others = job.followers
-        self._admission.inherit(heir)
-        heir.leader, heir.followers = None, others
-        for other in others:
-            other.leader = heir
-        self._read(heir, lane)
 
     def _lane(self, policy: PolicyRef) -> Lane:
         if policy not in self._lanes:
@@ -274,18 +219,6 @@ class Scheduler:
             self._versions.release(lane.version.policy)
 
 
-def _choose_readings(lane: Lane, budget: int) -> list[Reading]:
-    """Stretches of prompts up to the budget, the oldest first."""
-    readings = []
-    for job in lane.reading:
-        if budget <= 0:
-            break
-        stop = min(len(job.prompt), job.computed + budget)
-        budget -= stop - job.computed
-        readings.append(Reading(job=job, stop=stop))
-    return readings
-
-
 def _values(parts: Sequence[Part], rows: Rows, hidden: Tensor) -> NDArray[np.float32] | None:
     """What the critics say of the rows wanted; None if there are no critics."""
     if all(part.version.critic is None for part in parts):
@@ -296,7 +229,3 @@ def _values(parts: Sequence[Part], rows: Rows, hidden: Tensor) -> NDArray[np.flo
             wanted = slice(span.first_wanted, span.last_wanted)
             values[wanted] = part.version.critic.judge(hidden[wanted])
     return values
-
-
-def _prompt_key(job: Job) -> tuple[PolicyRef, bytes]:
-    return job.request.policy, job.prompt.tobytes()

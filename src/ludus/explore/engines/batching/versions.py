@@ -61,7 +61,8 @@ class Versions:
         return list(self._loaded)
 
     def add(self, policy: PolicyRef, tensors: Tensors) -> None:
-        """Have a version that is in no store; it stays until dropped."""
+        """Have a version that is in no store; it stays until dropped. One of the same name is dropped first."""
+        self.drop(policy)
         self._loaded[policy] = self._prepare(policy, tensors)
         self._added.add(policy)
 
@@ -105,7 +106,7 @@ class Versions:
             raise PolicyError(f"this engine has no policy {policy}; it has: {known}")
         try:
             return self._store.load(policy).weights
-        except LudusError as error:
+        except (LudusError, OSError) as error:
             raise PolicyError(f"{policy} cannot be loaded: {error}") from error
 
     def _prepare(self, policy: PolicyRef, tensors: Tensors) -> Version:

@@ -6,6 +6,7 @@ this source, by this compiler, for this processor: all of them are part of its n
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import logging
@@ -39,7 +40,10 @@ def load_kernels() -> ctypes.CDLL:
     """
     compiler = _find_compiler()
     try:
-        return ctypes.CDLL(str(_library(compiler)))
+        return ctypes.CDLL(str(_library(compiler, _cache_folder())))
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines() or ["nothing said"]
+        raise CannotCompile(f"{compiler} failed on {SOURCE.name}: {said[0]}") from error
     except (OSError, subprocess.SubprocessError) as error:
         raise CannotCompile(f"{compiler} could not compile {SOURCE.name}: {error}") from error
 
@@ -52,8 +56,7 @@ def _find_compiler() -> str:
     raise CannotCompile(f"there is no C compiler ({chosen or ', '.join(COMPILERS)})")
 
 
-def _library(compiler: str) -> Path:
-    folder = _cache_folder()
+def _library(compiler: str, folder: Path) -> Path:
     library = folder / f"kernels-{_fingerprint(compiler)}.so"
     if not library.exists():
         with tempfile.TemporaryDirectory(dir=folder) as room:
@@ -66,10 +69,16 @@ def _library(compiler: str) -> Path:
 
 
 def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base) / "ludus"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
+    """The user's cache, or where that cannot be written to, a folder for this process alone."""
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ludus"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except (OSError, RuntimeError):
+        folder = Path(tempfile.mkdtemp(prefix="ludus-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
 
 def _fingerprint(compiler: str) -> str:

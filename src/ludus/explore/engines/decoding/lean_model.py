@@ -32,6 +32,8 @@ from ludus.policies.adapters import linear_layers
 logger = logging.getLogger(__name__)
 
 FIRST_BLOCKS = 64
+WHOLE_VERSIONS, ADAPTERS = 4, 64
+"""Versions kept that nobody uses: copies of the whole model, or adapters beside it."""
 
 
 class LeanModel:
@@ -61,6 +63,7 @@ class LeanModel:
             device=like.device,
         )
         self._merges = lora is None or merge
+        self.spare_versions = WHOLE_VERSIONS if self._merges else ADAPTERS
         self._base = VersionWeights(base=fuse_weights(architecture, model.state_dict().get))
         operations = _choose_operations(architecture, self.cache)
         self._decoder = Decoder(operations)

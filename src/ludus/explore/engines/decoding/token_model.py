@@ -20,6 +20,8 @@ class TokenModel(Protocol):
     cache: KvCache
     is_exact: bool
     """Whether a row's bits are the same in any company."""
+    spare_versions: int
+    """How many versions that nobody uses are worth their memory."""
 
     def prepare(self, tensors: Tensors) -> Any:
         """What `Span.weights` is to be for a version; no tensors are the base itself.

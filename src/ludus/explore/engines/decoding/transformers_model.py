@@ -67,6 +67,7 @@ class TransformersModel:
     """Computes rows of any version of one model with the model's own forward."""
 
     is_exact = False
+    spare_versions = 4
 
     def __init__(self, model: PreTrainedModel, *, context: int, lora: LoraConfig | None) -> None:
         """
