@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ludus.errors import CorruptRecord
@@ -187,6 +187,7 @@ SEEDS: dict[str, Callable[[], bytes]] = {
 
 
 @settings(max_examples=100, deadline=None)
+@example("zip", [(27, b"\x01"), (2430, b"\x00\x08")])  # a name that says it is UTF-8 and is not
 @given(st.sampled_from(sorted(SEEDS)), st.lists(st.tuples(st.integers(0, 4000), st.binary(min_size=1, max_size=4))))
 def test_any_damage_gives_members_or_one_clear_error(
     tmp_path_factory: pytest.TempPathFactory, kind: str, damage: list[tuple[int, bytes]]

@@ -81,7 +81,9 @@ def test_another_architecture_does_as_well(load: Load, tiny: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", ["/nowhere/at/all", "./models/none", "../x", "a/b/c", "~/no such folder"])
-def test_a_missing_folder(load: Load, path: str) -> None:
+def test_a_missing_folder(load: Load, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     assert refused(load, path) == f"no model folder {path}; make one with: ludus model make {path}"
 
 

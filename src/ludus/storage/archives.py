@@ -59,7 +59,15 @@ def read_archive(path: Path, limits: Limits = DEFAULT_LIMITS) -> Iterator[Member
         file.seek(0)
         try:
             yield from _counted(_members(file, path, start, limits), limits)
-        except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        except (
+            OSError,
+            EOFError,
+            ValueError,
+            zlib.error,
+            zipfile.BadZipFile,
+            NotImplementedError,
+            RuntimeError,
+        ) as error:
             raise CorruptRecord(f"{path}: {error}") from error
         except CorruptRecord as error:
             raise CorruptRecord(f"{path}: {error}") from error
