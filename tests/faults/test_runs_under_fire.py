@@ -72,9 +72,9 @@ def test_a_game_that_hangs_is_ended_at_its_deadline_with_a_stack(tmp_path: Path)
     text = config("bad_hangs", steps=60, deadline_s=1.0) + "runtime: {max_restarts: 100}\n"
     assert run(tmp_path, text).stage == "done"
     lost = events(tmp_path, "worker_lost")
-    assert "no progress for 1 s" in lost[0]["reason"]
-    assert "bad_games.py" in lost[0]["log_tail"]
-    assert "_misbehave" in lost[0]["log_tail"]
+    assert all("no progress for 1 s" in loss["reason"] for loss in lost)
+    stacks = [loss["log_tail"] for loss in lost]  # on a busy machine some are lost elsewhere, starved
+    assert any("bad_games.py" in stack and "in _misbehave" in stack for stack in stacks)
 
 
 def test_workers_that_crash_without_end_stop_the_run_with_the_cause(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from ludus.runtime.pulse import NO_TASK
 log = logging.getLogger(__name__)
 
 RESTART_WINDOW_S = 600.0
-STACK_GRACE_S = 0.3
+STACK_GRACE_S = 2.0  # given to a hung worker to write where it is; only one that is stopped takes it all
+STACK_QUIET_S = 0.1  # stacks arrive line by line: they are whole when nothing more comes
 START_GRACE_S = 300.0
 """A worker may take that long to begin with what it was sent: it may be importing or compiling."""
 
@@ -163,9 +164,7 @@ class Supervisor:
     def _replace_hung(self, name: str) -> Lost:
         worker = self._workers[name]
         worker.ask_for_stack()
-        end = time.monotonic() + STACK_GRACE_S
-        while time.monotonic() < end and "most recent call first" not in worker.log_tail(40):
-            time.sleep(0.02)
+        self._await_stack(worker)
         return self._replace(name, f"made no progress for {self._patience(name, worker):g} s")
 
     def _replace(self, name: str, reason: str) -> Lost:
@@ -183,6 +182,18 @@ class Supervisor:
         self._count_loss(lost)
         self.start(worker.spec)
         return lost
+
+    @staticmethod
+    def _await_stack(worker: WorkerProcess) -> None:
+        end = time.monotonic() + STACK_GRACE_S
+        seen, since = "", time.monotonic()
+        while (now := time.monotonic()) < end:
+            tail = worker.log_tail(40)
+            if tail != seen:
+                seen, since = tail, now
+            elif "most recent call first" in tail and now - since > STACK_QUIET_S:
+                return
+            time.sleep(0.02)
 
     @staticmethod
     def _await_exit(worker: WorkerProcess) -> None:
