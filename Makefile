@@ -19,7 +19,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo llm test-vllm install test lint format types contracts faults oracles bench docs clean
+.PHONY: help demo llm test-vllm test-oracles install test lint format types contracts faults oracles bench docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -59,9 +59,14 @@ oracles: $(DEV_STAMP) ## compare losses and advantages with independent implemen
 	@$(PIP_INSTALL) -e ".[games,dev,oracles]"
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/oracles $(ARGS)
 
+test-oracles: $(DEV_STAMP) ## losses and advantages beside verl's and Trinity's own code, in an environment of its own
+	@$(BIN)/python tests/oracles/fetch_verl.py
+	@$(TEST_ENV) LUDUS_ORACLES=.venv-oracles $(BIN)/python -m pytest tests/oracles/test_verl_oracle.py \
+		tests/oracles/test_trinity_oracle.py $(ARGS)
+
 bench: $(DEV_STAMP) ## measure beside the peers (ARGS="loop --json" chooses one)
 	@if [ -n "$(ARGS)" ]; then $(BIN)/ludus bench $(ARGS); \
-	else for name in store loop; do $(BIN)/ludus bench $$name || exit 1; done; fi
+	else for name in store loop lm; do $(BIN)/ludus bench $$name || exit 1; done; fi
 
 docs: $(DEV_STAMP) ## build the documentation into site/
 	@$(BIN)/mkdocs build --strict --quiet --site-dir site

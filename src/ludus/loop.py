@@ -103,6 +103,8 @@ class Loop(Driveable):
         topology.begin(saved)
         if saved is None:
             rooms.pool.add_snapshot(rooms.learner, 0)
+            if self.config.evaluate.at_start:
+                rooms.evaluation.issue(rooms.learner, step=0, is_final=False)
             self._commit(rooms, topology)
         self._publish(rooms, topology)
         self._reported = (time.monotonic(), rooms.progress.steps)
@@ -220,9 +222,10 @@ class Loop(Driveable):
             while not rooms.evaluation.is_complete and not (may_stop and self._stopping):
                 topology.tend(POLL_S)
         if rooms.evaluation.is_complete:
+            measured = rooms.evaluation.job
             scores = rooms.evaluation.settle()
-            if scores:
-                rooms.telemetry.metrics(rooms.progress.steps, scores)
+            if measured is not None and scores:
+                rooms.telemetry.metrics(measured.step, scores)
 
     def _commit(self, rooms: Rooms, topology: Topology) -> None:
         """Save everything as one manifest. Until it has its name on disk, nothing has happened."""

@@ -122,6 +122,13 @@ def test_a_worker_that_is_stopped_before_it_begins_counts_as_hung(
     assert is_gone_within(pid, 5.0)
 
 
+def test_a_worker_that_took_long_to_begin_has_all_its_time_from_then_on(supervisor: Supervisor) -> None:
+    supervisor.start(spec(stall_s=0.8))
+    supervisor.send("worker-0", Command(what="load"))
+    said = [next_event(supervisor) for _ in range(2)]
+    assert [event.message.text for event in said if isinstance(event, Arrived)] == ["ready", "played"]
+
+
 def test_an_idle_worker_is_never_hung(supervisor: Supervisor) -> None:
     supervisor.start(spec(stall_s=0.2))
     pid = echo(supervisor).pid

@@ -6,16 +6,11 @@ self-play that was trained on; an SB3 step is one move of its only seat.
 
 from __future__ import annotations
 
-import json
-import logging
 import statistics
-import subprocess
 import sys
 
 from ludus.bench.figure import Figure
-from ludus.errors import LudusError
-
-log = logging.getLogger(__name__)
+from ludus.bench.fresh_process import run_side
 
 SIDES = ("sb3", "fused", "split_sync", "split_async", "explore_only", "train_only")
 UNIT = "steps per CPU-second"
@@ -27,7 +22,7 @@ def bench_loop(*, rounds: int, seconds: float) -> list[Figure]:
     for number in range(rounds):
         for side in SIDES:
             print(f"round {number + 1} of {rounds}: {side}", file=sys.stderr)
-            results[side].append(run_side(side, seconds))
+            results[side].append(run_side("ludus.bench.sides", side, seconds=seconds))
     cpu = {side: statistics.median(r["steps"] / r["cpu_s"] for r in runs) for side, runs in results.items()}
     wall = {side: statistics.median(r["steps"] / r["wall_s"] for r in runs) for side, runs in results.items()}
     slower = min(wall["explore_only"], wall["train_only"])
@@ -39,13 +34,3 @@ def bench_loop(*, rounds: int, seconds: float) -> list[Figure]:
         Figure.alone("train only", wall["train_only"], "steps per second"),
         Figure.against("async throughput", wall["split_async"], "steps per second", "slower of the two", slower),
     ]
-
-
-def run_side(side: str, seconds: float) -> dict[str, float]:
-    """Run one side in a fresh process."""
-    command = [sys.executable, "-m", "ludus.bench.sides", side, str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds * 10 + 600, check=False)
-    if done.returncode != 0:
-        raise LudusError(f"bench side {side} failed:\n{done.stderr[-2000:]}")
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return figures

@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ STOCKED = ASYNC.replace("epochs: 4", "epochs: 4, max_staleness: 1000000000") + (
 """What train-only needs to go on for ever with what was explored once."""
 
 
-def run_loop(seconds: float, *stages: str) -> dict[str, float]:
+def run_loop(seconds: float, *stages: str, shared: str = SHARED, plugins: Sequence[str] = ()) -> dict[str, float]:
     """Steps of a real run, from after its warm-up on; stages before the last are run to their end first."""
     limit_threads(1, os.environ)
     from ludus.config.load import parse_config
@@ -56,8 +56,8 @@ def run_loop(seconds: float, *stages: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         run = Path(folder) / "run"
         for earlier in stages[:-1]:
-            Loop(parse_config(earlier + SHARED, "bench.yaml"), run).run_to_end()
-        loop = Loop(parse_config(stages[-1] + SHARED, "bench.yaml"), run)
+            Loop(parse_config(earlier + shared, "bench.yaml"), run).run_to_end()
+        loop = Loop(parse_config(stages[-1] + shared, "bench.yaml"), run, plugins=plugins)
         loop.start()
         first = wait_for(loop, lambda status: status.stage == "training").update + WARM_UP_UPDATES
         steps, cpu, wall = (

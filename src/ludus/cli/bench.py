@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from ludus.bench.figure import Figure
 
-NAMES = ("store", "loop")
+NAMES = ("store", "loop", "lm")
 
 
 def bench(
@@ -42,6 +42,10 @@ def measure(name: str, rounds: int, seconds: float) -> list[Figure]:
         from ludus.bench.store import bench_store
 
         return bench_store(rounds=rounds, seconds=seconds)
+    if name == "lm":
+        from ludus.bench.lm import bench_lm
+
+        return bench_lm(rounds=rounds, seconds=seconds)
     from ludus.bench.loop import bench_loop
 
     return bench_loop(rounds=rounds, seconds=seconds)

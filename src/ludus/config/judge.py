@@ -63,6 +63,8 @@ class EvaluateConfig(Model):
 
     every: int | None = Field(default=None, gt=0)
     """Steps between evaluations. Default: `league.snapshot_every`."""
+    at_start: bool = True
+    """Also measure the policy before it has learnt anything."""
     games: int = Field(default=40, ge=0)
     """Games per opponent and evaluation, seats balanced."""
     against: tuple[FixedPlayer, ...] = Field(default=("random",), strict=False)

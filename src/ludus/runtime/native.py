@@ -7,6 +7,7 @@ has another way to do the same, for machines without a compiler.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import logging
@@ -31,15 +32,18 @@ class CannotCompile(Exception):
 
 
 @cache
-def load_library(source: Path) -> ctypes.CDLL:
-    """The library of one C file, compiled now if need be.
+def load_library(source: Path, *flags: str) -> ctypes.CDLL:
+    """The library of one C file, compiled now if need be, with more `flags` than the usual.
 
     Raises:
         CannotCompile: with the reason.
     """
     compiler = _find_compiler()
     try:
-        return ctypes.CDLL(str(_library(source, compiler)))
+        return ctypes.CDLL(str(_library(source, compiler, (*FLAGS, *flags))))
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip().splitlines() or ["nothing said"]
+        raise CannotCompile(f"{compiler} failed on {source.name}: {said[0]}") from error
     except (OSError, subprocess.SubprocessError) as error:
         raise CannotCompile(f"{compiler} could not compile {source.name}: {error}") from error
 
@@ -52,13 +56,13 @@ def _find_compiler() -> str:
     raise CannotCompile(f"there is no C compiler ({chosen or ', '.join(COMPILERS)})")
 
 
-def _library(source: Path, compiler: str) -> Path:
+def _library(source: Path, compiler: str, flags: tuple[str, ...]) -> Path:
     folder = _cache_folder()
-    library = folder / f"{source.stem}-{_fingerprint(source, compiler)}.so"
+    library = folder / f"{source.stem}-{_fingerprint(source, compiler, flags)}.so"
     if not library.exists():
         with tempfile.TemporaryDirectory(dir=folder) as room:
             made = Path(room) / library.name
-            command = [compiler, *FLAGS, "-o", str(made), str(source), "-lm"]
+            command = [compiler, *flags, "-o", str(made), str(source), "-lm"]
             subprocess.run(command, check=True, capture_output=True, timeout=_COMPILE_S)
             made.replace(library)
         log.info("compiled %s to %s", source.name, library)
@@ -66,15 +70,21 @@ def _library(source: Path, compiler: str) -> Path:
 
 
 def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base) / "ludus"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
+    """The user's cache, or where that cannot be written to, a folder for this process alone."""
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ludus"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except (OSError, RuntimeError):
+        folder = Path(tempfile.mkdtemp(prefix="ludus-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
 
-def _fingerprint(source: Path, compiler: str) -> str:
+def _fingerprint(source: Path, compiler: str, flags: tuple[str, ...]) -> str:
     version = subprocess.run([compiler, "--version"], check=True, capture_output=True, timeout=_COMPILE_S).stdout
-    parts = [source.read_bytes(), " ".join(FLAGS).encode(), version, platform.machine().encode(), _processor()]
+    parts = [source.read_bytes(), " ".join(flags).encode(), version, platform.machine().encode(), _processor()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 

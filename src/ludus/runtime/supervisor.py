@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 RESTART_WINDOW_S = 600.0
 STACK_GRACE_S = 2.0  # given to a hung worker to write where it is; only one that is stopped takes it all
 STACK_QUIET_S = 0.1  # stacks arrive line by line: they are whole when nothing more comes
+EXIT_GRACE_S = 10.0  # between closing its connection and having ended; a busy machine takes its time over a crash
 START_GRACE_S = 300.0
 """A worker may take that long to begin with what it was sent: it may be importing or compiling."""
 
@@ -142,7 +143,9 @@ class Supervisor:
         except ProtocolError as error:
             return [self._replace(name, f"sent garbage ({error})")]
         if frames:
+            # A sign of life like a tick: without it, a worker that took long to begin would count as hung right then.
             self._owes.discard(name)
+            self._seen[name] = (worker.pulse.ticks, time.monotonic())
         return [Arrived(worker=name, message=message, blob=blob) for message, blob in frames]
 
     def _find_hung(self) -> list[Lost]:
@@ -197,7 +200,7 @@ class Supervisor:
 
     @staticmethod
     def _await_exit(worker: WorkerProcess) -> None:
-        end = time.monotonic() + 1.0
+        end = time.monotonic() + EXIT_GRACE_S
         while worker.process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
 

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
 FAREWELL_DEADLINE_S = 5.0
+TALKATIVE = ("httpcore", "httpcore2", "httpx", "httpx2", "openai")
+"""Libraries that would fill a worker's log with a line for every request."""
 
 
 def connect(incoming: object) -> tuple[Channel[object], Pulse]:
@@ -38,6 +40,8 @@ def connect(incoming: object) -> tuple[Channel[object], Pulse]:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    for library in TALKATIVE:
+        logging.getLogger(library).setLevel(logging.WARNING)
     sock = socket.socket(fileno=arguments.socket_fd)
     return Channel(sock, incoming), Pulse(arguments.pulse_fd)
 

@@ -14,7 +14,9 @@ from ludus.storage.jsonl import read_jsonl
 
 DEFAULT = ("evaluate/*/score", "evaluate/invalid_moves", "evaluate/return")
 SHARES = ("*/score", "*invalid_moves", "*/wins", "*/draws", "*_fraction")
-"""Metrics that lie between 0 and 1 share a panel."""
+"""Metrics that lie between 0 and 1 are shown as percentages."""
+RARITIES = ("*invalid_moves",)
+"""Of these, those that are near 0 when all is well: each has a panel of its own, or it would lie on the axis."""
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "osD^vP"
 
@@ -46,7 +48,7 @@ def draw_curves(curves: Mapping[str, Curve], title: str, *, form: str = "png") -
             colour, marker = _COLOURS[place % len(_COLOURS)], _MARKERS[place % len(_MARKERS)]
             axes.plot(steps, values, color=colour, marker=marker, markersize=4, linewidth=1.5, label=name)
         if _is_share(names[0]):
-            axes.set_ylim(-0.02, 1.02)
+            axes.set_ylim(*((0.0, None) if _is_rarity(names[0]) else (-0.02, 1.02)))
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         axes.xaxis.set_major_formatter(EngFormatter())
         axes.set_xlabel("steps")
@@ -60,9 +62,13 @@ def draw_curves(curves: Mapping[str, Curve], title: str, *, form: str = "png") -
 
 def _panels(curves: Iterable[str]) -> list[list[str]]:
     names = list(curves)
-    shares = [name for name in names if _is_share(name)]
+    shares = [name for name in names if _is_share(name) and not _is_rarity(name)]
     return [*([shares] if shares else []), *([name] for name in names if name not in shares)]
 
 
 def _is_share(name: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in SHARES)
+
+
+def _is_rarity(name: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in RARITIES)

@@ -1,4 +1,4 @@
-"""A worker that does what it is told: echo, die in various ways, hang, or be idle."""
+"""A worker that does what it is told: echo, die in various ways, hang, start slowly, or be idle."""
 
 import os
 import signal
@@ -25,6 +25,15 @@ def main() -> None:
     while True:
         pulse.set_busy(False)
         for command, blob in channel.wait(None):
+            if command.what == "load":  # as an explorer that loads a model: ready after long, and a tick only later
+                time.sleep(1.0)
+                pulse.set_busy(True)
+                channel.send(Echo(text="ready"))
+                channel.drain(10.0)
+                time.sleep(0.3)
+                pulse.tick()
+                channel.send(Echo(text="played"))
+                continue
             pulse.set_busy(True)
             pulse.working_on(command.task)
             pulse.tick()

@@ -1,0 +1,210 @@
+"""One side of `bench lm`, in a process of its own: `python -m ludus.bench.lm_sides NAME TOKENS SECONDS`.
+
+Prints one JSON object: steps (sampled tokens), CPU-seconds and wall-seconds after the warm-up, and what else a side
+measures. Every process has one compute thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ludus.bench import word_games
+from ludus.bench.sides import run_loop
+from ludus.runtime import limit_threads
+
+GROUP, PROMPTS = 8, 8
+BATCH = GROUP * PROMPTS
+PROMPT_TOKENS = 16
+LETTERS = """
+name: bench_letters
+games: [bench_letters]
+policy: {{model: {{path: ludus/tiny, lora: null}}}}
+explore: {{games_in_flight: 64, group: 8, speech: {{prompt: bare, max_tokens: {tokens}, ignore_end: true}}}}
+train: {{steps: 1000000000000, batch_episodes: 64, minibatch: 64, epochs: 1, algorithm: {{preset: grpo}}}}
+"""
+DIALOGUE = """
+name: bench_dialogue
+games: [bench_dialogue]
+policy: {{model: {{path: ludus/tiny}}}}
+explore:
+  games_in_flight: 64
+  engine: {{kind: local, reuse: {reuse}}}
+  speech: {{prompt: bare, max_tokens: {tokens}, ignore_end: true, rows: {rows}}}
+train:
+  steps: 1000000000000
+  batch_episodes: 64
+  minibatch: {minibatch}
+  epochs: 1
+  algorithm: {{preset: reinforce}}
+"""
+SHARED = """
+seed: 1
+evaluate: {games: 0, final_games: 0, every: 1000000000000, against: []}
+telemetry: {tensorboard: false}
+league: {snapshot_every: 1000000000000, opponents: [{kind: mirror}]}
+"""
+
+
+def run_words(seconds: float, config: str, schedule: str = "sync") -> dict[str, float]:
+    """A whole run: explorer, store, trainer and what goes between them."""
+    return run_loop(seconds, f"{config}schedule: {schedule}\n", shared=SHARED, plugins=[word_games.__file__])
+
+
+def run_dialogue(seconds: float, tokens: int, rows: str, schedule: str = "sync") -> dict[str, float]:
+    """Games of eight turns; a batch is one optimizer step, whatever its rows are."""
+    by_turn = rows == "turn"
+    config = DIALOGUE.format(
+        tokens=tokens, rows=rows, reuse="false" if by_turn else "true", minibatch=64 * 8 if by_turn else 64
+    )
+    return run_words(seconds, config, schedule)
+
+
+def run_generation(seconds: float, tokens: int) -> dict[str, float]:
+    """The local engine alone: 64 completions, eight for each prompt, and between batches the rate of bare products."""
+    model = _load_tiny()
+    import numpy as np
+    import torch
+
+    from ludus.explore.engines.local import LocalEngine
+    from ludus.explore.engines.protocol import Request, Sampling
+    from ludus.records import PolicyRef
+
+    policy = PolicyRef.parse("main@0")
+    engine = LocalEngine(model)
+    engine.add_version(policy, {})
+    random = np.random.default_rng(0)
+    sampling = Sampling(max_tokens=tokens)
+
+    async def write_batch() -> None:
+        prompts = [tuple(random.integers(97, 105, PROMPT_TOKENS).tolist()) for _ in range(PROMPTS)]
+        requests = [
+            Request(prompt=prompts[i // GROUP], policy=policy, sampling=sampling, seed=i, is_last=True)
+            for i in range(BATCH)
+        ]
+        await asyncio.gather(*map(engine.generate, requests))
+
+    with torch.inference_mode():
+        return _measure(seconds, lambda: asyncio.run(write_batch()), BATCH * tokens, rows=BATCH)
+
+
+def run_training(seconds: float, tokens: int) -> dict[str, float]:
+    """The PyTorch learner alone: one optimizer step on 64 completions, as `grpo` takes it."""
+    model = _load_tiny()
+    from ludus.config.learn import AlgorithmConfig, TrainConfig
+    from ludus.config.presets import ALGORITHMS
+    from ludus.train.torch_learner import MICRO_BATCH, TorchLearner
+
+    preset = ALGORITHMS["grpo"]
+    algorithm = AlgorithmConfig(preset="grpo", advantage=preset.advantage, objective=preset.objective)
+    learner = TorchLearner(model, TrainConfig(minibatch=BATCH, epochs=1, algorithm=algorithm), lora=None)
+    state, batch = learner.init(0), _completions(tokens)
+    return _measure(
+        seconds,
+        lambda: learner.train_batch(state, batch, seed=0, progress=0.0),
+        BATCH * tokens,
+        rows=MICRO_BATCH["cpu"],
+    )
+
+
+def run_trl(seconds: float, tokens: int) -> dict[str, float]:
+    """TRL's GRPOTrainer on the same model, task and shapes."""
+    limit_threads(1, os.environ)
+    from ludus.bench.trl_grpo import train_trl
+
+    return train_trl(seconds, tokens, prompts=PROMPTS, group=GROUP)
+
+
+def _load_tiny() -> Any:
+    limit_threads(1, os.environ)
+    import torch
+
+    from ludus.config.play import LanguageModelConfig
+    from ludus.policies.language_models import load_language_model
+
+    torch.set_num_threads(1)
+    return load_language_model(LanguageModelConfig(path="ludus/tiny"))
+
+
+def _completions(tokens: int) -> Any:
+    """64 sequences in groups of eight with the same prompt, rewarded at random."""
+    import numpy as np
+
+    from ludus.records import Experiences
+
+    random, length = np.random.default_rng(0), PROMPT_TOKENS + tokens
+    prompts = random.integers(0, 256, (PROMPTS, PROMPT_TOKENS)).repeat(GROUP, axis=0)
+    sampled = random.integers(0, 256, (BATCH, tokens))
+    total = BATCH * length
+    mask = np.tile(np.arange(length) >= PROMPT_TOKENS, BATCH)
+    reward = np.where(np.tile(np.arange(length) == length - 1, BATCH), random.random(total), 0.0)
+    return Experiences(
+        sequences={
+            "episode": np.array([f"e{i}" for i in range(BATCH)], object),
+            "seat": np.zeros(BATCH, np.int64),
+            "group": np.array([f"g{i // GROUP}" for i in range(BATCH)], object),
+            "truncated": np.zeros(BATCH, bool),
+        },
+        offsets=np.arange(0, total + 1, length),
+        steps={
+            "action": np.concatenate([prompts, sampled], axis=1).reshape(-1).astype(np.int32),
+            "mask": mask,
+            "logp": np.full(total, -5.5, np.float32),
+            "value": np.zeros(total, np.float32),
+            "reward": reward.astype(np.float32),
+            "version": np.zeros(total, np.int32),
+        },
+    )
+
+
+def _measure(seconds: float, batch: Callable[[], Any], steps: int, *, rows: int) -> dict[str, float]:
+    """Repeat a batch; in turn with it, measure how fast matrix products of so many rows are."""
+    import torch
+
+    left, right = torch.randn(rows, 128), torch.randn(128, 512)
+    flops = 2.0 * rows * 128 * 512
+    repeats = max(int(2e9 / flops), 1)
+
+    def multiply() -> None:
+        for _ in range(repeats):
+            left @ right
+
+    batch()
+    multiply()
+    spent, multiplied, count, start = 0.0, 0.0, 0, time.perf_counter()
+    while time.perf_counter() - start < seconds or not count:
+        began = time.process_time()
+        batch()
+        between = time.process_time()
+        multiply()
+        spent, multiplied = spent + between - began, multiplied + time.process_time() - between
+        count += 1
+    return {"steps": float(count * steps), "cpu_s": spent, "gemm_flops": count * repeats * flops / multiplied}
+
+
+SIDES: dict[str, Callable[[float, int], dict[str, float]]] = {
+    "loop": lambda seconds, tokens: run_words(seconds, LETTERS.format(tokens=tokens)),
+    "generation": run_generation,
+    "training": run_training,
+    "trl": run_trl,
+    "episode_rows": lambda seconds, tokens: run_dialogue(seconds, tokens, "episode"),
+    "turn_rows": lambda seconds, tokens: run_dialogue(seconds, tokens, "turn"),
+    "sync": lambda seconds, tokens: run_dialogue(seconds, tokens, "episode"),
+    "async": lambda seconds, tokens: run_dialogue(seconds, tokens, "episode", "async"),
+}
+
+
+def main() -> None:
+    """Run one side."""
+    name, tokens, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    print(json.dumps(SIDES[name](seconds, tokens)))
+
+
+if __name__ == "__main__":
+    main()
