@@ -208,6 +208,20 @@ def test_the_ratio_of_whole_sequences_is_that_of_gspo(model: LanguageModel, make
     assert_same(ludus_gradient(model, sample, (term,), **AGGREGATIONS["grpo"]), trl_gradient(trainer, sample))
 
 
+def test_cispo_is_that_of_grpo_trainer(model: LanguageModel, make_trainer: Callable[..., Any]) -> None:
+    """TRL's `epsilon_high` is the cap itself, not its distance from 1."""
+    trainer = make_trainer(loss_type="cispo", epsilon_high=1.15)
+    sample, term = Sample(), TermConfig(loss="cispo", options={"clip_high": 0.15})
+    assert_same(ludus_gradient(model, sample, (term,)), trl_gradient(trainer, sample))
+
+
+def test_sapo_is_that_of_grpo_trainer(model: LanguageModel, make_trainer: Callable[..., Any]) -> None:
+    trainer = make_trainer(loss_type="sapo", sapo_temperature_pos=1.0, sapo_temperature_neg=1.05)
+    sample = Sample()
+    found = ludus_gradient(model, sample, (TermConfig(loss="sapo"),), **AGGREGATIONS["grpo"])
+    assert_same(found, trl_gradient(trainer, sample))
+
+
 @pytest.mark.parametrize("corrected", [False, True])
 def test_the_kl_term_is_that_of_grpo_trainer(
     model: LanguageModel, make_trainer: Callable[..., Any], corrected: bool

@@ -9,7 +9,8 @@ import pytest
 
 from ludus.config.learn import AdvantageConfig
 from ludus.records import Experiences
-from ludus.train.advantages import compute, gae, monte_carlo, vtrace
+from ludus.train.advantages import compute, compute_for_usual, distill, gae, monte_carlo, remax, vtrace, whitened
+from ludus.train.sources import EXPERT, USUAL
 
 
 def experience(*sequences: dict[str, Any], truncated: list[bool] | None = None, **columns: Any) -> Experiences:
@@ -132,3 +133,42 @@ def test_a_batch_taken_from_the_middle_of_a_store_is_credited_alike() -> None:
         sequences={"truncated": whole.sequences["truncated"][1:]}, offsets=whole.offsets[1:], steps=whole.steps
     )
     np.testing.assert_allclose(gae(middle)[0], gae(whole)[0][5:], rtol=1e-6)
+
+
+def test_remax_compares_the_return_with_the_greedy_answer() -> None:
+    words = {"reward": [9.0, 0.0, 1.0], "value": [0.0] * 3, "mask": [False, True, True]}
+    batch = experience(words, words, baseline=np.array([0.25, np.nan], np.float32))
+    advantage, target = remax(batch)
+    np.testing.assert_allclose(advantage, [0.0, 0.75, 0.75, 0.0, 0.0, 0.0])
+    np.testing.assert_allclose(target, [0.0, 1.0, 1.0] * 2)
+
+
+def test_distillation_pays_for_what_the_teacher_would_rather_say() -> None:
+    batch = experience(
+        {"reward": [0.0] * 3, "value": [0.0] * 3, "mask": [False, True, True], "logp": [0.0, -1.0, -2.0]}
+    )
+    advantage, _ = distill(batch.replace(steps={"teacher_logp": np.array([np.nan, -0.5, -4.0], np.float32)}))
+    np.testing.assert_allclose(advantage, [0.0, 0.5, -2.0])
+
+
+@pytest.mark.parametrize("kind", ["gae", "monte_carlo", "vtrace"])
+def test_only_usual_sequences_are_credited(kind: Any) -> None:
+    random = np.random.default_rng(4)
+    parts = [{"reward": random.normal(size=n), "value": random.normal(size=n)} for n in (3, 4, 5)]
+    batch, config = experience(*parts), AdvantageConfig(kind=kind)
+    current = random.normal(size=12)
+    advantage, target = compute_for_usual(batch, np.array([USUAL, EXPERT, USUAL]), config, current)
+    own = np.r_[0:3, 7:12]
+    expected = compute(batch.take([0, 2]), config, current[own])
+    np.testing.assert_array_equal(advantage[own], expected[0])
+    np.testing.assert_array_equal(target[own], expected[1])
+    assert not advantage[3:7].any()
+    assert not compute_for_usual(batch, np.full(3, EXPERT), config)[0].any()
+
+
+def test_whitening_centres_and_scales_by_the_unbiased_deviation_over_the_mask() -> None:
+    mask = np.array([True, True, False, True])
+    found = whitened(np.array([1.0, 2.0, 99.0, 6.0], np.float32), mask)
+    np.testing.assert_allclose(found, [-2 / np.sqrt(7), -1 / np.sqrt(7), 0.0, 3 / np.sqrt(7)], rtol=1e-5)
+    np.testing.assert_array_equal(whitened(np.full(3, 5.0, np.float32), np.ones(3, bool)), 0.0)
+    np.testing.assert_array_equal(whitened(np.array([5.0], np.float32), np.ones(1, bool)), 0.0)

@@ -11,6 +11,7 @@ from ludus.config.learn import AdvantageConfig
 from ludus.errors import TrainError
 from ludus.records import Experiences
 from ludus.train.advantages import compute
+from ludus.train.group_advantages import equal_groups
 
 
 def episodes(rewards: list[float], groups: list[str], **columns: list[Any]) -> Experiences:
@@ -116,3 +117,33 @@ def test_experience_without_groups_is_refused() -> None:
 def test_nothing_gives_nothing() -> None:
     empty = episodes([], [])
     assert compute(empty, AdvantageConfig(kind="group"))[0].shape == (0,)
+
+
+REWARDS, GROUPS = [1.0, 0.0, 0.5, 2.0, -1.0], ["a", "a", "a", "b", "b"]
+
+
+def test_opmd_compares_with_the_mean_or_with_a_soft_maximum() -> None:
+    rewards = np.array(REWARDS)
+    np.testing.assert_allclose(advantage(episodes(REWARDS, GROUPS), kind="opmd"), rewards - 0.5, rtol=1e-6)
+    for tau in (0.1, 1.0, 100.0):
+        soft = tau * (np.log(np.exp(rewards[:3] / tau).sum()) - np.log(3))
+        found = advantage(episodes(REWARDS, GROUPS), kind="opmd", baseline="logavgexp", tau=tau)
+        np.testing.assert_allclose(found[:3], rewards[:3] - soft, rtol=1e-4, atol=1e-6)
+    huge = episodes([1e5 * reward for reward in REWARDS], GROUPS)
+    assert np.isfinite(advantage(huge, kind="opmd", baseline="logavgexp", tau=0.1)).all()
+
+
+def test_asymre_lowers_what_is_compared_with() -> None:
+    found = advantage(episodes(REWARDS, GROUPS), kind="asymre", baseline_shift=-0.25)
+    np.testing.assert_allclose(found, np.array(REWARDS) - 0.25, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["opmd", "asymre"])
+def test_alone_nothing_is_above_a_baseline(kind: Any) -> None:
+    np.testing.assert_array_equal(advantage(episodes([3.0], ["g"]), kind=kind), [0.0])
+
+
+def test_groups_of_equal_rewards_are_counted_and_those_of_one_are_not() -> None:
+    assert equal_groups(episodes([1.0, 1.0, 0.5, 2.0, 7.0], ["a", "a", "b", "b", "c"])) == 0.5
+    assert equal_groups(episodes([7.0], ["c"])) == 0.0
+    assert equal_groups(Experiences.empty()) == 0.0

@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ludus.config.learn import AdvantageConfig, AlgorithmConfig, OptimizerConfig, TermConfig, TrainConfig
+from ludus.config.learn import AdvantageConfig, AlgorithmConfig, MuConfig, OptimizerConfig, TermConfig, TrainConfig
 from ludus.config.play import MlpConfig
 from ludus.errors import ConfigError, CorruptRecord, TrainError
 from ludus.policies.networks import build_network
 from ludus.records import Experiences
+from ludus.train.advantages import compute, whitened
 from ludus.train.batches import bucket, pad
 from ludus.train.jax_learner import JaxLearner, LearnerState, key_of
+from ludus.train.minibatches import whitened as on_device
 from ludus.train.optimizer import build_optimizer, learning_rate
 
 ACTIONS, FEATURES, MINIBATCH = 3, 4, 16
@@ -77,6 +79,80 @@ def experiences(lengths: list[int], seed: int = 0, *, all_chosen: bool = True) -
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         steps={name: columns[name] for name in names} | {"mask": mask, "reward": columns["advantage"]},
     )
+
+
+# -- several sources -----------------------------------------------------------------------------------------------------
+
+
+MIXED = (
+    TermConfig(loss="reinforce", share="rest"),
+    TermConfig(loss="value", share="rest"),
+    TermConfig(loss="sft", source="expert", share="mu"),
+)
+
+
+def mixed_learner(terms: tuple[TermConfig, ...], mu: float | None, **train: Any) -> JaxLearner:
+    advantage = train.pop("advantage", AdvantageConfig())
+    algorithm = AlgorithmConfig(advantage=advantage, objective=terms, mu=None if mu is None else MuConfig(peak=mu))
+    network = build_network(MlpConfig(hidden=(8,)), observation_shape=(FEATURES,), actions=ACTIONS)
+    sgd = OptimizerConfig(kind="sgd", learning_rate=1.0, schedule="constant", max_grad_norm=None)
+    return JaxLearner(network, TrainConfig(algorithm=algorithm, minibatch=64, epochs=1, optimizer=sgd, **train))
+
+
+def gradient(of: JaxLearner, batch: Experiences) -> tuple[np.ndarray, dict[str, float]]:
+    start = of.init(0)
+    state, metrics = of.train_batch(start, batch, seed=1, progress=0.5)
+    difference = jax.tree.map(lambda before, after: np.asarray(before - after).ravel(), start.params, state.params)
+    return np.concatenate(jax.tree.leaves(difference)), metrics
+
+
+def test_a_mixed_objective_is_its_parts_each_averaged_over_its_own_rows() -> None:
+    """Cut in two or not; what experts' rows hold besides decisions does not matter."""
+    batch = experiences([7, 5, 9, 6, 8])
+    source = np.array(["usual", "expert", "usual", "expert", "usual"], object)
+    own = (source == "usual")[batch.sequence_of_step()]
+    holes = {name: np.where(own, batch.steps[name], np.nan).astype(np.float32) for name in ("logp", "value", "reward")}
+    mixed = batch.replace(sequences={"source": source}, steps=holes)
+    policy, of_policy = gradient(
+        mixed_learner(tuple(t.model_copy(update={"share": None}) for t in MIXED[:2]), None), mixed
+    )
+    imitation, of_imitation = gradient(mixed_learner((TermConfig(loss="sft", source="expert"),), None), mixed)
+    for pieces in (1, 2):
+        found, metrics = gradient(mixed_learner(MIXED, 0.25, accumulate=pieces), mixed)
+        np.testing.assert_allclose(found, 0.75 * policy + 0.25 * imitation, atol=1e-5)
+        assert metrics["sft"] == pytest.approx(of_imitation["sft"], rel=1e-4)
+        assert metrics["mu"] == pytest.approx(0.25)
+        for name in ("reinforce", "entropy", "approx_kl", "explained_variance"):
+            assert metrics[name] == pytest.approx(of_policy[name], rel=1e-4), name
+    assert of_policy["rows"] == 24
+    assert of_imitation["rows"] == 11
+
+
+def test_advantages_may_be_scaled_over_the_whole_batch() -> None:
+    batch = experiences([7, 5, 9])
+    advantage = AdvantageConfig(kind="monte_carlo", normalise=False, normalise_batch=True)
+    found, _ = gradient(mixed_learner((TermConfig(loss="reinforce"),), None, advantage=advantage), batch)
+    returns, _ = compute(batch, AdvantageConfig(kind="monte_carlo"))
+    scaled = whitened(returns, np.ones(len(returns), bool))
+    np.testing.assert_allclose(scaled.std(ddof=1), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(on_device(jnp.asarray(returns), jnp.ones(len(returns))), scaled, rtol=1e-4, atol=1e-5)
+    rewards = np.concatenate([scaled[:-1] - scaled[1:], scaled[-1:]])
+    ends = batch.offsets[1:] - 1
+    rewards[ends] = scaled[ends]
+    plain = mixed_learner(
+        (TermConfig(loss="reinforce"),), None, advantage=AdvantageConfig(kind="monte_carlo", normalise=False)
+    )
+    np.testing.assert_allclose(found, gradient(plain, batch.replace(steps={"reward": rewards}))[0], atol=1e-5)
+
+
+def test_pairs_and_what_is_for_language_models_are_refused() -> None:
+    batch = experiences([2, 2]).replace(
+        sequences={"pair": np.array(["a", "a"], object), "chosen": np.array([True, False])}
+    )
+    with pytest.raises(TrainError, match="preference pairs train language models"):
+        gradient(mixed_learner(MIXED, 0.5), batch)
+    with pytest.raises(ConfigError, match="are for language models"):
+        mixed_learner((TermConfig(loss="dpo", source="pairs"),), None)
 
 
 # -- what counts -------------------------------------------------------------------------------------------------------

@@ -12,20 +12,29 @@ import numpy as np
 import pytest
 import torch
 
+from ludus.train.aggregation import sequence_mean_token_mean
 from ludus.train.arrays import masked_log_softmax, stop_gradient, take_last
-from ludus.train.losses import LOSSES, LossInputs, entropy, kl, ppo_clip, value_loss
+from ludus.train.losses import LOSSES, LossInputs, dpo, entropy, kl, ppo_clip, sft, value_loss
+from ludus.train.surrogates import cispo, sapo, sppo, topr
 
 CASES: dict[str, list[dict[str, Any]]] = {
     "ppo_clip": [
         {},
         {"clip_low": 0.2, "clip_high": 0.28},
         {"dual_clip": 3.0},
+        {"clip_low": None, "clip_high": None},
         {"level": "sequence"},
         {"importance": "truncate"},
         {"importance": "mask", "importance_level": "sequence", "importance_low": 0.5, "importance_high": None},
     ],
     "reinforce": [{}, {"importance": "truncate", "importance_high": 1.1}],
-    "sft": [{}],
+    "cispo": [{}, {"clip_low": 0.2, "clip_high": None}, {"importance": "truncate"}],
+    "sapo": [{}, {"tau_positive": 2.0, "tau_negative": 4.0}, {"importance": "mask", "importance_low": 0.5}],
+    "topr": [{}, {"level": "token", "threshold": 0.5}],
+    "opmd": [{}, {"tau": 3.0}],
+    "sppo": [{}, {"epsilon": 1.0}],
+    "sft": [{}, {"weighting": "is"}, {"weighting": "phi"}, {"weighting": "phi", "cutoff": 0.5}],
+    "dpo": [{}, {"beta": 2.0, "label_smoothing": 0.1}],
     "value": [{"clip": None}, {"clip": 0.2}],
     "entropy": [{}],
     "kl": [
@@ -47,8 +56,16 @@ def columns(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 
 def evaluate(name: str, options: dict[str, Any], as_array: Callable[[Any], Any], arrays: dict[str, Any]) -> Any:
-    inputs = LossInputs(mask=as_array(np.ones(arrays["logp"].shape, np.float32)), **arrays)
+    rows = arrays["logp"].shape[0]
+    per_row = {"partner": np.arange(rows)[::-1].copy(), "chosen": np.arange(rows) < rows // 2}
+    mask = (np.random.default_rng(1).random(arrays["logp"].shape) < 0.7).astype(np.float32)
+    mask[1] = 0.0
+    inputs = LossInputs(mask=as_array(mask), **arrays, **{key: as_array(x) for key, x in per_row.items()})
     return LOSSES[name](inputs, **options)
+
+
+def test_every_loss_has_a_case() -> None:
+    assert CASES.keys() == LOSSES.keys()
 
 
 @pytest.mark.parametrize(("name", "options"), EVERY_CASE)
@@ -68,20 +85,21 @@ def test_a_loss_is_the_same_number_on_numpy_jax_and_torch(name: str, options: An
 
 
 @pytest.mark.parametrize(("name", "options"), EVERY_CASE)
-def test_a_loss_has_the_same_gradient_in_jax_and_torch(name: str, options: Any) -> None:
-    plain = columns((11,))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_loss_has_the_same_gradient_in_jax_and_torch(name: str, options: Any, shape: Any) -> None:
+    plain = columns(shape)
     learnt = ("logp", "value", "entropy")
 
     def total(arrays: dict[str, Any]) -> Any:
         rest = {key: jnp.asarray(x) for key, x in plain.items() if key not in learnt}
         return evaluate(name, options, jnp.asarray, {**rest, **arrays}).loss.sum()
 
-    in_jax = jax.jit(jax.grad(total))({key: jnp.asarray(plain[key]) for key in learnt})
+    in_jax = jax.grad(total)({key: jnp.asarray(plain[key]) for key in learnt})
     tensors = {key: torch.from_numpy(x.copy()).requires_grad_(key in learnt) for key, x in plain.items()}
     evaluate(name, options, torch.from_numpy, tensors).loss.sum().backward()
     for key in learnt:
         gradient = tensors[key].grad
-        in_torch = np.zeros(11) if gradient is None else gradient.numpy()
+        in_torch = np.zeros(shape) if gradient is None else gradient.numpy()
         np.testing.assert_allclose(in_jax[key], in_torch, rtol=1e-5, atol=1e-6)
 
 
@@ -111,6 +129,93 @@ def test_an_absurd_log_ratio_stays_finite() -> None:
     assert np.isfinite(result.loss).all()
     assert np.isfinite(result.stats["approx_kl"]).all()
     np.testing.assert_allclose(result.loss[0], math.exp(20.0), rtol=1e-5)
+
+
+def slopes(loss: Callable[..., Any], ratio: list[float], advantage: float, **options: Any) -> np.ndarray:
+    """The gradient with respect to logp at these ratios."""
+    logp, zeros = jnp.log(jnp.array(ratio)), jnp.zeros(len(ratio))
+    found = jax.grad(lambda logp: loss(logp, zeros, jnp.full(len(ratio), advantage), **options).loss.sum())(logp)
+    return np.asarray(found)
+
+
+def test_without_bounds_ppo_is_plain_importance_sampling() -> None:
+    ratios = [0.1, 1.0, 7.0]
+    for advantage in (1.0, -1.0):
+        found = slopes(ppo_clip, ratios, advantage, clip_low=None, clip_high=None)
+        np.testing.assert_allclose(found, -advantage * np.array(ratios), rtol=1e-5)
+
+
+def test_cispo_holds_far_steps_back_where_ppo_drops_them() -> None:
+    np.testing.assert_allclose(slopes(cispo, [0.1, 1.0, 3.0], 1.0), [-0.1, -1.0, -1.28], rtol=1e-5)
+    np.testing.assert_allclose(slopes(cispo, [0.1, 3.0], -1.0, clip_low=0.2), [0.8, 1.28], rtol=1e-5)
+
+
+def test_the_gradient_of_sapo_is_one_at_ratio_one_and_falls_on_both_sides() -> None:
+    """Trinity's, which stops the gradient of its gate, is 2 there and grows."""
+    for advantage in (1.0, -1.0):
+        found = -advantage * slopes(sapo, [0.05, 1.0, 3.0, 20.0], advantage)
+        assert found[1] == pytest.approx(1.0, rel=1e-5)
+        assert found[3] < 1e-5
+        assert found[0] < found[1]
+    at_three = 4.0 * math.exp(-2.0) / (1.0 + math.exp(-2.0)) ** 2 * 3.0
+    np.testing.assert_allclose(slopes(sapo, [3.0], 1.0), [-at_three], rtol=1e-5)
+
+
+def test_topr_tapers_bad_answers_only() -> None:
+    log_ratio = np.log(np.array([0.25, 4.0, 0.25, 4.0], np.float32))
+    advantage = np.array([1.0, 1.0, -1.0, -1.0], np.float32)
+    result = topr(np.full(4, -1.0, np.float32), log_ratio, advantage)
+    np.testing.assert_allclose(result.stats["taper"], [1.0, 1.0, 0.25, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(result.loss, [1.0, 1.0, -0.25, -1.0], rtol=1e-6)
+
+
+def test_topr_takes_the_ratio_of_the_whole_answer() -> None:
+    logp, old = np.array([[-1.0, -2.0, -9.0]]), np.array([[-0.5, -1.0, 0.0]])
+    inputs = LossInputs(mask=np.array([[1.0, 1.0, 0.0]]), logp=logp, old_logp=old, advantage=np.full((1, 3), -1.0))
+    np.testing.assert_allclose(LOSSES["topr"](inputs).stats["taper"][0, :2], math.exp(-1.5))
+    token = LOSSES["topr"](inputs, level="token").stats["taper"]
+    np.testing.assert_allclose(token[0, :2], [math.exp(-0.5), math.exp(-1.0)])
+
+
+def test_sppo_looks_at_ratios_near_one_alone() -> None:
+    np.testing.assert_allclose(slopes(sppo, [0.7, 0.8, 1.29, 1.31], 2.0), [0.0, -2.0, -2.0, 0.0], rtol=1e-6)
+
+
+def test_weighted_imitation_pulls_as_chord_says() -> None:
+    probability = np.array([0.01, 0.5, 0.99], np.float32)
+    slope = {
+        how: np.asarray(jax.grad(lambda x, how=how: sft(x, weighting=how).loss.sum())(jnp.log(probability)))
+        for how in ("none", "is", "phi")
+    }
+    np.testing.assert_allclose(slope["none"], -1.0)
+    np.testing.assert_allclose(slope["is"], -probability, rtol=1e-5)
+    np.testing.assert_allclose(slope["phi"], -probability * (1 - probability), rtol=1e-4)
+    cut = jax.grad(lambda x: sft(x, cutoff=0.9).loss.sum())(jnp.log(jnp.asarray(probability)))
+    np.testing.assert_allclose(cut, [-1.0, -1.0, 0.0])
+
+
+def test_dpo_is_the_mean_over_pairs_whatever_stands_between_them() -> None:
+    """Two pairs, apart and in either order, with answers of different lengths; NaN under the mask."""
+    mask = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 0]], np.float32)
+    logp = np.where(mask > 0, np.array([[-1.0], [-2.0], [-0.5], [-3.0]]) * np.ones((4, 3)), np.nan)
+    ref = np.where(mask > 0, -1.0, np.nan)
+    chosen, partner = np.array([True, False, True, False]), np.array([3, 2, 1, 0])
+    found = dpo(logp, ref, mask, partner, chosen, beta=0.5)
+    # gains over the reference: 0, -1, 1.5, -4; pairs (0, 3) and (2, 1)
+    margins = 0.5 * np.array([0.0 + 4.0, 1.5 + 1.0])
+    wanted = np.log1p(np.exp(-margins))
+    np.testing.assert_allclose(found.loss[:, 0], wanted[[0, 1, 1, 0]])
+    np.testing.assert_allclose(sequence_mean_token_mean(found.loss, mask), wanted.mean())
+    np.testing.assert_array_equal(found.stats["preference_accuracy"], 1.0)
+    smoothed = dpo(logp, ref, mask, partner, chosen, beta=0.5, label_smoothing=0.2).loss[:, 0]
+    np.testing.assert_allclose(smoothed, (0.8 * wanted + 0.2 * np.log1p(np.exp(margins)))[[0, 1, 1, 0]])
+
+
+def test_dpo_stays_finite_however_sure_it_is() -> None:
+    mask, partner = np.ones((2, 1), np.float32), np.array([1, 0])
+    logp = np.array([[-1e6], [0.0]], np.float32)
+    loss = dpo(logp, np.zeros_like(logp), mask, partner, np.array([True, False])).loss
+    np.testing.assert_allclose(loss, 1e5, rtol=1e-5)
 
 
 def test_value_clip_takes_the_larger_error() -> None:

@@ -17,16 +17,18 @@ from ludus.policies.language_models import LanguageModel
 from ludus.train.learners import make_learner
 from ludus.train.parallel import ParallelLearner
 
-from .conftest import token_experiences
+from .conftest import mixed_experiences, token_experiences
 
 
 def config(path: str, trainers: int, **train: Any) -> RunConfig:
-    """PPO with everything that is summed or scored beforehand: a critic, importance weights, a reference."""
+    """PPO with all that is summed or scored beforehand: a critic, importance weights, a reference, experts, pairs."""
     term = {"importance": "truncate"}
     objective = (
         TermConfig(loss="ppo_clip", options=dict(term)),
         TermConfig(loss="value"),
         TermConfig(loss="kl", weight=0.05, options={"reference": "base"}),
+        TermConfig(loss="sft", weight=0.5, source="expert"),
+        TermConfig(loss="dpo", weight=0.5, source="pairs"),
     )
     settings = {
         "algorithm": AlgorithmConfig(advantage=ALGORITHMS["ppo"].advantage, objective=objective),
@@ -51,20 +53,22 @@ def shape(path: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def two(tiny: LanguageModel) -> Iterator[ParallelLearner]:
+def two(tiny: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ParallelLearner]:
     """Started once: a helper takes seconds to load PyTorch."""
-    learner = make_learner(config(tiny.path, 2), shape(tiny.path))
+    scratch = tmp_path_factory.mktemp("scratch")
+    learner = make_learner(config(tiny.path, 2), shape(tiny.path), scratch=scratch)
     assert isinstance(learner, ParallelLearner)
+    assert list(scratch.iterdir()) == [], "the place where they met is not needed any more"
     yield learner
     learner.close()
 
 
 def test_two_trainers_give_the_result_of_one(tiny: LanguageModel, two: ParallelLearner) -> None:
-    """Over two updates, one of them with an odd sequence out, and after a state was loaded."""
+    """Over two updates, one of them with all sources and an odd sequence out, and after a state was loaded."""
     one = make_learner(config(tiny.path, 1), shape(tiny.path))
     alone, together = one.init(3), two.init(3)
-    for number, rows in enumerate((8, 1)):
-        batch = token_experiences(rows=rows, turns=2, seed=number)
+    batches = (mixed_experiences(8, 3, 2, turns=2), token_experiences(rows=1, turns=2, seed=1))
+    for number, batch in enumerate(batches):
         alone, expected = one.train_batch(alone, batch, number, 0.25)
         together, found = two.train_batch(together, batch, number, 0.25)
         assert found.keys() == expected.keys()
@@ -75,11 +79,15 @@ def test_two_trainers_give_the_result_of_one(tiny: LanguageModel, two: ParallelL
         np.testing.assert_allclose(two.state_tensors(together)["weights"][name], tensor, rtol=0, atol=1e-5)
 
 
-def test_a_helper_ends_with_its_trainer_and_a_trainer_with_its_helper(two: ParallelLearner) -> None:
+def test_a_helper_ends_with_its_trainer(two: ParallelLearner) -> None:
     helper = two._helpers[0]
     assert helper.stdin is not None
     helper.stdin.close()  # as the system does when the process that holds it ends, however it ends
     assert helper.wait(30) == 1
+
+
+def test_a_trainer_whose_helper_was_killed_ends_too_to_be_started_again(two: ParallelLearner) -> None:
+    """The helper of the test before is gone; what a running update sees when that happens is the same."""
     with pytest.raises(SystemExit):
         two.train_batch(two.init(0), token_experiences(), 1, 0.0)
 

@@ -9,15 +9,23 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.learn import AdvantageConfig, AlgorithmConfig, OptimizerConfig, TermConfig, TrainConfig
+from ludus.config.learn import (
+    AdvantageConfig,
+    AlgorithmConfig,
+    KlRewardConfig,
+    OptimizerConfig,
+    TermConfig,
+    TrainConfig,
+)
 from ludus.config.play import LoraConfig
 from ludus.config.presets import ALGORITHMS
 from ludus.errors import ConfigError, CorruptRecord, TrainError
 from ludus.policies.language_models import LanguageModel
 from ludus.records import Experiences
+from ludus.train.losses import kl
 from ludus.train.torch_learner import TorchLearner, TorchState
 
-from .conftest import token_experiences
+from .conftest import mixed_experiences, token_experiences
 
 LORA = LoraConfig(rank=4, alpha=8.0)
 WAYS = [pytest.param(LORA, id="lora"), pytest.param(None, id="full")]
@@ -25,10 +33,9 @@ WAYS = [pytest.param(LORA, id="lora"), pytest.param(None, id="full")]
 
 def config(preset: str = "ppo", **train: Any) -> TrainConfig:
     parts = ALGORITHMS[preset]
-    chosen = {name: train.pop(name) for name in ("advantage", "objective", "kl_stop") if name in train}
-    algorithm = AlgorithmConfig(
-        **{"preset": preset, "advantage": parts.advantage, "objective": parts.objective, **chosen}
-    )
+    own = {"preset": preset, "advantage": parts.advantage, "objective": parts.objective, "mu": parts.mu}
+    chosen = {name: train.pop(name) for name in (*own, "kl_stop", "kl_reward") if name in train}
+    algorithm = AlgorithmConfig(**{**own, **chosen})
     optimizer = OptimizerConfig(learning_rate=1e-2, schedule="constant")
     settings = {"minibatch": 4, "epochs": min(parts.epochs, 2), "optimizer": optimizer, **train}
     return TrainConfig(algorithm=algorithm, **settings)
@@ -145,7 +152,7 @@ def test_tokens_are_scored_at_the_temperature_they_were_sampled_at(tiny: Languag
     chosen = np.flatnonzero(batch.steps["mask"])
     log_probs = (tiny.model(tokens).logits[0] / 0.5).log_softmax(-1)
     expected = log_probs[chosen - 1, tokens[0, chosen]]
-    found = learner(tiny, temperature=0.5, preset="sft", epochs=1)
+    found = learner(tiny, temperature=0.5, preset="sft", objective=(TermConfig(loss="sft"),), epochs=1)
     _, metrics = trained(found, batch)
     assert metrics["sft"] == pytest.approx(-float(expected.mean()), rel=1e-5)
     distribution = torch.distributions.Categorical(logits=log_probs[chosen - 1])
@@ -311,6 +318,37 @@ def test_truncated_importance_weights_compare_the_engine_with_the_weights_at_the
     assert expected != pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_the_kl_to_the_base_is_taken_from_the_reward(tiny: LanguageModel, estimator: Any) -> None:
+    """Of what the policy itself said, token by token, before advantages are made."""
+    batch = token_experiences(turns=2)
+    reference = on_policy(tiny, batch).steps["logp"]
+    estimate = kl(batch.steps["logp"], reference, estimator=estimator).loss
+    mask = batch.steps["mask"]
+    charged = batch.steps["reward"] - 0.5 * np.where(mask, estimate, 0.0).astype(np.float32)
+    plain = trained(learner(tiny, "reinforce"), batch.replace(steps={"reward": charged}))[0]
+    paid = KlRewardConfig(estimator=estimator, weight=0.5)
+    found, metrics = trained(learner(tiny, "reinforce", kl_reward=paid), batch)
+    assert_close(found, plain, 1e-4)
+    assert metrics["kl_reward"] == pytest.approx(estimate[mask].mean(), rel=1e-4)
+    free = trained(learner(tiny, "reinforce"), batch)[0]
+    assert any(np.abs(found["weights"][name] - free["weights"][name]).max() > 1e-3 for name in free["weights"])
+
+
+def test_groups_in_which_all_got_the_same_are_counted(tiny: LanguageModel) -> None:
+    batch = token_experiences(rows=8, groups=4)
+    reward = batch.steps["reward"].copy()
+    reward[batch.offsets[[1, 5]] - 1] = 1.0  # rows 0 and 4 are group 0
+    _, metrics = trained(learner(tiny, "grpo"), batch.replace(steps={"reward": reward}))
+    assert metrics["equal_groups"] == 0.25
+
+
+def test_what_an_advantage_needs_and_does_not_find_is_named(tiny: LanguageModel) -> None:
+    for preset, column in (("remax", "baseline"), ("distill", "teacher_logp")):
+        with pytest.raises(TrainError, match=f"no column {column}"):
+            trained(learner(tiny, preset))
+
+
 def test_vtrace_judges_by_the_current_weights(tiny: LanguageModel) -> None:
     of = learner(tiny, "a2c", advantage=AdvantageConfig(kind="vtrace"))
     batch = token_experiences()
@@ -321,8 +359,14 @@ def test_vtrace_judges_by_the_current_weights(tiny: LanguageModel) -> None:
 @pytest.mark.parametrize("preset", sorted(ALGORITHMS))
 @pytest.mark.parametrize("lora", WAYS)
 def test_every_preset_trains(tiny: LanguageModel, preset: str, lora: Any) -> None:
-    of = learner(tiny, preset, lora=lora)
-    found, metrics = trained(of)
+    """On a batch that has what any of them asks for."""
+    parts = ALGORITHMS[preset]
+    length = {"aggregation_length": 9} if parts.aggregation == "constant_norm" else {}
+    of = learner(tiny, preset, lora=lora, aggregation=parts.aggregation, **length)
+    batch = on_policy(tiny, mixed_experiences(6, 3, 2))
+    teacher = np.where(batch.steps["mask"], batch.steps["logp"] + 0.5, np.nan).astype(np.float32)
+    baseline = np.full(len(batch), 0.25, np.float32)
+    found, metrics = trained(of, batch.replace(sequences={"baseline": baseline}, steps={"teacher_logp": teacher}))
     assert metrics["skipped"] == 0
     assert metrics["grad_norm"] > 0
     before = of.state_tensors(of.init(0))["weights"]

@@ -9,14 +9,19 @@ from pydantic import Field
 from ludus.config.base import Model
 
 Aggregation = Literal["token_mean", "sequence_mean_token_mean", "sequence_mean_token_sum", "constant_norm"]
+Source = Literal["usual", "expert", "pairs", "any"]
+GROUP_KINDS = ("group", "rloo", "opmd", "asymre")
+"""Advantages that compare the episodes of one group."""
 
 
 class AdvantageConfig(Model):
-    """How rewards become advantages."""
+    """How rewards become advantages. Only usual experience has one: expert rows and pairs get 0."""
 
-    kind: Literal["gae", "monte_carlo", "vtrace", "group", "rloo"] = "gae"
+    kind: Literal["gae", "monte_carlo", "vtrace", "group", "rloo", "opmd", "asymre", "remax", "distill"] = "gae"
     """`group`: an episode's reward less the mean of its group (GRPO). `rloo`: less the mean of the others of its group.
-    A group is the episodes that `explore.group` plays from the same beginning; alone in it, an episode gets 0."""
+    `opmd`: less the `baseline` of its group. `asymre`: less the mean of its group and `baseline_shift`. A group is the
+    episodes that `explore.group` plays from the same beginning; alone in it, an episode gets 0. `remax`: the return
+    less the reward of the greedy answer. `distill`: how much likelier a token is to the teacher than to the policy."""
     gamma: float = Field(default=1.0, ge=0, le=1)
     lam: float = Field(default=0.95, ge=0, le=1)
     """GAE and V-trace: 0 trusts the value estimate, 1 the sampled return."""
@@ -28,23 +33,60 @@ class AdvantageConfig(Model):
     """Kind `group`: divide by the standard deviation of the group's rewards, of the whole batch's, or by nothing."""
     scale_eps: float = Field(default=1e-4, gt=0)
     """Added to that standard deviation (TRL has 1e-4, verl 1e-6)."""
+    baseline: Literal["mean", "logavgexp"] = "mean"
+    """Kind `opmd`: the mean of the group's rewards R, or `tau (log sum exp(R / tau) - log k)`."""
+    tau: float = Field(default=1.0, gt=0)
+    """Kind `opmd` with `logavgexp`: small is near the best reward of the group, large near the mean."""
+    baseline_shift: float = -0.1
+    """Kind `asymre`: added to the group's mean; below 0, good answers count for more than bad ones."""
     perspective: Literal["seat", "alternate"] | None = None
     """`seat`: each seat's own decisions form its chain (any game). `alternate`: the next position's value counts
     with its sign turned when the other side is to move (two players, zero-sum; fused topology). Default: `alternate`
     where it can be had, else `seat`."""
+    normalise_batch: bool = False
+    """Centre and scale advantages over all elements of a batch, before it is cut into minibatches (REINFORCE++)."""
     normalise: bool = True
     """Centre and scale advantages within each minibatch."""
+
+
+class MuConfig(Model):
+    """Mu, the share of the terms that imitate in a mixed objective, over the run (as in CHORD).
+
+    It rises from 0 to `peak` over the warm-up, falls along half a cosine to `valley`, and stays there. Without warm-up
+    and decay it is `valley` throughout. Steps as other projects count them are a share of the run when divided by the
+    optimizer steps of the whole run.
+    """
+
+    peak: float = Field(default=0.1, ge=0, le=1)
+    valley: float | None = Field(default=None, ge=0, le=1)
+    """Default: `peak`."""
+    warmup_fraction: float = Field(default=0.0, ge=0, le=1)
+    """Share of the run over which mu rises."""
+    decay_fraction: float = Field(default=0.0, ge=0, le=1)
+    """Share of the run over which it then falls."""
+
+
+class KlRewardConfig(Model):
+    """Pay for every token by how far the policy that sampled it is from the base model, before advantages are made."""
+
+    estimator: Literal["k1", "k2", "k3"] = "k1"
+    weight: float = Field(default=0.01, gt=0)
+    """Subtracted from the token's reward: this times the estimate."""
 
 
 class TermConfig(Model):
     """One term of the objective: `weight` times `loss` on the experience from `source`."""
 
     loss: str
-    """Name in the loss registry: `ppo_clip`, `reinforce`, `sft`, `value`, `entropy`, `kl`."""
-    source: Literal["usual"] = "usual"
+    """Name in the loss registry, such as `ppo_clip`, `reinforce`, `sft`, `value`, `entropy`, `kl`."""
+    source: Source = "usual"
+    """Which rows of a batch the term sees: what the policy did itself, what experts did, preference pairs, or all.
+    Its mean is over these rows alone, however many others are in the minibatch."""
     weight: float = 1.0
     weight_end: float | None = None
     """When given, the weight moves linearly from `weight` to this over the run."""
+    share: Literal["mu", "rest"] | None = None
+    """Multiply the weight by `train.algorithm.mu`, or by what it leaves of 1."""
     options: dict[str, float | bool | str | None] = Field(default={})
     """The loss function's keyword arguments, such as `clip_low`."""
 
@@ -52,9 +94,36 @@ class TermConfig(Model):
 class AlgorithmConfig(Model):
     """A named preset; parts given here replace the preset's."""
 
-    preset: Literal["ppo", "a2c", "reinforce", "grpo", "sft"] = "ppo"
+    preset: Literal[
+        "ppo",
+        "a2c",
+        "reinforce",
+        "reinforce_pp",
+        "reinforce_pp_baseline",
+        "remax",
+        "grpo",
+        "dr_grpo",
+        "dapo",
+        "rloo",
+        "gspo",
+        "cispo",
+        "sapo",
+        "topr",
+        "opmd",
+        "asymre",
+        "sft",
+        "dpo",
+        "distill",
+        "mix",
+        "chord",
+    ] = "ppo"
+    """docs/algorithms has a page for each: its formula, its defaults, and where others differ."""
     advantage: AdvantageConfig | None = None
     objective: tuple[TermConfig, ...] | None = Field(default=None, strict=False)
+    mu: MuConfig | None = None
+    """Weight of the terms with `share: mu`; those with `share: rest` have 1 less that."""
+    kl_reward: KlRewardConfig | None = None
+    """Language models: a penalty in the reward for leaving the base model. Default: none."""
     kl_stop: float | None = Field(default=None, gt=0)
     """Stop the epochs of an update when the approximate KL to the behaviour policy exceeds this."""
 
@@ -92,9 +161,11 @@ class TrainConfig(Model):
     """Split each minibatch into this many parts and add up their gradients."""
     aggregation: Aggregation = "token_mean"
     """Language models: how the loss of a minibatch is averaged over its tokens. Every token alike; every sequence alike
-    by the mean of its tokens, or by their sum; or by their sum over a constant (`constant_norm`, as in Dr. GRPO)."""
+    by the mean of its tokens, or by their sum; or by their sum over a constant (`constant_norm`, as in Dr. GRPO).
+    When not given: as the preset has it."""
     aggregation_length: int | None = Field(default=None, gt=0)
-    """`constant_norm`: that constant, such as the tokens a sequence may have at most."""
+    """`constant_norm`: that constant, such as the tokens a sequence may have at most. When not given:
+    `explore.speech.max_tokens`."""
     tokens_per_micro_batch: int | None = Field(default=None, gt=0)
     """Language models: tokens computed at once; a minibatch is cut into parts of this size and their gradients add up.
     Changes memory and speed, not the result. A longer sequence is a part of its own. Default: 2,048 on a CPU, 16,384 on

@@ -20,9 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config.learn import AdvantageConfig
+from ludus.config.learn import GROUP_KINDS, AdvantageConfig
+from ludus.errors import TrainError
 from ludus.records import Experiences
 from ludus.train.group_advantages import group_advantages
+from ludus.train.sources import USUAL
 
 Floats = NDArray[np.float64]
 Credit = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -41,8 +43,12 @@ def compute(experiences: Experiences, config: AdvantageConfig, current_logp: NDA
         return monte_carlo(experiences, gamma=config.gamma)
     if config.kind == "gae":
         return gae(experiences, gamma=config.gamma, lam=config.lam)
-    if config.kind in ("group", "rloo"):
+    if config.kind in GROUP_KINDS:
         return group_advantages(experiences, config)
+    if config.kind == "remax":
+        return remax(experiences, gamma=config.gamma)
+    if config.kind == "distill":
+        return distill(experiences)
     return vtrace(
         experiences,
         current_logp,
@@ -53,6 +59,41 @@ def compute(experiences: Experiences, config: AdvantageConfig, current_logp: NDA
     )
 
 
+def compute_for_usual(
+    experiences: Experiences,
+    source: NDArray[Any] | None,
+    config: AdvantageConfig,
+    current_logp: NDArray[Any] | None = None,
+) -> Credit:
+    """As `compute`, from usual sequences alone; the elements of others get 0. Offsets begin at 0.
+
+    Args:
+        experiences: rewards, values, masks.
+        source: code of each sequence, `[n]`; None: all are usual.
+        config: kind and coefficients.
+        current_logp: `[N]`, for V-trace.
+    """
+    if source is None:
+        return compute(experiences, config, current_logp)
+    own = (source == USUAL)[experiences.sequence_of_step()]
+    advantage, target = (np.zeros(len(own), np.float32) for _ in range(2))
+    if own.any():
+        part = experiences.take(np.flatnonzero(source == USUAL))
+        logp = None if current_logp is None else current_logp[own]
+        advantage[own], target[own] = compute(part, config, logp)
+    return advantage, target
+
+
+def whitened(advantage: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Centred and scaled by the unbiased variance over the mask, as verl does; 0 elsewhere, and where all are equal."""
+    chosen = advantage[mask].astype(np.float64)
+    if len(chosen) < 2:
+        return np.zeros_like(advantage)
+    with np.errstate(invalid="ignore"):  # what is not finite makes the step be skipped
+        scale = 1.0 / np.sqrt(chosen.var(ddof=1) + 1e-8)
+        return np.where(mask, (advantage - chosen.mean()) * scale, 0.0).astype(np.float32)
+
+
 def monte_carlo(experiences: Experiences, *, gamma: float = 1.0) -> Credit:
     """The discounted return, both as advantage and as target: no value estimate is used, not even as a baseline."""
     chains = _Chains(experiences, own_value_follows=False)
@@ -60,6 +101,30 @@ def monte_carlo(experiences: Experiences, *, gamma: float = 1.0) -> Credit:
     advantage, _ = _trace(chains.reward, zeros, chains.bootstrap, None, None, gamma=gamma, lam=1.0)
     returns = chains.scatter(advantage)
     return returns, returns
+
+
+def remax(experiences: Experiences, *, gamma: float = 1.0) -> Credit:
+    """The return less what the greedy answer to the same prompt got, the sequence column `baseline`.
+
+    A sequence whose baseline is not a number (its greedy answer failed) has nothing to be compared with and gets 0.
+    """
+    if "baseline" not in experiences.sequences:
+        raise TrainError("the experience has no column baseline (reward of the greedy answer), which remax needs")
+    returns, target = monte_carlo(experiences, gamma=gamma)
+    begin, stop = int(experiences.offsets[0]), int(experiences.offsets[-1])
+    mask = np.asarray(experiences.steps["mask"][begin:stop], bool)
+    baseline = np.asarray(experiences.sequences["baseline"], np.float32)[experiences.sequence_of_step()]
+    return np.where(mask & np.isfinite(baseline), returns - np.nan_to_num(baseline), 0.0).astype(np.float32), target
+
+
+def distill(experiences: Experiences) -> Credit:
+    """How much likelier each token is to the teacher (step column `teacher_logp`) than to the policy that said it."""
+    if "teacher_logp" not in experiences.steps:
+        raise TrainError("the experience has no column teacher_logp (what the teacher thinks), which distill needs")
+    begin, stop = int(experiences.offsets[0]), int(experiences.offsets[-1])
+    mask, teacher, own = (experiences.steps[name][begin:stop] for name in ("mask", "teacher_logp", "logp"))
+    advantage = np.where(np.asarray(mask, bool), teacher - own, 0.0).astype(np.float32)
+    return advantage, advantage
 
 
 def gae(experiences: Experiences, *, gamma: float = 1.0, lam: float = 0.95) -> Credit:

@@ -52,8 +52,8 @@ def take_last(x: Array, index: Array) -> Array:
 
 
 def clamp(x: Array, low: float | None, high: float | None) -> Array:
-    """`x` within `[low, high]`."""
-    return namespace(x).clip(x, low, high)
+    """`x` within `[low, high]`; None is no bound."""
+    return x if low is None and high is None else namespace(x).clip(x, low, high)
 
 
 def as_float(condition: Array, like: Array) -> Array:

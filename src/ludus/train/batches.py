@@ -15,7 +15,8 @@ from ludus.errors import TrainError
 from ludus.records import Experiences
 
 Batch = dict[str, Any]
-"""Columns `[B, ...]`: observation, legal (optional), action, logp, value, advantage, target, weight."""
+"""Columns `[B, ...]`: observation, legal (optional), action, logp, value, advantage, target, weight, source
+(optional)."""
 
 _COLUMNS = {"action": np.int32, "logp": np.float32, "value": np.float32}
 
@@ -27,8 +28,11 @@ def from_zero(experiences: Experiences) -> Experiences:
     return Experiences(sequences=experiences.sequences, offsets=experiences.offsets - begin, steps=steps)
 
 
-def flatten(experiences: Experiences) -> Batch:
-    """The elements that the policy chose, without those it did not; weight 1 each. Offsets begin at 0."""
+def flatten(experiences: Experiences, source: NDArray[Any] | None = None) -> Batch:
+    """The elements that the policy chose, without those it did not; weight 1 each. Offsets begin at 0.
+
+    `source`: a code for each sequence, where not all are usual.
+    """
     steps = experiences.steps
     if "observation" not in steps:
         raise TrainError("experience without observations (token sequences?) cannot train a network on boards")
@@ -38,6 +42,8 @@ def flatten(experiences: Experiences) -> Batch:
     batch["observation"] = np.asarray(steps["observation"][chosen])
     if "legal" in steps:
         batch["legal"] = np.asarray(steps["legal"][chosen], bool)
+    if source is not None:
+        batch["source"] = source[experiences.sequence_of_step()[chosen]].astype(np.int32)
     batch["weight"] = np.ones(len(batch["action"]), np.float32)
     return batch
 

@@ -29,7 +29,7 @@ def gae_on_device(
 ) -> tuple[jax.Array, jax.Array]:
     """Advantage and target, `[T, N]` each, by the config's kind; see `time_major.gae_time_major`. Traceable."""
     config = config or AdvantageConfig()
-    if config.kind in ("group", "rloo"):
+    if config.kind not in ("gae", "monte_carlo", "vtrace"):
         raise ConfigError(f"train.algorithm.advantage.kind: {config.kind} needs whole episodes; write topology: split")
     is_monte_carlo = config.kind == "monte_carlo"
     baseline = jnp.zeros_like(value) if is_monte_carlo else value

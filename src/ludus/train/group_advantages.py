@@ -1,4 +1,4 @@
-"""Advantages by comparison within a group: GRPO and leave-one-out (RLOO). No value estimate is needed.
+"""Advantages by comparison within a group: GRPO, leave-one-out (RLOO), OPMD and AsymRE. No value estimate is needed.
 
 A group is the episodes that were played from the same beginning (`sequences["group"]`), and its members are the seats
 that learn. Where sequences are turns, all turns of one seat in one episode are one member: however many there are, it
@@ -28,18 +28,17 @@ Ints = NDArray[np.int64]
 def group_advantages(
     experiences: Experiences, config: AdvantageConfig
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Advantage `[N]` and target `[N]` (the reward itself) by the config's kind, `group` or `rloo`.
+    """Advantage `[N]` and target `[N]` (the reward itself) by the config's kind.
 
     Raises:
         TrainError: the experience does not say which group it belongs to.
     """
     if "group" not in experiences.sequences:
-        raise TrainError("the experience has no groups, so an advantage of kind group or rloo cannot be had")
+        raise TrainError(f"the experience has no groups, so an advantage of kind {config.kind} cannot be had")
     member, group = _members(experiences)
     reward = _sequence_rewards(experiences)
-    share = np.bincount(member, minlength=len(group))
-    of_member = np.bincount(member, reward, minlength=len(group)) / np.maximum(share, 1)
-    baseline, scale = (others if config.kind == "rloo" else everyone)(of_member, group, config)
+    of_member = _member_rewards(reward, member, len(group))
+    baseline, scale = COMPARISONS[config.kind](of_member, group, config)
     advantage = (reward - baseline[member]) * scale[member]
     return _spread(experiences, advantage), _spread(experiences, reward)
 
@@ -64,11 +63,53 @@ def others(reward: Floats, group: Ints, _: AdvantageConfig) -> tuple[Floats, Flo
     return (mean * count - reward) / np.maximum(count - 1, 1), (count > 1).astype(np.float64)
 
 
+def mirror(reward: Floats, group: Ints, config: AdvantageConfig) -> tuple[Floats, Floats]:
+    """The same with OPMD's baseline, not scaled."""
+    count, mean = _means(reward, group)
+    present = (count > 1).astype(np.float64)
+    if config.baseline == "mean":
+        return mean, present
+    best = np.full(len(count), -np.inf)
+    np.maximum.at(best, group, reward)
+    best = best[group]  # taken out of the exponent, so that nothing overflows
+    total = np.bincount(group, np.exp((reward - best) / config.tau))[group]
+    return best + config.tau * (np.log(total) - np.log(count)), present
+
+
+def below_everyone(reward: Floats, group: Ints, config: AdvantageConfig) -> tuple[Floats, Floats]:
+    """The same with the group's mean and AsymRE's shift, not scaled."""
+    count, mean = _means(reward, group)
+    return mean + config.baseline_shift, (count > 1).astype(np.float64)
+
+
+COMPARISONS = {"group": everyone, "rloo": others, "opmd": mirror, "asymre": below_everyone}
+
+
+def equal_groups(experiences: Experiences) -> float:
+    """Share of the groups of more than one member in which all got the same, so that nothing is learnt from them."""
+    if "group" not in experiences.sequences or not len(experiences):
+        return 0.0
+    member, group = _members(experiences)
+    reward = _member_rewards(_sequence_rewards(experiences), member, len(group))
+    low, high = np.full(len(group), np.inf), np.full(len(group), -np.inf)
+    np.minimum.at(low, group, reward)
+    np.maximum.at(high, group, reward)
+    several = np.bincount(group, minlength=len(group)) > 1
+    return float((low == high)[several].mean()) if several.any() else 0.0
+
+
 def _means(reward: Floats, group: Ints) -> tuple[Floats, Floats]:
     """Size and mean of each member's group, `[m]` each."""
     count = np.bincount(group).astype(np.float64)
     mean = np.bincount(group, reward) / np.maximum(count, 1.0)
     return count[group], mean[group]
+
+
+def _member_rewards(reward: Floats, member: Ints, count: int) -> Floats:
+    """The mean reward of each member's sequences, `[m]`."""
+    share = np.bincount(member, minlength=count)
+    mean: Floats = np.bincount(member, reward, minlength=count) / np.maximum(share, 1)
+    return mean
 
 
 def _members(experiences: Experiences) -> tuple[Ints, Ints]:

@@ -29,16 +29,17 @@ from ludus.config.learn import TrainConfig
 from ludus.errors import ConfigError, TrainError
 from ludus.policies.networks import PolicyNetwork
 from ludus.records import Experiences
-from ludus.train.advantages import compute
+from ludus.train.advantages import compute_for_usual
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Batch, bucket, flatten, from_zero, pad
 from ludus.train.learner_metrics import Metrics, as_floats, batch_metrics, means
 from ludus.train.learner_state import LearnerState, Tensors, state_from_tensors, state_tensors
 from ludus.train.losses import LossInputs, entropy, kl
-from ludus.train.minibatches import Columns, deal, make_deck, normalised, shuffle
-from ludus.train.objective import build_objective
+from ludus.train.minibatches import Columns, deal, make_deck, normalised, own_weight, shuffle, whitened
+from ludus.train.objective import Objective, Scales, build_objective, element_count
 from ludus.train.optimizer import build_optimizer, learning_rate
 from ludus.train.shuffle import round_keys
+from ludus.train.sources import labelled
 
 __all__ = ["JaxLearner", "LearnerState", "key_of"]
 
@@ -79,9 +80,8 @@ class JaxLearner:
         self.network = network
         self._train = train
         self._advantage = train.algorithm.advantage
-        self._objective = build_objective(train.algorithm.objective)
-        if self._objective.uses("reference", "base") or self._objective.uses("importance", "truncate", "mask"):
-            raise ConfigError("train.algorithm.objective: reference: base and importance are for language models")
+        self._objective = build_objective(train.algorithm.objective, mu=train.algorithm.mu)
+        _refuse_what_tokens_need(train, self._objective)
         self._optimizer = build_optimizer(train.optimizer)
         self._padded_rows = 0
         self._jitted_update = jax.jit(self.update)
@@ -104,13 +104,16 @@ class JaxLearner:
             state: not changed.
             batch: `observation [B, *S]`, `legal` bool `[B, A]` (optional), `action` int32 `[B]`, and float32 `[B]`:
                 `logp` and `value` (of the policy that acted), `advantage`, `target`, `weight`. Rows of weight 0 are
-                padding or not to be learnt from. B is a multiple of the minibatch.
+                padding or not to be learnt from. `source` int32 `[B]` (optional): codes of `train.sources`. B is a
+                multiple of the minibatch.
             key: consumed.
             progress: share of the run that is done, 0 to 1.
         """
         size, minibatch = len(batch["weight"]), self._train.minibatch
         if size % minibatch:
             raise TrainError(f"a batch of {size} rows is not a whole number of minibatches of {minibatch}")
+        if self._advantage.normalise_batch:
+            batch = {**batch, "advantage": whitened(batch["advantage"], own_weight(batch))}
         vector, unravel = ravel_pytree(state.params)
         constants = _Pass(unravel, learning_rate(self._train.optimizer, progress), progress)
         walk = self._start(vector, state, batch, constants)
@@ -124,7 +127,9 @@ class JaxLearner:
             kl_stopped=walk.stopped,
             learning_rate=constants.rate,
         )
-        return state, {**means(walk.sums, walk.taken), **batch_metrics(batch), **counts}
+        counts |= self._objective.schedule(progress)
+        own = {**batch, "weight": own_weight(batch)}
+        return state, {**means(walk.sums, walk.taken), **batch_metrics(own), **counts}
 
     def train_batch(
         self, state: LearnerState, experiences: Experiences, seed: int, progress: float
@@ -180,7 +185,7 @@ class JaxLearner:
         deck = make_deck(batch["weight"], minibatch)
 
         def epoch(walk: _Walk, number: jax.Array) -> _Walk:
-            order = shuffle(deck, keys[number], minibatch)
+            order = shuffle(deck, keys[number], minibatch, batch.get("source"))
 
             def step(walk: _Walk, number: jax.Array) -> _Walk:
                 return self._step(walk, deal(batch, deck, order, number, minibatch), constants)
@@ -223,11 +228,12 @@ class JaxLearner:
     def _gradient(self, vector: jax.Array, part: Columns, constants: _Pass) -> tuple[jax.Array, Metrics]:
         """Gradient and metrics of one minibatch, in as many pieces as `accumulate` says."""
         if self._advantage.normalise:
-            part = {**part, "advantage": normalised(part["advantage"], part["weight"])}
-        normaliser = self._objective.normaliser(part["weight"])
+            part = {**part, "advantage": normalised(part["advantage"], own_weight(part))}
+        scales = self._objective.scales(part["weight"], part.get("source"))
+        count = element_count(own_weight(part))
 
         def of_piece(piece: Columns) -> tuple[jax.Array, Metrics]:
-            gradient, metrics = jax.grad(self._loss, has_aux=True)(vector, piece, constants, normaliser)
+            gradient, metrics = jax.grad(self._loss, has_aux=True)(vector, piece, constants, scales, count)
             return gradient, metrics
 
         pieces = self._train.accumulate
@@ -241,7 +247,7 @@ class JaxLearner:
         return total
 
     def _loss(
-        self, vector: jax.Array, piece: Columns, constants: _Pass, normaliser: jax.Array
+        self, vector: jax.Array, piece: Columns, constants: _Pass, scales: Scales, count: jax.Array
     ) -> tuple[jax.Array, Metrics]:
         logits, value = self.network.apply(constants.unravel(vector), piece["observation"])
         log_probs = masked_log_softmax(logits, piece.get("legal"))
@@ -254,22 +260,27 @@ class JaxLearner:
             old_value=piece["value"],
             target=piece["target"],
             entropy=entropy(log_probs),
+            source=piece.get("source"),
         )
-        loss, metrics = self._objective(inputs, constants.progress, normaliser)
-        total = self._objective.aggregation.total
-        metrics["entropy"] = total(inputs.entropy, inputs.mask) / normaliser
+        loss, metrics = self._objective(inputs, constants.progress, scales)
+        own, total = own_weight(piece), self._objective.aggregation.total
+        metrics["entropy"] = total(inputs.entropy, own) / count
         if "approx_kl" not in metrics:
-            metrics["approx_kl"] = total(kl(inputs.old_logp, inputs.logp).loss, inputs.mask) / normaliser
+            metrics["approx_kl"] = total(kl(inputs.old_logp, inputs.logp).loss, own) / count
         return loss, {**metrics, "loss": loss}
 
     # -- ragged experience -----------------------------------------------------------------------------------------
 
     def _credited(self, state: LearnerState, experiences: Experiences) -> Batch:
-        batch = flatten(experiences)
+        experiences = labelled(experiences, self._objective.sources | {"pairs"})
+        if "pair" in experiences.sequences:
+            raise TrainError("preference pairs train language models; a network on boards cannot learn from them")
+        source = experiences.sequences.get("source")
+        batch = flatten(experiences, source)
         logp = None
         if self._advantage.kind == "vtrace":
             experiences, logp = self._reconsidered(state, experiences, batch)
-        advantage, target = compute(experiences, self._advantage, logp)
+        advantage, target = compute_for_usual(experiences, source, self._advantage, logp)
         mask = np.asarray(experiences.steps["mask"], bool)
         return {**batch, "advantage": advantage[mask], "target": target[mask]}
 
@@ -288,6 +299,15 @@ class JaxLearner:
     def _evaluate(self, params: dict[str, jax.Array], batch: Batch) -> tuple[jax.Array, jax.Array]:
         logits, value = self.network.apply(params, batch["observation"])
         return take_last(masked_log_softmax(logits, batch.get("legal")), batch["action"]), value
+
+
+def _refuse_what_tokens_need(train: TrainConfig, objective: Objective) -> None:
+    """A network on boards has no base model, no engine of its own and no pairs."""
+    reference = objective.needs_reference or train.algorithm.kl_reward is not None
+    if reference or objective.uses("importance", "truncate", "mask"):
+        raise ConfigError(
+            "train.algorithm.objective: reference: base, dpo, kl_reward and importance are for language models"
+        )
 
 
 def key_of(seed: int) -> jax.Array:

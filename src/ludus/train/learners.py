@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
@@ -40,8 +41,8 @@ class Learner(Protocol):
         ...
 
 
-def make_learner(config: RunConfig, shape: Mapping[str, Any]) -> Learner:
-    """The learner of a run for a policy of this shape (as JSON)."""
+def make_learner(config: RunConfig, shape: Mapping[str, Any], *, scratch: Path | None = None) -> Learner:
+    """The learner of a run for a policy of this shape (as JSON); temporaries go into `scratch`."""
     if config.policy.model is None:
         from ludus.policies import PolicyShape
         from ludus.train.jax_learner import JaxLearner
@@ -50,7 +51,7 @@ def make_learner(config: RunConfig, shape: Mapping[str, Any]) -> Learner:
     if config.train.trainers > 1:
         from ludus.train.parallel import ParallelLearner
 
-        return ParallelLearner(config, shape)
+        return ParallelLearner(config, shape, scratch=scratch)
     return make_torch_learner(config, shape)
 
 

@@ -3,84 +3,38 @@
 Every loss is elementwise: `[B]` decisions on a board and `[B, T]` tokens alike; `aggregation` turns elements into one
 number, so a loss sees a mask only where it compares whole rows. Loss is minimised. To add one: a function of arrays, an
 entry in `LOSSES` that picks what it needs from `LossInputs` and has its options as keywords, and the same options in
-`ludus.config.loss_options`.
+`ludus.config.loss_options`. Those of a policy by what its actions were worth are in `policy_losses`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import math
 from typing import Literal
 
-from ludus.train.arrays import Array, as_float, clamp, namespace
-from ludus.train.importance import MAX_LOG_RATIO, Correction, Level, importance_weight, row_mean
+from ludus.train.aggregation import Aggregation, sequence_mean_token_mean
+from ludus.train.arrays import Array, as_float, clamp, namespace, stop_gradient
+from ludus.train.importance import MAX_LOG_RATIO, row_sum
+from ludus.train.loss_inputs import Elements, Loss, LossInputs
+from ludus.train.policy_losses import POLICY_LOSSES, start_of
+from ludus.train.surrogates import ppo_clip, reinforce
+
+__all__ = [
+    "LOSSES",
+    "OWN_AGGREGATION",
+    "Elements",
+    "Loss",
+    "LossInputs",
+    "dpo",
+    "entropy",
+    "kl",
+    "ppo_clip",
+    "reinforce",
+    "sft",
+    "value_loss",
+]
 
 Estimator = Literal["k1", "k2", "k3"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossInputs:
-    """What a loss may ask for, all of one shape. Only `logp`, `value` and `entropy` carry a gradient."""
-
-    mask: Array
-    """Weight of each element; 0 keeps it out of every mean."""
-    logp: Array = None
-    """Log-probability of what was done, under the policy being trained."""
-    old_logp: Array = None
-    """The same under the policy that did it, as whoever played reported it."""
-    start_logp: Array = None
-    """The same under the weights that the update began with, as the learner computes it. Default: `old_logp`."""
-    ref_logp: Array = None
-    """The same under the model before any training."""
-    advantage: Array = None
-    value: Array = None
-    old_value: Array = None
-    target: Array = None
-    """What `value` should be."""
-    entropy: Array = None
-    """Entropy of the policy at each element."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elements:
-    """A loss per element, and other things worth averaging the same way."""
-
-    loss: Array
-    stats: Mapping[str, Array] = field(default_factory=dict)
-
-
-Loss = Callable[..., Elements]
-"""A function of `LossInputs`, with its options as keywords."""
-
-
-def ppo_clip(
-    logp: Array,
-    old_logp: Array,
-    advantage: Array,
-    *,
-    clip_low: float = 0.2,
-    clip_high: float = 0.2,
-    dual_clip: float | None = None,
-) -> Elements:
-    """PPO's clipped surrogate: `max(-A r, -A clip(r, 1 - clip_low, 1 + clip_high))`.
-
-    With `dual_clip` c > 1 the loss of an element with A < 0 is at most `-A c`, however large its ratio.
-    `clip_fraction` counts elements where the clip decides.
-    """
-    xp = namespace(logp, old_logp, advantage)
-    log_ratio = clamp(logp - old_logp, -MAX_LOG_RATIO, MAX_LOG_RATIO)
-    ratio = xp.exp(log_ratio)
-    free, clipped = -advantage * ratio, -advantage * clamp(ratio, 1.0 - clip_low, 1.0 + clip_high)
-    loss = xp.maximum(free, clipped)
-    if dual_clip is not None:
-        loss = xp.where(advantage < 0, xp.minimum(loss, -advantage * dual_clip), loss)
-    stats = {"clip_fraction": as_float(clipped > free, logp), "approx_kl": ratio - 1.0 - log_ratio}
-    return Elements(loss=loss, stats=stats)
-
-
-def reinforce(logp: Array, advantage: Array) -> Elements:
-    """Policy gradient without a ratio: `-A log pi`."""
-    return Elements(loss=-advantage * logp)
+Weighting = Literal["none", "is", "phi"]
 
 
 def value_loss(value: Array, target: Array, old_value: Array | None = None, *, clip: float | None = None) -> Elements:
@@ -119,48 +73,71 @@ def kl(logp: Array, ref_logp: Array, *, estimator: Estimator = "k3", cap: float 
     return Elements(loss=estimate if cap is None else clamp(estimate, -cap, cap))
 
 
-def sft(logp: Array) -> Elements:
-    """Imitation: `-log pi` of what was done, whatever it was worth."""
-    return Elements(loss=-logp)
+def sft(logp: Array, *, weighting: Weighting = "none", cutoff: float | None = None) -> Elements:
+    """Imitation: `-log p` of what was done, whatever it was worth, times a constant by its probability p.
+
+    `is`: times p, so that what the policy would never say pulls less. `phi`: times `p (1 - p)` (CHORD), so that what it
+    says anyway pulls less too. Tokens likelier than `cutoff` do not pull at all.
+    """
+    xp = namespace(logp)
+    probability = xp.exp(stop_gradient(logp))
+    if cutoff is not None:
+        logp = clamp(logp, None, math.log(cutoff))
+    if weighting == "none":
+        return Elements(loss=-logp)
+    weight = probability if weighting == "is" else probability * (1.0 - probability)
+    return Elements(loss=-logp * weight, stats={"sft_weight": weight})
 
 
-def _ppo_clip(
-    inputs: LossInputs,
-    /,
+def dpo(
+    logp: Array,
+    ref_logp: Array,
+    mask: Array,
+    partner: Array,
+    chosen: Array,
     *,
-    clip_low: float = 0.2,
-    clip_high: float = 0.2,
-    dual_clip: float | None = None,
-    level: Level = "token",
-    importance: Correction = "none",
-    importance_level: Level = "token",
-    importance_low: float | None = None,
-    importance_high: float | None = 2.0,
+    beta: float = 0.1,
+    label_smoothing: float = 0.0,
 ) -> Elements:
-    """PPO's loss; at level `sequence` the ratio is the geometric mean over the row (GSPO)."""
-    log_ratio = inputs.logp - _start(inputs)
-    if level == "sequence":
-        log_ratio = row_mean(log_ratio, inputs.mask)
-    zeros = namespace(log_ratio).zeros_like(log_ratio)
-    elements = ppo_clip(log_ratio, zeros, inputs.advantage, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip)
-    return _corrected(elements, inputs, importance, importance_level, importance_low, importance_high)
+    """Preference: `-log sigmoid(beta [(lp_c - ref_c) - (lp_r - ref_r)])` of each pair, at every element of both rows.
+
+    `lp_c` and `lp_r` are sums over the masks of the chosen and the rejected row. The mean over rows is that over pairs.
+    """
+    xp = namespace(logp, ref_logp, mask)
+    gain = beta * row_sum(logp - ref_logp, mask)
+    is_chosen = _by_row(chosen > 0, gain)
+    margin = xp.where(is_chosen, gain, -gain)
+    margin = margin + xp.take(margin, partner, axis=0)
+    loss = (1.0 - label_smoothing) * _softplus(-margin) + label_smoothing * _softplus(margin)
+    stats = {"preference_margin": stop_gradient(margin), "preference_accuracy": as_float(margin > 0, gain)}
+    return Elements(loss=loss, stats=stats)
 
 
-def _reinforce(
-    inputs: LossInputs,
-    /,
-    *,
-    importance: Correction = "none",
-    importance_level: Level = "token",
-    importance_low: float | None = None,
-    importance_high: float | None = 2.0,
-) -> Elements:
-    elements = reinforce(inputs.logp, inputs.advantage)
-    return _corrected(elements, inputs, importance, importance_level, importance_low, importance_high)
+def _softplus(x: Array) -> Array:
+    xp = namespace(x)
+    return xp.logaddexp(x, xp.zeros_like(x))
 
 
-def _sft(inputs: LossInputs, /) -> Elements:
-    return sft(inputs.logp)
+def _by_row(per_row: Array, like: Array) -> Array:
+    """A number per row at every element of the row."""
+    xp = namespace(per_row, like)
+    return per_row if like.ndim == 1 else xp.broadcast_to(per_row[:, None], like.shape)
+
+
+def _sft(inputs: LossInputs, /, *, weighting: Weighting = "none", cutoff: float | None = None) -> Elements:
+    return sft(inputs.logp, weighting=weighting, cutoff=cutoff)
+
+
+def _dpo(inputs: LossInputs, /, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Elements:
+    return dpo(
+        inputs.logp,
+        inputs.ref_logp,
+        inputs.mask,
+        inputs.partner,
+        inputs.chosen,
+        beta=beta,
+        label_smoothing=label_smoothing,
+    )
 
 
 def _value(inputs: LossInputs, /, *, clip: float | None = None) -> Elements:
@@ -185,31 +162,18 @@ def _kl(
     elements = kl(inputs.logp, other, estimator=estimator, cap=cap)
     if importance == "none":
         return elements
-    ratio = namespace(inputs.logp).exp(clamp(inputs.logp - _start(inputs), -MAX_LOG_RATIO, MAX_LOG_RATIO))
+    ratio = namespace(inputs.logp).exp(clamp(inputs.logp - start_of(inputs), -MAX_LOG_RATIO, MAX_LOG_RATIO))
     return Elements(loss=elements.loss * ratio)
 
 
-def _start(inputs: LossInputs) -> Array:
-    return inputs.old_logp if inputs.start_logp is None else inputs.start_logp
-
-
-def _corrected(
-    elements: Elements, inputs: LossInputs, correction: Correction, level: Level, low: float | None, high: float | None
-) -> Elements:
-    """The elements times their importance weights, with the mean weight as a statistic."""
-    if correction == "none":
-        return elements
-    weight = importance_weight(
-        _start(inputs), inputs.old_logp, inputs.mask, correction=correction, level=level, low=low, high=high
-    )
-    return Elements(loss=elements.loss * weight, stats={**elements.stats, "importance_weight": weight})
-
-
 LOSSES: dict[str, Loss] = {
-    "ppo_clip": _ppo_clip,
-    "reinforce": _reinforce,
+    **POLICY_LOSSES,
     "sft": _sft,
+    "dpo": _dpo,
     "value": _value,
     "entropy": _entropy,
     "kl": _kl,
 }
+
+OWN_AGGREGATION: dict[str, Aggregation] = {"dpo": sequence_mean_token_mean}
+"""Losses that are averaged in their own way, whatever `train.aggregation` says; so are their statistics."""

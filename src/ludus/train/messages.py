@@ -18,6 +18,12 @@ class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
     """The policy's shape as JSON."""
     checkpoint: str
     """Folder of the checkpoint to go on from; empty to begin with fresh weights."""
+    scratch: str = ""
+    """Folder for temporaries, which are swept from it when the run is started again; empty: the system's."""
+    start: str = ""
+    """Folder of another run's published policies, to begin with the weights of one of them."""
+    start_policy: str = ""
+    """Which of them."""
 
 
 class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ludus.train.shuffle import permutation
+from ludus.train.sources import SOURCES, USUAL
 
 Columns = dict[str, jax.Array]
 
@@ -39,10 +40,23 @@ def make_deck(weight: jax.Array, minibatch: int) -> Deck:
     return Deck(rows, count, (count + minibatch - 1) // minibatch)
 
 
-def shuffle(deck: Deck, keys: jax.Array, minibatch: int) -> jax.Array:
-    """The deck's rows in random order, int32 `[B + minibatch]`."""
+def shuffle(deck: Deck, keys: jax.Array, minibatch: int, source: jax.Array | None = None) -> jax.Array:
+    """The deck's rows in random order, int32 `[B + minibatch]`; any stretch has a fair share of every source."""
     order = deck.rows[permutation(keys, deck.filled, len(deck.rows))]
+    if source is not None:
+        order = order[_interleaved(source[order], deck.filled)]
     return jnp.pad(order, (0, minibatch))
+
+
+def _interleaved(source: jax.Array, filled: jax.Array) -> jax.Array:
+    """The twin of `token_rows.interleaved`: an order that spreads each source evenly; what is not filled stays last."""
+    is_row = jnp.arange(len(source)) < filled
+    place = jnp.full(len(source), jnp.inf)
+    for code in range(len(SOURCES)):
+        member = is_row & (source == code)
+        rank = jnp.cumsum(member) - 0.5
+        place = jnp.where(member, rank / jnp.maximum(jnp.sum(member), 1), place)
+    return jnp.argsort(place, stable=True)
 
 
 def deal(batch: Mapping[str, jax.Array], deck: Deck, order: jax.Array, number: jax.Array, minibatch: int) -> Columns:
@@ -61,6 +75,22 @@ def normalised(advantage: jax.Array, weight: jax.Array) -> jax.Array:
     total = jnp.maximum(jnp.sum(weight), _TINY)
     centred = advantage - jnp.sum(advantage * weight) / total
     return centred / (jnp.sqrt(jnp.sum(centred * centred * weight) / total) + _TINY)
+
+
+def whitened(advantage: jax.Array, weight: jax.Array) -> jax.Array:
+    """The twin of `advantages.whitened`: centred and scaled by the unbiased variance over rows with weight."""
+    present = (weight > 0).astype(jnp.float32)
+    count = jnp.sum(present)
+    known = jnp.where(present > 0, advantage, 0.0)
+    centred = (known - jnp.sum(known) / jnp.maximum(count, 1.0)) * present
+    variance = jnp.sum(centred * centred) / jnp.maximum(count - 1.0, 1.0)
+    return centred / jnp.sqrt(variance + _TINY)
+
+
+def own_weight(columns: Mapping[str, jax.Array]) -> jax.Array:
+    """The weight of usual rows, 0 for others."""
+    weight = columns["weight"]
+    return jnp.where(columns["source"] == USUAL, weight, 0.0) if "source" in columns else weight
 
 
 def _take_rows(column: jax.Array, rows: jax.Array) -> jax.Array:

@@ -1,22 +1,33 @@
-"""An objective is a list of terms: weight times loss. Nothing here knows the name of a preset.
+"""An objective is a list of terms: weight times loss, on the rows of one source. Nothing here knows a preset's name.
 
-Invariant: the loss and every metric are additive over parts of a batch when the normalisers of the whole are given,
-which is what makes gradient accumulation exact.
+Invariants:
+
+- A term sees the rows of its source alone, and is averaged over them alone: other rows change neither its value nor
+  its gradient, however many they are.
+- The loss and every metric are additive over parts of a batch when the scales of the whole are given, which is what
+  makes gradient accumulation exact.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Literal
 
-from ludus.config.learn import TermConfig
+from ludus.config.learn import MuConfig, Source, TermConfig
 from ludus.errors import ConfigError
 from ludus.train.aggregation import Aggregation, at_least_something, token_mean
-from ludus.train.arrays import Array, namespace
-from ludus.train.losses import LOSSES, Loss, LossInputs
+from ludus.train.arrays import Array, as_float, namespace
+from ludus.train.losses import LOSSES, OWN_AGGREGATION, Elements, Loss, LossInputs
+from ludus.train.schedules import linear, mu_at
+from ludus.train.sources import CODES
 
 _CONSTANTS = ("old_logp", "start_logp", "ref_logp", "advantage", "old_value", "target")
+
+Scales = tuple[tuple[Array, Array] | None, ...]
+"""For each term, what the totals of its loss and of its statistics are divided by, never 0; None: none of its rows are
+there, and it is passed over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,16 +35,40 @@ class Term:
     """One loss with its options bound, its metric's name, and its weight over the run."""
 
     name: str
+    kind: str
+    """Name of the loss."""
     loss: Loss
     options: dict[str, float | bool | str | None]
+    source: Source
     weight: float
     weight_end: float
+    share: Literal["mu", "rest"] | None
+    aggregation: Aggregation
+    averages: Aggregation
+    """How its statistics are averaged: over elements, however loss is averaged."""
 
-    def weight_at(self, progress: Array | float) -> Array | float:
+    def weight_at(self, progress: Array | float, mu: MuConfig | None = None) -> Array | float:
         """The weight when this share of the run is done."""
-        if self.weight == self.weight_end:
-            return self.weight
-        return self.weight + (self.weight_end - self.weight) * progress
+        weight = linear(self.weight, self.weight_end, progress)
+        if self.share is None or mu is None:
+            return weight
+        share = mu_at(mu, progress)
+        return weight * (share if self.share == "mu" else 1.0 - share)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it can ever change anything."""
+        return self.weight != 0 or self.weight_end != 0
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether it compares with the model before training."""
+        return self.counts and (self.kind == "dpo" or self.options.get("reference") == "base")
+
+    def scales(self, mask: Array, source: Array | None) -> tuple[Array, Array]:
+        """What totals over a batch with this mask are divided by; 0 where none of its rows are there."""
+        mine = rows_of(self.source, mask, source)
+        return self.aggregation.normaliser(mine), self.averages.normaliser(mine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,78 +77,123 @@ class Objective:
 
     terms: tuple[Term, ...]
     aggregation: Aggregation = token_mean
+    mu: MuConfig | None = None
 
     def __call__(
-        self,
-        inputs: LossInputs,
-        progress: Array | float,
-        normaliser: Array | None = None,
-        count: Array | None = None,
+        self, inputs: LossInputs, progress: Array | float, scales: Scales | None = None
     ) -> tuple[Array, dict[str, Array]]:
-        """The loss, and every term and statistic by name. Statistics are means over elements, however loss is averaged.
+        """The loss, and every term and statistic by name.
 
         Args:
             inputs: one batch, or one part of it.
             progress: share of the run that is done, 0 to 1.
-            normaliser: `self.normaliser(mask)` of the whole batch, when `inputs` is a part of it.
-            count: elements of the whole batch. Default: `normaliser`, which is the same for the mean over elements.
+            scales: `self.scales(...)` of the whole batch, when `inputs` is a part of it.
         """
-        inputs = _without_masked_constants(inputs)
-        if normaliser is None:
-            normaliser, count = self.normaliser(inputs.mask), element_count(inputs.mask)
-        count = normaliser if count is None else count
+        scales = self.scales(inputs.mask, inputs.source) if scales is None else scales
         loss: Array = 0.0
         metrics: dict[str, Array] = {}
-        for term in self.terms:
-            elements = term.loss(inputs, **term.options)
-            value = self.aggregation.total(elements.loss, inputs.mask) / normaliser
-            loss = loss + term.weight_at(progress) * value
+        seen: dict[str, LossInputs] = {}
+        for term, scale in zip(self.terms, scales, strict=True):
+            if scale is None:
+                continue
+            normaliser, count = scale
+            if term.source not in seen:
+                seen[term.source] = _only(term.source, inputs)
+            mine = seen[term.source]
+            elements: Elements = term.loss(mine, **term.options)
+            value = term.aggregation.total(elements.loss, mine.mask) / normaliser
+            loss = loss + term.weight_at(progress, self.mu) * value
             metrics[term.name] = value
             for name, stat in elements.stats.items():
-                metrics[name] = token_mean.total(stat, inputs.mask) / count
+                metrics[name] = term.averages.total(stat, mine.mask) / count
         return loss, metrics
+
+    def scales(self, mask: Array, source: Array | None = None) -> Scales:
+        """What the totals of a batch are divided by."""
+        return tuple(_divisors(term, mask, source) for term in self.terms)
+
+    def schedule(self, progress: Array | float) -> dict[str, Array]:
+        """What moves with the run and is worth a look: mu, where there is one."""
+        return {} if self.mu is None else {"mu": mu_at(self.mu, progress)}
 
     def uses(self, option: str, *values: object) -> bool:
         """Whether a term that counts has this option at one of these values."""
-        return any(
-            term.options.get(option) in values for term in self.terms if term.weight != 0 or term.weight_end != 0
-        )
+        return any(term.options.get(option) in values for term in self.terms if term.counts)
 
-    def normaliser(self, mask: Array) -> Array:
-        """What the totals of a batch are divided by; never 0."""
-        return at_least_something(self.aggregation.normaliser(mask))
+    @property
+    def sources(self) -> frozenset[str]:
+        """Where the rows come from that the terms look at."""
+        return frozenset(term.source for term in self.terms if term.counts)
+
+    @property
+    def needs_reference(self) -> frozenset[str]:
+        """The sources whose rows are compared with the model before training."""
+        return frozenset(term.source for term in self.terms if term.needs_reference)
+
+
+def _divisors(term: Term, mask: Array, source: Array | None) -> tuple[Array, Array] | None:
+    if source is None and term.source not in ("usual", "any"):
+        return None
+    normaliser, count = term.scales(mask, source)
+    return at_least_something(normaliser), at_least_something(count)
+
+
+def rows_of(wanted: Source, mask: Array, source: Array | None) -> Array:
+    """The mask with the rows of other sources left out. `source` holds a code per row, or None: all are usual."""
+    if wanted == "any" or (source is None and wanted == "usual"):
+        return mask
+    if source is None:
+        return namespace(mask).zeros_like(mask)
+    mine = as_float(source == CODES[wanted], mask)
+    return mask * (mine if mask.ndim == 1 else mine[:, None])
 
 
 def element_count(mask: Array) -> Array:
-    """What statistics are divided by; never 0."""
+    """How many elements a mask has; never 0."""
     return at_least_something(token_mean.normaliser(mask))
 
 
-def build_objective(terms: Sequence[TermConfig], aggregation: Aggregation = token_mean) -> Objective:
+def build_objective(
+    terms: Iterable[TermConfig], aggregation: Aggregation = token_mean, mu: MuConfig | None = None
+) -> Objective:
     """Look up every term's loss; all that is unknown is reported at once."""
-    unknown = [f"unknown loss {t.loss!r}; known are {', '.join(sorted(LOSSES))}" for t in terms if t.loss not in LOSSES]
-    if unknown:
-        raise ConfigError(*unknown)
+    terms = tuple(terms)
+    _refuse_unknown(terms, mu)
     repeated = {name for name, count in Counter(term.loss for term in terms).items() if count > 1}
     built = tuple(
         Term(
             name=f"{term.loss}_{place}" if term.loss in repeated else term.loss,
+            kind=term.loss,
             loss=LOSSES[term.loss],
             options=dict(term.options),
+            source=term.source,
             weight=term.weight,
             weight_end=term.weight if term.weight_end is None else term.weight_end,
+            share=term.share,
+            aggregation=OWN_AGGREGATION.get(term.loss, aggregation),
+            averages=OWN_AGGREGATION.get(term.loss, token_mean),
         )
         for place, term in enumerate(terms)
     )
-    return Objective(terms=built, aggregation=aggregation)
+    return Objective(terms=built, aggregation=aggregation, mu=mu)
 
 
-def _without_masked_constants(inputs: LossInputs) -> LossInputs:
-    """Zero what carries no gradient wherever the mask is 0, so that NaN there cannot reach a gradient as 0 * NaN."""
-    xp = namespace(inputs.mask)
+def _refuse_unknown(terms: Sequence[TermConfig], mu: MuConfig | None) -> None:
+    problems = [
+        f"unknown loss {t.loss!r}; known are {', '.join(sorted(LOSSES))}" for t in terms if t.loss not in LOSSES
+    ]
+    problems += [f"the loss {t.loss} has share: {t.share}, but there is no mu" for t in terms if t.share and mu is None]
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _only(wanted: Source, inputs: LossInputs) -> LossInputs:
+    """The inputs with the mask of one source, and constants 0 wherever that is 0: NaN there cannot reach a gradient."""
+    mask = rows_of(wanted, inputs.mask, inputs.source)
+    xp = namespace(mask)
     cleaned = {}
     for field in fields(inputs):
         column = getattr(inputs, field.name)
         if field.name in _CONSTANTS and column is not None:
-            cleaned[field.name] = xp.where(inputs.mask > 0, column, xp.zeros_like(column))
-    return replace(inputs, **cleaned)
+            cleaned[field.name] = xp.where(mask > 0, column, xp.zeros_like(column))
+    return replace(inputs, mask=mask, **cleaned)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from ludus.config.run import RunConfig
 from ludus.errors import WorkerError
 from ludus.records import Experiences
 from ludus.storage.arrow import experiences_from_bytes, experiences_to_bytes
+from ludus.storage.atomic import temporary_name
 from ludus.train.torch_learner import TorchLearner
 from ludus.train.torch_state import Tensors, TorchState
 
@@ -40,6 +42,8 @@ STOP, LOAD, TRAIN = range(3)
 _ORDER_SIZE = 4
 _FAREWELL_S = 10.0
 _POLL_S = 0.05
+_LOSS_S = 5.0
+"""A connection that breaks is noticed before the end of the process that held it: how long to look for the latter."""
 START_DEADLINE_S = 300.0
 
 
@@ -47,13 +51,14 @@ class GlooReducer:
     """One of several trainers on this machine."""
 
     def __init__(self, *, rank: int, size: int, meeting_place: Path, timeout_s: float) -> None:
-        """Meet the others through a file that they all know; blocks until all are there."""
+        """Meet the others through a file that they all know; blocks until all are there and need it no more."""
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         self.rank, self.size = rank, size
         store = collective.FileStore(str(meeting_place), size)  # type: ignore[attr-defined]
         collective.init_process_group(
             "gloo", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout_s)
         )
+        self.add_up(torch.zeros(1))
 
     def add_up(self, tensor: torch.Tensor) -> None:
         """Replace the tensor by its sum over all trainers."""
@@ -78,13 +83,15 @@ def make_shared_learner(config: RunConfig, shape: Mapping[str, Any], reducer: Gl
 class ParallelLearner:
     """The same face as `TorchLearner`, with `train.trainers` processes behind it."""
 
-    def __init__(self, config: RunConfig, shape: Mapping[str, Any]) -> None:
-        self._room = tempfile.TemporaryDirectory(prefix="ludus-trainers-")
-        meeting_place = Path(self._room.name) / "store"
+    def __init__(self, config: RunConfig, shape: Mapping[str, Any], *, scratch: Path | None = None) -> None:
+        self._room = temporary_name(scratch or Path(tempfile.gettempdir()))
+        self._room.mkdir()
+        meeting_place = self._room / "store"
         size = config.train.trainers
         self._helpers = [_start_helper(config, shape, rank, meeting_place) for rank in range(1, size)]
         self._await_helpers(meeting_place)
         self._reducer = GlooReducer(rank=0, size=size, meeting_place=meeting_place, timeout_s=config.runtime.stall_s)
+        shutil.rmtree(self._room)
         self._learner = make_shared_learner(config, shape, self._reducer)
         self._handed_out: torch.Tensor | None = None
 
@@ -139,12 +146,14 @@ class ParallelLearner:
             helper.wait()
             if helper.stdin is not None:
                 helper.stdin.close()
-        self._room.cleanup()
+        shutil.rmtree(self._room, ignore_errors=True)
 
     def _give_up(self, error: RuntimeError) -> NoReturn:
-        lost = [rank for rank, helper in enumerate(self._helpers, start=1) if helper.poll() is not None]
-        if not lost:
-            raise error
+        end = time.monotonic() + _LOSS_S
+        while not (lost := [rank for rank, helper in enumerate(self._helpers, start=1) if helper.poll() is not None]):
+            if time.monotonic() > end:
+                raise error
+            time.sleep(_POLL_S)
         log.error("trainer %s ended; ending too, to be started again together (%s)", lost[0], error)
         raise SystemExit(1) from error
 

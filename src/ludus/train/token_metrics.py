@@ -5,6 +5,7 @@ Invariant: every figure is finite, whatever the batch held, so metrics are alway
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from ludus.records import Experiences
 from ludus.train.importance import mismatch
+from ludus.train.token_rows import own_elements
 
 Floats = dict[str, float]
 
@@ -26,6 +28,8 @@ class Walk:
 
     sums: Floats = field(default_factory=dict)
     """Of every metric, over the steps that were taken."""
+    times: Counter[str] = field(default_factory=Counter)
+    """In how many of those steps there was anything that it is a mean of."""
     apart: Floats = field(default_factory=dict)
     """Totals of how far learner and engine are apart, over what was scored before the first step."""
     taken: int = 0
@@ -33,9 +37,17 @@ class Walk:
     stopped: bool = False
     """Whether the KL went over its bound."""
 
-    def report(self, rows: Experiences, *, skipped_in_a_row: int, learning_rate: float, critic: bool) -> Floats:
-        """The metrics of the whole update."""
-        means = {name: total / max(self.taken, 1) for name, total in self.sums.items()}
+    def add(self, metrics: Mapping[str, float]) -> None:
+        """Count one optimizer step."""
+        self.taken += 1
+        self.sums = added(self.sums, metrics)
+        self.times.update(metrics.keys())
+
+    def report(
+        self, rows: Experiences, figures: Floats, *, skipped_in_a_row: int, learning_rate: float, critic: bool
+    ) -> Floats:
+        """The metrics of the whole update; `figures` are those of the batch before the first step."""
+        means = {name: total / self.times[name] for name, total in self.sums.items()}
         counts = {
             "rows": len(rows),
             "tokens": int(np.count_nonzero(rows.steps["mask"])),
@@ -45,7 +57,7 @@ class Walk:
             "kl_stopped": self.stopped,
             "learning_rate": learning_rate,
         }
-        figures = {**means, **mismatch(self.apart), **_credit_figures(rows, critic), **counts}
+        figures = {**means, **figures, **mismatch(self.apart), **_credit_figures(rows, critic), **counts}
         return {name: float(np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)) for name, x in figures.items()}
 
 
@@ -55,8 +67,8 @@ def added(totals: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _credit_figures(rows: Experiences, critic: bool) -> Floats:
-    """Means over the targets, and how much of the targets' variance the old values explained (1 is all)."""
-    mask = np.asarray(rows.steps["mask"], bool)
+    """Means over the usual rows' targets, and how much of the targets' variance the old values explained (1 is all)."""
+    mask = own_elements(rows)
     if not mask.any():
         return {}
     advantage, value, target = (_chosen(rows, name, mask) for name in ("advantage", "value", "target"))

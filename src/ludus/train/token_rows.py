@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import TrainError
 from ludus.records import Experiences
+from ludus.train.sources import USUAL, partners
 
 Ints = NDArray[np.int64]
 
@@ -51,12 +53,64 @@ def _check(rows: Experiences, vocabulary: int, context: int) -> None:
         raise TrainError("a sequence begins with a sampled token; it needs a prompt of at least one token before it")
 
 
-def minibatches(count: int, size: int, *, epochs: int, seed: int) -> Iterator[Ints]:
-    """Rows of each optimizer step: every epoch in a new order, in parts of nearly equal size, as few as allowed."""
+def minibatches(
+    count: int,
+    size: int,
+    *,
+    epochs: int,
+    seed: int,
+    source: NDArray[Any] | None = None,
+    pair: NDArray[Any] | None = None,
+) -> Iterator[Ints]:
+    """Rows of each optimizer step: every epoch in a new order, in parts of nearly equal size, as few as allowed.
+
+    Each part has a fair share of every `source`, to one row. A `pair` is never cut; a part may have a row more for it.
+    Both are labels of `sources.numbered`, `[count]`.
+    """
+    units = _units(count, pair)
     parts = -(-count // size)
     for epoch in range(epochs if count else 0):
-        order = np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(count)
-        yield from np.array_split(order, parts)
+        order = np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(len(units))
+        if source is not None:
+            order = order[interleaved(source[units[order, 0]])]
+        yield from np.array_split(order, parts) if pair is None else _whole_units(units[order], parts)
+
+
+def interleaved(source: NDArray[Any]) -> Ints:
+    """An order of rows that spreads each source evenly, and keeps the order within each."""
+    place = np.empty(len(source), np.float64)
+    for code in np.unique(source):
+        members = np.flatnonzero(source == code)
+        place[members] = (np.arange(len(members)) + 0.5) / len(members)
+    return np.argsort(place, kind="stable")
+
+
+def _units(count: int, pair: NDArray[Any] | None) -> Ints:
+    """What must stay together, `[u, 2]`: the two rows of a pair; a row without one stands there twice."""
+    rows = np.arange(count)
+    partner = rows if pair is None else partners(pair)
+    first = np.flatnonzero(rows <= partner)
+    return np.stack([first, partner[first]], axis=1)
+
+
+def _whole_units(units: Ints, parts: int) -> Iterator[Ints]:
+    """Cut units, `[u, 2]` in order, into parts of nearly as many rows."""
+    sizes = np.where(units[:, 0] == units[:, 1], 1, 2)
+    before = np.cumsum(sizes) - sizes
+    part = before * parts // int(sizes.sum())
+    for number in range(parts):
+        chosen = units[part == number]
+        if len(chosen):
+            yield np.array(list(dict.fromkeys(chosen.ravel().tolist())), np.int64)
+
+
+def own_elements(rows: Experiences) -> NDArray[np.bool_]:
+    """Which elements the policy itself chose, `[N]`: those of usual rows with mask."""
+    mask = np.asarray(rows.steps["mask"], bool)
+    if "source" not in rows.sequences:
+        return mask
+    own: NDArray[np.bool_] = mask & (rows.sequences["source"] == USUAL)[rows.sequence_of_step()]
+    return own
 
 
 def normalised(advantage: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:

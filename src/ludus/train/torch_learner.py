@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,15 +24,17 @@ from ludus.config.presets import needs_critic
 from ludus.errors import ConfigError, TrainError
 from ludus.policies.language_models import LanguageModel
 from ludus.records import Experiences
-from ludus.train.advantages import compute
 from ludus.train.aggregation import build_aggregation, token_mean
 from ludus.train.importance import MISMATCH_TOTALS, mismatch_totals
 from ludus.train.losses import LossInputs, kl
-from ludus.train.objective import build_objective, element_count
+from ludus.train.minibatch_scales import MetricNames, Whole
+from ludus.train.objective import build_objective, rows_of
 from ludus.train.process_memory import keep_freed_memory
 from ludus.train.reducers import Alone, Reducer, add_up_totals, share
+from ludus.train.sources import keep_pairs_whole
 from ludus.train.token_metrics import Floats, Walk, added
-from ludus.train.token_rows import minibatches, normalised, targets_of, trainable_rows
+from ludus.train.token_rows import Ints, minibatches, normalised, own_elements, trainable_rows
+from ludus.train.torch_credit import Credit
 from ludus.train.torch_decoder import build_forward
 from ludus.train.torch_optimizer import MOMENTS, init_moments, learning_rate, step
 from ludus.train.torch_scoring import Scorer
@@ -75,11 +77,12 @@ class TorchLearner:
         self._model, self._lora, self._train = model, lora, train
         self._reducer = Alone() if reducer is None else reducer
         self._advantage, self._device = train.algorithm.advantage, model.model.device
-        self._objective = build_objective(train.algorithm.objective, build_aggregation(train))
+        self._objective = build_objective(train.algorithm.objective, build_aggregation(train), mu=train.algorithm.mu)
         self._corrects = self._objective.uses("importance", "truncate", "mask")
         self._forward = build_forward(model.model, lora=lora, checkpointing=train.activation_checkpointing)
         self._scorer = Scorer(self._forward, self._reducer, temperature=temperature, device=self._device)
-        self._names = self._metric_names()
+        self._credit = Credit(train, self._objective, self._scorer)
+        self._names = MetricNames(self._objective, critic=self.has_critic)
         self._layout = Layout(weight_shapes(model, lora, critic=self.has_critic), self._forward.fused)
         self._vocabulary = int(model.model.get_input_embeddings().weight.shape[0])  # type: ignore[index]
         self._leaves: Leaves | None = None
@@ -118,15 +121,18 @@ class TorchLearner:
         rows = trainable_rows(experiences, vocabulary=self._vocabulary, context=self._model.context)
         leaves, walk = self._leaves_of(state), Walk()
         try:
-            rows = self._credited(leaves, rows)
-            for chosen in minibatches(len(rows), self._train.minibatch, epochs=self._train.epochs, seed=seed):
+            rows, figures = self._credit(rows, leaves, self._tokens(rows))
+            figures |= self._objective.schedule(progress)
+            labels = {name: rows.sequences.get(name) for name in ("source", "pair")}
+            count, size = len(rows), self._train.minibatch
+            for chosen in minibatches(count, size, epochs=self._train.epochs, seed=seed, **labels):
                 self._step(state, leaves, walk, rows.take(chosen), progress)
                 if walk.stopped:
                     break
         finally:
             self._forward.release()
         rate = learning_rate(self._train.optimizer, progress)
-        metrics = walk.report(rows, skipped_in_a_row=state.skipped, learning_rate=rate, critic=self.has_critic)
+        metrics = walk.report(rows, figures, skipped_in_a_row=state.skipped, learning_rate=rate, critic=self.has_critic)
         self.check_health(metrics)
         return state, metrics
 
@@ -139,23 +145,6 @@ class TorchLearner:
                 f"lower train.optimizer.learning_rate, or look for extreme rewards"
             )
 
-    def _credited(self, leaves: Leaves, rows: Experiences) -> Experiences:
-        """The rows with advantages, targets, and what current and base weights think, where that is needed."""
-        tokens = self._tokens(rows)
-        steps: dict[str, NDArray[Any]] = {}
-        several = self._train.epochs > 1 or len(rows) > self._train.minibatch
-        is_vtrace = self._advantage.kind == "vtrace"
-        logp = None
-        if is_vtrace or (self._corrects and several):
-            logp, value = self._scorer.evaluate(rows, leaves, tokens)
-            steps |= {"start_logp": logp} if self._corrects else {}
-            rows = rows.replace(steps={"value": value}) if is_vtrace else rows
-        if self._objective.uses("reference", "base"):
-            steps["ref_logp"], _ = self._scorer.evaluate(rows, None, tokens)
-        steps["advantage"], steps["target"] = compute(rows, self._advantage, logp)
-        credited = rows.replace(steps=steps)
-        return Experiences(sequences={}, offsets=credited.offsets, steps=credited.steps)
-
     def _step(self, state: TorchState, leaves: Leaves, walk: Walk, part: Experiences, progress: float) -> None:
         """One optimizer step, or none."""
         metrics = self._gradient(leaves, walk, part, progress)
@@ -164,36 +153,44 @@ class TorchLearner:
         if not (np.isfinite(norm) and np.isfinite(metrics["loss"])):
             walk.skipped, state.skipped = walk.skipped + 1, state.skipped + 1
             return
-        if kl_stop is not None and metrics["approx_kl"] > kl_stop:
+        if kl_stop is not None and metrics.get("approx_kl", 0.0) > kl_stop:
             walk.stopped = True
             return
         if (limit := self._train.optimizer.max_grad_norm) is not None and norm > limit:
             gradient.mul_(limit / norm)
-        state.steps, state.skipped, walk.taken = state.steps + 1, 0, walk.taken + 1
+        state.steps, state.skipped = state.steps + 1, 0
         rate = learning_rate(self._train.optimizer, progress)
         step(self._train.optimizer, state.vector, gradient, state.moments, number=state.steps, rate=rate)
-        walk.sums = added(walk.sums, {**metrics, "grad_norm": norm})
+        walk.add({**metrics, "grad_norm": norm})
 
     def _gradient(self, leaves: Leaves, walk: Walk, part: Experiences, progress: float) -> Floats:
         """Leave the minibatch's gradient in the leaves; its metrics."""
         if self._advantage.normalise:
-            advantage = normalised(part.steps["advantage"], np.asarray(part.steps["mask"], bool))
+            advantage = normalised(part.steps["advantage"], own_elements(part))
             part = part.replace(steps={"advantage": advantage})
-        mask = torch.from_numpy(targets_of(part).mask)
-        normaliser, count = float(self._objective.normaliser(mask)), float(element_count(mask))
+        whole = Whole.of(part, self._objective)
         leaves.clear_gradient()
         totals: Totals = {}
         apart: Totals = {}
-        for rows in share(self._forward.parts(part, self._tokens(part)), self._reducer):
+        for rows in share(self._parts(part), self._reducer):
             inputs = self._inputs(part.take(rows), leaves)
-            loss, metrics = self._loss(inputs, progress, normaliser, count)
+            loss, metrics = self._loss(inputs, progress, whole)
             loss.backward()  # type: ignore[no-untyped-call]
             totals = added(totals, {name: value.detach() for name, value in metrics.items()})
-            apart = added(apart, mismatch_totals(inputs.logp, inputs.old_logp, inputs.mask))
+            own = rows_of("usual", inputs.mask, inputs.source)
+            apart = added(apart, mismatch_totals(inputs.logp, inputs.old_logp, own))
         self._reducer.add_up(leaves.gradient)
         if not walk.taken:
             walk.apart = added(walk.apart, add_up_totals(apart, MISMATCH_TOTALS, self._reducer))
-        return add_up_totals(totals, self._names, self._reducer)
+        found = add_up_totals(totals, self._names.every, self._reducer)
+        return {name: value for name, value in found.items() if name not in self._names.missing(whole)}
+
+    def _parts(self, part: Experiences) -> list[Ints]:
+        """A minibatch in pieces that are computed at once; a pair is never cut."""
+        tokens, pair = self._tokens(part), part.sequences.get("pair")
+        if pair is None:
+            return self._forward.parts(part, tokens)
+        return keep_pairs_whole(self._forward.parts(part, max(1, tokens // 2)), pair)
 
     def _tokens(self, rows: Experiences) -> int:
         """Tokens to compute at once: few enough that every trainer has a part, if that can be."""
@@ -206,17 +203,10 @@ class TorchLearner:
             return replace(inputs, start_logp=inputs.logp.detach())
         return inputs
 
-    def _loss(
-        self, inputs: LossInputs, progress: float, normaliser: float, count: float
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        loss, metrics = self._objective(inputs, progress, normaliser, count)
-        metrics["entropy"] = token_mean.total(inputs.entropy, inputs.mask) / count
+    def _loss(self, inputs: LossInputs, progress: float, whole: Whole) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        loss, metrics = self._objective(inputs, progress, whole.scales)
+        own = rows_of("usual", inputs.mask, inputs.source)
+        metrics["entropy"] = token_mean.total(inputs.entropy, own) / (whole.own or 1.0)
         if "approx_kl" not in metrics:
-            metrics["approx_kl"] = token_mean.total(kl(inputs.old_logp, inputs.logp).loss, inputs.mask) / count
+            metrics["approx_kl"] = token_mean.total(kl(inputs.old_logp, inputs.logp).loss, own) / (whole.own or 1.0)
         return loss, {**metrics, "loss": loss}
-
-    def _metric_names(self) -> tuple[str, ...]:
-        """What `_loss` reports, found by asking it about nothing."""
-        nothing = torch.zeros(1, 1)
-        columns = {field.name: nothing for field in fields(LossInputs) if field.name != "value" or self.has_critic}
-        return tuple(self._loss(LossInputs(**columns), 0.0, 1.0, 1.0)[1])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ludus.records import Experiences
 from ludus.train.losses import LossInputs
 from ludus.train.reducers import Reducer, add_up_column, share
+from ludus.train.sources import partners
 from ludus.train.token_rows import Targets, targets_of
 from ludus.train.torch_forward import Forward, Scores
 from ludus.train.torch_weights import Leaves
@@ -55,6 +56,7 @@ class Scorer:
             entropy=spread(scores.entropy),
             value=None if value is None else spread(value),
             **self._constants(rows, targets),
+            **self._labels(rows),
         )
 
     @torch.no_grad()
@@ -80,6 +82,14 @@ class Scorer:
             for name, column in CONSTANTS.items()
             if column in rows.steps
         }
+
+    def _labels(self, rows: Experiences) -> dict[str, torch.Tensor]:
+        """A number per row, where not all are usual."""
+        columns = rows.sequences
+        labels = {name: columns[name] for name in ("source", "chosen") if name in columns}
+        if "pair" in columns:
+            labels["partner"] = partners(columns["pair"])
+        return {name: self._tensor(column) for name, column in labels.items()}
 
     def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(array).to(self._device)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ludus.config.run import RunConfig
+from ludus.policies.store import Policy, PolicyStore
+from ludus.records import PolicyRef
 from ludus.runtime import Channel, Pulse, Stop, run_worker
 from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.tensors import load_tensors, save_tensors
@@ -33,13 +35,21 @@ class Trainer:
 
     def __init__(self, setup: TrainerSetup) -> None:
         config = RunConfig.model_validate_json(setup.config)
-        self._learner = make_learner(config, setup.shape)
+        self._learner = make_learner(config, setup.shape, scratch=Path(setup.scratch) if setup.scratch else None)
         self._state: Any = self._learner.init(config.seed)
         if setup.checkpoint:
             folder = Path(setup.checkpoint)
             self._state = self._learner.state_from_tensors(
                 {part: load_tensors(folder / f"{part}.safetensors") for part in PARTS}
             )
+        elif setup.start:
+            self._state = self._begin_with(PolicyStore(Path(setup.start)).load(PolicyRef.parse(setup.start_policy)))
+
+    def _begin_with(self, policy: Policy[Any]) -> Any:
+        """Another run's weights with a fresh optimizer; what it has no weights for, such as a critic, is fresh too."""
+        tensors = self._learner.state_tensors(self._state)
+        theirs = {name: tensor for name, tensor in policy.weights.items() if name in tensors["weights"]}
+        return self._learner.state_from_tensors({**tensors, "weights": {**tensors["weights"], **theirs}})
 
     def train(self, order: TrainOn, batch: memoryview) -> Trained:
         """One update; the new state is written before this returns."""

@@ -1,0 +1,105 @@
+"""What is known of token sequences before the first optimizer step of an update: advantages, and what others think.
+
+Invariant: only usual rows are credited, and only they enter any statistic. What base and current weights think of
+tokens is computed for the rows that a term compares with it, and 0 for others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.config.learn import GROUP_KINDS, AdvantageConfig, TrainConfig
+from ludus.errors import ConfigError
+from ludus.records import Experiences
+from ludus.train.advantages import compute_for_usual, whitened
+from ludus.train.group_advantages import equal_groups
+from ludus.train.losses import kl
+from ludus.train.objective import Objective
+from ludus.train.sources import LABELS, are_from, labelled
+from ludus.train.token_rows import own_elements
+from ludus.train.torch_scoring import Scorer
+from ludus.train.torch_weights import Leaves
+
+Floats = NDArray[np.float32]
+
+
+class Credit:
+    """Credits the rows of a batch by a resolved `TrainConfig`."""
+
+    def __init__(self, train: TrainConfig, objective: Objective, scorer: Scorer) -> None:
+        if train.algorithm.advantage is None:
+            raise ConfigError("train.algorithm: not resolved; advantage and objective must be given")
+        self._train, self._objective, self._scorer = train, objective, scorer
+        self._advantage: AdvantageConfig = train.algorithm.advantage
+        self._corrects = objective.uses("importance", "truncate", "mask")
+
+    def __call__(self, rows: Experiences, leaves: Leaves, tokens: int) -> tuple[Experiences, dict[str, float]]:
+        """The rows that a term looks at, with `advantage`, `target` and what else it needs; labels as numbers; figures.
+
+        Args:
+            rows: whole sequences, from offset 0.
+            leaves: the weights as they are.
+            tokens: how many to compute at once.
+        """
+        rows = labelled(rows, self._objective.sources)
+        steps: dict[str, NDArray[Any]] = {}
+        logp = self._current(rows, leaves, tokens, steps)
+        if (compared := self._compared(rows)).any():
+            steps["ref_logp"] = self._evaluate(rows, compared, None, tokens)[0]
+        figures = self._group_figures(rows)
+        rows, charged = self._charged(rows.replace(steps=steps))
+        advantage, target = compute_for_usual(rows, rows.sequences.get("source"), self._advantage, logp)
+        if self._advantage.normalise_batch:
+            advantage = whitened(advantage, own_elements(rows))
+        steps = {**rows.steps, "advantage": advantage, "target": target}
+        labels = {name: rows.sequences[name] for name in LABELS if name in rows.sequences}
+        return Experiences(sequences=labels, offsets=rows.offsets, steps=steps), figures | charged
+
+    def _current(self, rows: Experiences, leaves: Leaves, tokens: int, steps: dict[str, NDArray[Any]]) -> Floats | None:
+        """What the weights think of usual rows before the first step, where a term or V-trace asks for it."""
+        several = self._train.epochs > 1 or len(rows) > self._train.minibatch
+        is_vtrace = self._advantage.kind == "vtrace"
+        if not (is_vtrace or (self._corrects and several)):
+            return None
+        logp, value = self._evaluate(rows, are_from(rows, frozenset({"usual"})), leaves, tokens)
+        if self._corrects:
+            steps["start_logp"] = logp
+        if is_vtrace:
+            steps["value"] = value
+        return logp
+
+    def _compared(self, rows: Experiences) -> NDArray[np.bool_]:
+        """Which rows are compared with the base model, `[n]`."""
+        sources = self._objective.needs_reference
+        return are_from(rows, sources | {"usual"} if self._train.algorithm.kl_reward is not None else sources)
+
+    def _group_figures(self, rows: Experiences) -> dict[str, float]:
+        if self._advantage.kind not in GROUP_KINDS:
+            return {}
+        return {"equal_groups": equal_groups(rows.take(np.flatnonzero(are_from(rows, frozenset({"usual"})))))}
+
+    def _charged(self, rows: Experiences) -> tuple[Experiences, dict[str, float]]:
+        """The rows with the KL to the base model taken from the rewards of what the policy itself chose."""
+        config, own = self._train.algorithm.kl_reward, own_elements(rows)
+        if config is None or not own.any():
+            return rows, {}
+        logp, reference = (rows.steps[name][own] for name in ("logp", "ref_logp"))
+        estimate = np.zeros(len(own), np.float32)
+        estimate[own] = kl(logp, reference, estimator=config.estimator).loss
+        reward = np.asarray(rows.steps["reward"], np.float32) - config.weight * estimate
+        return rows.replace(steps={"reward": reward}), {"kl_reward": float(estimate[own].mean())}
+
+    def _evaluate(
+        self, rows: Experiences, wanted: NDArray[np.bool_], leaves: Leaves | None, tokens: int
+    ) -> tuple[Floats, Floats]:
+        """Log-probability and value of the targets of some rows, `[N]` each; 0 for others."""
+        if wanted.all():
+            return self._scorer.evaluate(rows, leaves, tokens)
+        logp, value = (np.zeros(rows.step_count, np.float32) for _ in range(2))
+        if wanted.any():
+            at = wanted[rows.sequence_of_step()]
+            logp[at], value[at] = self._scorer.evaluate(rows.take(np.flatnonzero(wanted)), leaves, tokens)
+        return logp, value
