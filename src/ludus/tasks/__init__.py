@@ -1,5 +1,19 @@
-"""What to play next."""
+"""What to play next: the tasks of games, and those of tasksets with their processors and curricula."""
 
+from ludus.tasks.curricula import Curriculum, Fixed, register_curriculum
 from ludus.tasks.game_tasks import GameTasks, SeatsFor
+from ludus.tasks.processors import register_processor
+from ludus.tasks.taskset import Taskset, load_taskset
+from ludus.tasks.taskset_tasks import TasksetTasks
 
-__all__ = ["GameTasks", "SeatsFor"]
+__all__ = [
+    "Curriculum",
+    "Fixed",
+    "GameTasks",
+    "SeatsFor",
+    "Taskset",
+    "TasksetTasks",
+    "load_taskset",
+    "register_curriculum",
+    "register_processor",
+]

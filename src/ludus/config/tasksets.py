@@ -1,0 +1,272 @@
+"""What an engineer brings: `tasks`, a list of tasksets, each with its processors and its order.
+
+Invariant: nothing here opens a file; a config says where tasks come from, `ludus.tasks` reads them. To add a processor
+or an order: a model with its own `kind` here, its code in `ludus/tasks/processors` or `ludus/tasks/curricula`, and a
+line in the registry there (a test compares the two).
+"""
+
+from __future__ import annotations
+
+import re
+from string import Formatter
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+
+from ludus.config.base import Model
+
+RESERVED_FIELDS = ("row", "group_seed")
+"""What a task says about itself; a row cannot have fields of these names."""
+
+Scalar = str | int | float | bool
+
+
+class NameAlone:
+    """Lets a kind's name stand for the whole mapping: `order: shuffle` for `order: {kind: shuffle}`."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        text = {"type": "string", "description": "the kind alone, all its settings at their defaults"}
+        return {"anyOf": [text, schema]}
+
+
+def _as_mapping(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def template_parts(text: str) -> tuple[tuple[str, str | None], ...]:
+    """A template as (text, name of the field that follows it or None) pairs.
+
+    Raises:
+        ValueError: a brace stands alone, or what is in braces is more than the name of a field.
+    """
+    try:
+        parts = list(Formatter().parse(text))
+    except ValueError:
+        parts = [("", "", None, None)]
+    for _, field, form, conversion in parts:
+        if field is not None and (form or conversion or not re.fullmatch(r"[A-Za-z_]\w{0,63}", field, re.ASCII)):
+            raise ValueError("expected names of fields in braces, such as {question}; {{ and }} are braces themselves")
+    return tuple((literal, field) for literal, field, _, _ in parts)
+
+
+def _check_template(text: str) -> str:
+    template_parts(text)
+    return text
+
+
+def _check_field(name: str) -> str:
+    if name in RESERVED_FIELDS:
+        raise ValueError(f"expected another name than {' and '.join(RESERVED_FIELDS)}, which tasks use themselves")
+    if not re.fullmatch(r"[A-Za-z_]\w{0,63}", name, re.ASCII):
+        raise ValueError("expected a field's name, of letters, digits and underscores")
+    return name
+
+
+FieldName = Annotated[str, AfterValidator(_check_field)]
+Template = Annotated[str, Field(max_length=100_000), AfterValidator(_check_template)]
+
+
+# -- processors --------------------------------------------------------------------------------------------------------
+
+
+class TaskFilterConfig(Model):
+    """Keep the rows of which everything said here is true. A row without the field is dropped."""
+
+    kind: Literal["filter"]
+    field: str = Field(min_length=1, max_length=256, examples=["answer"])
+    equals: Scalar | None = None
+    differs: Scalar | None = None
+    """Keep what is not this."""
+    one_of: tuple[Scalar, ...] | None = Field(default=None, strict=False, min_length=1)
+    at_least: float | None = None
+    """Numbers, and text that reads as one."""
+    at_most: float | None = None
+    min_length: int | None = Field(default=None, ge=0)
+    """Characters of a text, entries of a list."""
+    max_length: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> TaskFilterConfig:
+        if not self.model_fields_set - {"kind", "field"}:
+            raise ValueError("expected a comparison beside the field, such as max_length: 200")
+        return self
+
+
+class TaskMapConfig(Model):
+    """Make fields from templates; `{name}` stands for the row's field of that name as it was before."""
+
+    kind: Literal["map"]
+    fields: dict[FieldName, Template] = Field(min_length=1, examples=[{"prompt": "Question: {question}\nAnswer:"}])
+
+
+class TaskDeduplicateConfig(Model):
+    """Keep the first of the rows that are alike."""
+
+    kind: Literal["deduplicate"]
+    fields: tuple[str, ...] = Field(default=("prompt",), strict=False, min_length=1)
+    """Rows are alike when these fields are."""
+    how: Literal["exact", "normalised"] = "exact"
+    """`normalised`: whatever the case, the width of the spaces and the way in which characters are composed."""
+
+
+class ScoreDifficultyConfig(Model):
+    """Give each row a `difficulty` between 0 (easiest) and 1: the share of the other rows that are easier."""
+
+    kind: Literal["score_difficulty"]
+    field: str = Field(default="prompt", min_length=1, max_length=256)
+    """What it is scored by."""
+    by: Literal["length", "value"] = "length"
+    """`length`: characters of a text, entries of a list. `value`: numbers, and text that reads as one."""
+    harder: Literal["higher", "lower"] = "higher"
+    """`lower`: the smaller the harder, as with rates of success."""
+
+
+class PrioritiseConfig(Model):
+    """Sort the rows, those with the highest weighted sum first."""
+
+    kind: Literal["prioritise"]
+    weights: dict[str, float] = Field(min_length=1, examples=[{"quality": 1.0, "difficulty": -0.5}])
+    """Of numeric fields, each of which counts by its rank between 0 and 1."""
+    keep: int | None = Field(default=None, gt=0)
+    """Rows that remain. Default: all."""
+
+
+class CustomProcessorConfig(Model):
+    """A processor that a plugin registered."""
+
+    kind: Literal["custom"]
+    name: str
+    """Name it was registered under."""
+    options: dict[str, Scalar] = Field(default={})
+
+
+ProcessorConfig = Annotated[
+    TaskFilterConfig
+    | TaskMapConfig
+    | TaskDeduplicateConfig
+    | ScoreDifficultyConfig
+    | PrioritiseConfig
+    | CustomProcessorConfig,
+    Field(discriminator="kind"),
+    BeforeValidator(_as_mapping),
+    NameAlone(),
+]
+
+
+# -- orders ------------------------------------------------------------------------------------------------------------
+
+
+class SequentialConfig(Model):
+    """As they stand in the set, every epoch alike."""
+
+    kind: Literal["sequential"]
+
+
+class ShuffleConfig(Model):
+    """Every task once in each epoch, in an order that each epoch draws anew."""
+
+    kind: Literal["shuffle"] = "shuffle"
+
+
+class RandomConfig(Model):
+    """Any task at any time, drawn with replacement."""
+
+    kind: Literal["random"]
+
+
+class EasyToHardConfig(Model):
+    """Every task once in each epoch, by rising `difficulty`; what is equally hard is shuffled anew in each epoch."""
+
+    kind: Literal["easy_to_hard"]
+    levels: int | None = Field(default=None, gt=0, le=1000)
+    """Count tasks as equally hard that are in the same of this many equal parts of the set. Default: only those that
+    have the same difficulty."""
+
+
+class AdaptiveConfig(Model):
+    """Tasks that the policy solves about as often as `target`, by a belief about each of them (Thompson sampling)."""
+
+    kind: Literal["adaptive"]
+    target: float = Field(default=0.5, gt=0, lt=1)
+    """The rate of success to steer for."""
+    half_life: float = Field(default=256.0, gt=0)
+    """Groups after which what was seen of a task counts half, since the policy has changed."""
+    candidates: int = Field(default=32, gt=0, le=4096)
+    """Tasks among which each group's is chosen; every task is a candidate once in a sweep over the set."""
+    lowest: float = 0.0
+    """The reward that counts as failure; rewards in between count in part."""
+    highest: float = 1.0
+    """The reward that counts as success."""
+
+    @model_validator(mode="after")
+    def _lowest_below_highest(self) -> AdaptiveConfig:
+        if self.lowest >= self.highest:
+            raise ValueError(f"expected lowest ({self.lowest}) below highest ({self.highest})")
+        return self
+
+
+class CustomOrderConfig(Model):
+    """A curriculum that a plugin registered."""
+
+    kind: Literal["custom"]
+    name: str
+    """Name it was registered under."""
+    options: dict[str, Scalar] = Field(default={})
+
+
+OrderConfig = Annotated[
+    SequentialConfig | ShuffleConfig | RandomConfig | EasyToHardConfig | AdaptiveConfig | CustomOrderConfig,
+    Field(discriminator="kind"),
+    BeforeValidator(_as_mapping),
+    NameAlone(),
+]
+
+
+# -- tasksets ----------------------------------------------------------------------------------------------------------
+
+
+class TasksetConfig(Model):
+    """One set of tasks: rows with a `prompt`, mostly an `answer`, and whatever else rewards and workflows need."""
+
+    shorthand: ClassVar[str] = "a file, folder or id such as data/train.jsonl"
+
+    path: str = Field(min_length=1, max_length=4096, examples=["data/train.jsonl"])
+    """A file of JSON lines or Parquet; a folder or an id of a Hugging Face dataset; or a set that ludus makes itself,
+    such as `ludus/arithmetic?digits=2&ops=+-&count=5000`."""
+    name: str = Field(default="", pattern=r"^[a-z][a-z0-9_-]{0,31}$", examples=["gsm8k"])
+    """Its tasks are those of the game `tasks:<name>`. Default: made from the path."""
+    format: Literal["auto", "jsonl", "parquet", "hub"] = "auto"
+    """`auto`: by the path."""
+    split: str | None = Field(default=None, min_length=1, max_length=256, examples=["train"])
+    """Which part of a dataset, or of a set that ludus makes itself. Default: train, or the only one."""
+    subset: str | None = Field(default=None, min_length=1, max_length=256)
+    """Which configuration of a Hugging Face dataset, where it has several."""
+    fields: dict[FieldName, str] = Field(default={}, examples=[{"prompt": "question", "answer": "solution"}])
+    """What a row is made of: its fields, and the column that each comes from (`a.b` is b inside of a). Default: every
+    column, under its own name."""
+    weight: float = Field(default=1.0, gt=0)
+    """Relative frequency among the run's tasksets."""
+    limit: int | None = Field(default=None, gt=0)
+    """Read no more than this many rows."""
+    strict: bool = False
+    """Refuse the whole set for one bad row, instead of that row."""
+    processors: tuple[ProcessorConfig, ...] = Field(default=(), strict=False)
+    """What happens to the rows before the run, in this order."""
+    order: OrderConfig = ShuffleConfig()
+    """In which order tasks are attempted: sequential, shuffle, random, easy_to_hard, adaptive, or a plugin's."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_bare_path(cls, value: Any) -> Any:
+        value = {"path": value} if isinstance(value, str) else value
+        if isinstance(value, dict) and "name" not in value and isinstance(value.get("path"), str):
+            return {**value, "name": _name_of(value["path"])}
+        return value
+
+
+def _name_of(path: str) -> str:
+    stem = path.partition("?")[0].rstrip("/").rpartition("/")[2].partition(".")[0]
+    words = re.sub(r"[^a-z0-9_-]+", "_", stem.lower()).strip("_-")[:32]
+    return words if words[:1].isalpha() else f"tasks_{words}"[:32].rstrip("_-")

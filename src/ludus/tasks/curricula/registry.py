@@ -1,0 +1,63 @@
+"""Curricula by kind. Add one from a plugin with `register_curriculum`, or from an installed package with an entry point
+in the group `ludus.curricula`; a built-in one is an entry in `CURRICULA` and a model in `config/tasksets.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+from ludus.config.tasksets import CustomOrderConfig
+from ludus.errors import ConfigError
+from ludus.plugins import entry_points, load_entry_point
+from ludus.tasks.curricula.adaptive import Adaptive
+from ludus.tasks.curricula.fixed_orders import EasyToHard, Random, Sequential, Shuffle
+from ludus.tasks.curricula.protocol import Curriculum, Rows
+
+GROUP = "ludus.curricula"
+CurriculumFactory = Callable[..., Curriculum]
+
+_REGISTERED: dict[str, CurriculumFactory] = {}
+
+
+def register_curriculum(name: str, factory: CurriculumFactory) -> None:
+    """Make a curriculum known under a name; it is made as `factory(rows, seed, **options)`."""
+    if not name:
+        raise ConfigError("curriculum name '': expected a name such as my_order")
+    _REGISTERED[name] = factory
+
+
+def make_curriculum(config: Any, rows: Rows, seed: int) -> Curriculum:
+    """The curriculum that a config asks for, over these rows.
+
+    Raises:
+        ConfigError: nothing is registered under the name of a custom one, or the rows lack what it goes by.
+    """
+    return CURRICULA[config.kind](config, rows, seed)
+
+
+def _make_custom(config: CustomOrderConfig, rows: Rows, seed: int) -> Curriculum:
+    factory: CurriculumFactory | None = _REGISTERED.get(config.name) or load_entry_point(GROUP, config.name)
+    if factory is None:
+        known = sorted({*_REGISTERED, *entry_points(GROUP)})
+        near = get_close_matches(config.name, known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else "give the file that registers it with --plugin"
+        raise ConfigError(f"no curriculum {config.name!r} is registered; {hint}")
+    try:
+        made = factory(rows, seed, **config.options)
+    except Exception as error:  # a user's code
+        raise ConfigError(f"curriculum {config.name}: {type(error).__name__}: {error}") from error
+    if not isinstance(made, Curriculum):
+        raise ConfigError(f"curriculum {config.name}: it lacks adapts, choose, feedback, state or load_state")
+    return made
+
+
+CURRICULA: dict[str, Callable[[Any, Rows, int], Curriculum]] = {
+    "sequential": Sequential,
+    "shuffle": Shuffle,
+    "random": Random,
+    "easy_to_hard": EasyToHard,
+    "adaptive": Adaptive,
+    "custom": _make_custom,
+}

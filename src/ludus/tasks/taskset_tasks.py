@@ -1,0 +1,210 @@
+"""Turns a run's tasksets into tasks, and learns from how the attempts went.
+
+Invariant: which row a group attempts is decided once. With an order that learns nothing it follows from (run seed,
+group) alone; with one that adapts, from the beliefs at the last `settle`, and it is kept in the state until the group
+is settled. So a run that calls `settle` at fixed places makes the same tasks however often it was killed:
+
+    synchronous    settle(before=first task of the next update), when an update's tasks have all come back
+    asynchronous   settle(), right before state() at each checkpoint: what is chosen in between can be chosen again
+
+After a resume: `load_state`, then `absorb` the episodes that are in the log (and `absorb_rewards` of those of which
+only the experience is there and that are not played again), then make the tasks that are missing. `absorb` takes every
+episode, failed ones too; a group that never comes back whole is never settled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from ludus.errors import ConfigError, StorageError
+from ludus.records import Episode, Seat, Task, TaskId, derive_seed
+from ludus.tasks.curricula import Curriculum, make_curriculum
+from ludus.tasks.game_tasks import EVALUATION_STRIDE, FIRST_EVALUATION_TASK, SeatsFor
+from ludus.tasks.group_ledger import GroupLedger
+from ludus.tasks.mixture import Mixture
+from ludus.tasks.taskset import Taskset
+
+
+class TasksetTasks:
+    """Training tasks are numbered 0, 1, 2, ...; `group` of them that follow each other attempt the same row."""
+
+    def __init__(
+        self, tasksets: Sequence[Taskset], seed: int, group: int = 1, *, held_out: Sequence[Taskset] = ()
+    ) -> None:
+        """`held_out` are for evaluation only; those that are trained on can be evaluated on, too."""
+        self._sets = {taskset.name: taskset for taskset in (*tasksets, *held_out)}
+        if len(self._sets) < len(tasksets) + len(held_out):
+            raise ConfigError("tasks: two tasksets have the same name; give one of them another")
+        self._names = [taskset.name for taskset in tasksets]
+        self._held_out = [taskset.name for taskset in held_out]
+        self._seed = seed
+        self._group = group
+        self._mixture = Mixture([taskset.config.weight for taskset in tasksets], seed)
+        self._curricula = {taskset.name: self._curriculum(taskset) for taskset in tasksets}
+        self._ledger = GroupLedger(group)
+        self._adapts = any(curriculum.adapts for curriculum in self._curricula.values())
+
+    def _curriculum(self, taskset: Taskset) -> Curriculum:
+        try:
+            return make_curriculum(taskset.config.order, taskset.rows, derive_seed(self._seed, "tasks", taskset.name))
+        except ConfigError as error:
+            raise ConfigError(*(f"taskset {taskset.name}: {problem}" for problem in error.problems)) from error
+
+    # -- tasks -----------------------------------------------------------------------------------------------------
+
+    def game(self, task: TaskId) -> str:
+        """Of which set a training task is, as a game."""
+        return self._sets[self._names[self._mixture.place(task // self._group)[0]]].game
+
+    def training(self, first: int, count: int, seats_for: SeatsFor) -> list[Task]:
+        """Tasks `[first, first + count)`."""
+        return [self._training(TaskId(number), seats_for) for number in range(first, first + count)]
+
+    def _training(self, task: TaskId, seats_for: SeatsFor) -> Task:
+        number = task // self._group
+        taskset, row = self._choice(number)
+        return Task(
+            id=task,
+            game=taskset.game,
+            seed=derive_seed(self._seed, "task", task),
+            seats=seats_for(TaskId(number), taskset.game),
+            group=f"g{number}",
+            inputs=_inputs(taskset, row, derive_seed(self._seed, "group", number)),
+        )
+
+    def _choice(self, group: int) -> tuple[Taskset, int]:
+        known = self._ledger.find(group) if self._adapts else None
+        if known is not None:
+            return self._sets[known.taskset], known.row
+        index, number = self._mixture.place(group)
+        name = self._names[index]
+        row = self._curricula[name].choose(number)
+        if not 0 <= row < len(self._sets[name]):
+            raise ConfigError(f"taskset {name}: its order chose row {row} of {len(self._sets[name])}")
+        if self._adapts:
+            self._ledger.open(group, name, row)
+        return self._sets[name], row
+
+    def evaluation(self, job: int, lineups: Sequence[tuple[str, tuple[Seat, ...]]]) -> list[Task]:
+        """The tasks of the `job`-th evaluation, one per (game, who sits where).
+
+        A set's first line-up attempts its first row, the second its second, and so on; then from the beginning.
+        """
+        by_game = {taskset.game: taskset for taskset in self._sets.values()}
+        turns: Counter[str] = Counter()
+        chosen: list[tuple[Taskset, int, tuple[Seat, ...]]] = []
+        for game, seats in lineups:
+            taskset = by_game[game]
+            chosen.append((taskset, turns[game] % len(taskset), seats))
+            turns[game] += 1
+        return self._evaluation(job, chosen)
+
+    def evaluation_tasks(
+        self, job: int, seats: tuple[Seat, ...], *, samples: int = 1, sets: Sequence[str] | None = None
+    ) -> list[Task]:
+        """The tasks of the `job`-th evaluation: every row of these sets `samples` times, a group for each row.
+
+        Args:
+            job: Counted from 0.
+            seats: Who is evaluated.
+            samples: Attempts at each row.
+            sets: Names of tasksets. Default: those that are held out.
+        """
+        chosen = [
+            (self._sets[name], row, seats)
+            for name in (self._held_out if sets is None else sets)
+            for row in range(len(self._sets[name]))
+            for _ in range(samples)
+        ]
+        return self._evaluation(job, chosen)
+
+    def _evaluation(self, job: int, chosen: Sequence[tuple[Taskset, int, tuple[Seat, ...]]]) -> list[Task]:
+        if len(chosen) > EVALUATION_STRIDE:
+            raise ConfigError(f"an evaluation of {len(chosen):,} attempts is too large; at most {EVALUATION_STRIDE:,}")
+        return [
+            Task(
+                id=TaskId(FIRST_EVALUATION_TASK + job * EVALUATION_STRIDE + index),
+                purpose="evaluate",
+                game=taskset.game,
+                seed=derive_seed(self._seed, "evaluate", job, index),
+                seats=seats,
+                group=f"e{job}.{taskset.name}.{row}",
+                inputs=_inputs(taskset, row, derive_seed(self._seed, "evaluation row", taskset.name, row)),
+            )
+            for index, (taskset, row, seats) in enumerate(chosen)
+        ]
+
+    # -- feedback --------------------------------------------------------------------------------------------------
+
+    def absorb(self, episodes: Iterable[Episode]) -> None:
+        """Note training episodes that came back or were found in the log, in any order and as often as one likes."""
+        for episode in episodes:
+            group, attempt = divmod(episode.task.id, self._group)
+            if self._adapts and episode.task.purpose == "train" and not self._ledger.is_settled(group):
+                self._ledger.open(group, episode.task.game.partition(":")[2], int(episode.task.inputs["row"]))
+                self._ledger.note(group, attempt, _reward(episode))
+
+    def absorb_rewards(self, rewards: Mapping[int, float]) -> None:
+        """After a resume: note training tasks, by number, whose experience is in the log and whose episode is not."""
+        for task, reward in rewards.items():
+            group, attempt = divmod(task, self._group)
+            if self._adapts and not self._ledger.is_settled(group):
+                self._choice(group)
+                self._ledger.note(group, attempt, reward if isfinite(reward) else None)
+
+    def settle(self, before: int | None = None) -> None:
+        """Let the orders learn from groups that are complete. `before`: only from those of tasks below this one."""
+        for group in self._ledger.settle(None if before is None else before // self._group):
+            rewards = [group.rewards[attempt] for attempt in sorted(group.rewards)]
+            self._curricula[group.taskset].feedback(group.row, [value for value in rewards if value is not None])
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """JSON for the checkpoint: which sets these are, what their orders learnt, and the groups that are open."""
+        return {
+            "sets": [self._identity(name) for name in self._names],
+            "orders": {name: curriculum.state() for name, curriculum in self._curricula.items()},
+            "groups": self._ledger.state(),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned.
+
+        Raises:
+            ConfigError: a taskset is not what it was.
+        """
+        was, now = list(state["sets"]), [self._identity(name) for name in self._names]
+        if was != now:
+            changed = [f"{new['name']} (now {new['rows']} rows)" for new in now if new not in was]
+            raise ConfigError(
+                f"tasks: the checkpoint is of other tasksets than these: {', '.join(changed) or 'one is missing'}; "
+                "bring the files back as they were, or start a new run"
+            )
+        for name, curriculum in self._curricula.items():
+            curriculum.load_state(state["orders"][name])
+        try:
+            self._ledger.load_state(state["groups"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(f"the saved groups of tasks cannot be read: {error!r}") from error
+
+    def _identity(self, name: str) -> dict[str, Any]:
+        taskset = self._sets[name]
+        rows, weight = len(taskset), taskset.config.weight
+        return {"name": name, "rows": rows, "weight": weight, "fingerprint": taskset.fingerprint}
+
+
+def _inputs(taskset: Taskset, row: int, group_seed: int) -> dict[str, Any]:
+    return {**taskset.rows[row], "row": row, "group_seed": group_seed}
+
+
+def _reward(episode: Episode) -> float | None:
+    """What the learning seat got; None when the episode says nothing about the task."""
+    if episode.error:
+        return None
+    learning = [seat for seat, who in enumerate(episode.task.seats) if who.learns] or [0]
+    reward = episode.returns[learning[0]] if len(episode.returns) > learning[0] else float("nan")
+    return reward if isfinite(reward) else None
