@@ -1,0 +1,611 @@
+"""F18: programs and answers that attack whoever marks them. Nothing reaches out of the sandbox, nothing is forged.
+
+Each attack runs at both levels of isolation, where the machine permits them, and after each attack an honest and a
+wrong solution are marked as ever.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.config.rewards import CodeRewardConfig, MathsRewardConfig
+from ludus.explore.rewards.attempt import Attempt, Mark
+from ludus.explore.rewards.code import CodeReward
+from ludus.explore.rewards.maths.reward import MathsReward
+from ludus.explore.sandbox.isolation import try_level
+from ludus.explore.sandbox.limits import Limits
+from ludus.explore.sandbox.program import GRACE_S, Ended, Level
+from ludus.explore.sandbox.sandbox import Sandbox
+from ludus.explore.sandbox.scripts import Ran
+from ludus.explore.sandbox.solutions import Call, Reply
+
+SOURCE = Path(__file__).parents[2] / "src"
+LIMITS = Limits(cpu_s=2, wall_s=20, memory_mb=256, disk_mb=4, processes=4)
+SECRET = "sk-this-key-is-nobodys-business"  # noqa: S105 - bait
+
+
+@pytest.fixture(scope="module", params=["namespaces", "filters"])
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    level: Level = request.param
+    problem = try_level(level)
+    if problem:
+        pytest.skip(f"this machine has no {level}: {problem}")
+    os.environ["OPENAI_API_KEY"] = SECRET
+    sandbox = Sandbox(LIMITS, level=level, in_flight=2)
+    yield sandbox
+    sandbox.close()
+    del os.environ["OPENAI_API_KEY"]
+
+
+@pytest.fixture(scope="module")
+def best() -> Iterator[Sandbox]:
+    """The best level of this machine, for what does not depend on the level."""
+    sandbox = Sandbox(LIMITS, in_flight=2)
+    yield sandbox
+    sandbox.close()
+
+
+def run(sandbox: Sandbox, source: str, stdin: str = "") -> Ran:
+    return asyncio.run(sandbox.run(source, stdin))
+
+
+CALLS = [{"call": "double", "args": [n], "expected": 2 * n} for n in (3, 4)]
+SCRIPTS = [{"input": "3\n", "output": "6"}, {"input": "4\n", "output": "8"}]
+CODE = ["assert double(3) == 6", "assert double(4) == 8"]
+
+
+def mark(sandbox: Sandbox, source: str, tests: Any, **inputs: Any) -> Mark:
+    reward = CodeReward(CodeRewardConfig(kind="code", find="whole"), sandbox)
+    return asyncio.run(reward.mark(Attempt(response=source, inputs={"tests": tests, **inputs})))
+
+
+@pytest.fixture(autouse=True)
+def honest_answers_after(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The next sample's answers are unchanged, whatever the one before did."""
+    yield
+    sandbox: Sandbox | None = request.node.funcargs.get("sandbox")
+    if sandbox is not None:
+        replies = asyncio.run(
+            sandbox.call("def double(n): return 2 * n", [Call(name="double", args=[n]) for n in (3, 4)])
+        )
+        assert replies == [Reply(value=6), Reply(value=8)]
+
+
+# -- the outside -------------------------------------------------------------------------------------------------------
+
+
+WRITES = [
+    "__import__('os').system('touch {path}')",
+    "open({path!r}, 'w').write('x')",
+    "import os; os.open({path!r}, os.O_CREAT | os.O_WRONLY)",
+    "import os; os.mkdir({path!r})",
+    "import os; os.symlink('/etc/passwd', {path!r})",
+    "import subprocess; subprocess.run(['/bin/sh', '-c', 'echo x > {path}'])",
+    "[c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen'] or __import__('subprocess')\n"
+    "[c for c in ().__class__.__base__.__subclasses__() if c.__name__ == 'Popen'][0](['touch', {path!r}]).wait()",
+    "import ctypes; ctypes.CDLL(None).creat({path!r}.encode(), 0o644)",
+]
+
+
+@pytest.mark.parametrize("attack", WRITES)
+def test_nothing_is_written_outside(sandbox: Sandbox, attack: str, tmp_path: Path) -> None:
+    places = [tmp_path / "mark", Path.home() / ".ludus-mark", Path("/var/tmp/ludus-mark"), SOURCE / "ludus-mark"]
+    source = "\n".join(
+        f"try:\n    exec({attack.format(path=str(path))!r})\nexcept BaseException as error:\n    pass"
+        for path in places
+    )
+    run(sandbox, source)
+    assert not [path for path in places if path.exists() or path.is_symlink()]
+
+
+def test_files_of_the_host_cannot_be_read_or_changed(sandbox: Sandbox, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+    secret.chmod(0o644)
+    paths = [str(secret), "/etc/shadow", "/etc/passwd", str(SOURCE / "ludus" / "__init__.py"), "/proc/1/environ"]
+    source = f"""
+import os, shutil
+for path in {paths!r}:
+    for act in (lambda: print(open(path).read()), lambda: os.remove(path), lambda: os.chmod(path, 0),
+                lambda: os.truncate(path, 0), lambda: os.rename(path, path + "2"), lambda: os.utime(path, (1, 1))):
+        try:
+            act()
+            print("DONE", path)
+        except OSError:
+            pass
+"""
+    ran = run(sandbox, source)
+    assert ran.ended.is_clean
+    assert ran.stdout == ""
+    assert secret.read_text() == SECRET
+    assert secret.stat().st_mode & 0o777 == 0o644
+    assert secret.stat().st_mtime > 1000
+
+
+def test_keys_in_the_environment_are_out_of_sight(sandbox: Sandbox) -> None:
+    source = """
+import os, glob
+print(dict(os.environ))
+for path in ["/proc/self/environ", *glob.glob("/proc/[0-9]*/environ")] + [f"/proc/{pid}/environ" for pid in range(1, 40000)]:
+    try:
+        print(open(path, "rb").read())
+    except OSError:
+        pass
+print("done")
+"""
+    ran = run(sandbox, source)
+    assert ran.stdout.endswith("done\n")
+    assert SECRET not in ran.stdout
+    assert "OPENAI" not in ran.stdout
+
+
+def test_no_socket_can_be_opened(sandbox: Sandbox) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        port = server.getsockname()[1]
+        source = f"""
+import socket, ctypes
+for family, kind in ((socket.AF_INET, socket.SOCK_STREAM), (socket.AF_INET6, socket.SOCK_DGRAM),
+                     (socket.AF_UNIX, socket.SOCK_STREAM), (socket.AF_NETLINK, socket.SOCK_RAW)):
+    try:
+        socket.socket(family, kind)
+        print("opened", family)
+    except OSError:
+        pass
+try:
+    socket.create_connection(("127.0.0.1", {port}), timeout=1)
+    print("connected")
+except OSError:
+    pass
+try:
+    socket.getaddrinfo("example.org", 80)
+    print("resolved")
+except OSError:
+    pass
+print(ctypes.CDLL(None).socket(2, 1, 0))
+"""
+        ran = run(sandbox, source)
+        assert ran.stdout == "-1\n"
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_nobody_else_can_be_signalled_traced_or_read(sandbox: Sandbox) -> None:
+    source = f"""
+import os, signal, ctypes, resource
+libc = ctypes.CDLL(None, use_errno=True)
+for pid in (1, {os.getpid()}, os.getppid()):
+    for number in range(1, 65):
+        try:
+            os.kill(pid, number)
+        except OSError:
+            pass
+    libc.ptrace(16, pid, 0, 0)
+    libc.syscall(310, pid, 0, 0, 0, 0, 0)
+for pid in ({os.getpid()}, os.getppid()):
+    try:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (1, 1))
+    except (OSError, ValueError):
+        pass
+try:
+    os.kill(-1, signal.SIGKILL)
+except OSError:
+    pass
+print("alive")
+"""
+    before = os.sysconf("SC_OPEN_MAX")
+    ran = run(sandbox, source)
+    assert ran.stdout == "alive\n"
+    assert os.sysconf("SC_OPEN_MAX") == before
+
+
+def test_rights_cannot_be_won_back(sandbox: Sandbox) -> None:
+    source = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+won = []
+for name, arguments in {"setuid": (0,), "setgid": (0,), "unshare": (0x10000000,), "unshare_net": (0x40000000,),
+                        "chroot": (b"/",), "mount": (b"none", b"/tmp", b"tmpfs", 0, b""), "umount2": (b"/", 2),
+                        "setns": (0, 0), "personality": (0x0400000,), "sethostname": (b"x", 1),
+                        "keyctl": (0, 0, 0, 0), "io_uring_setup": (1, 0)}.items():
+    numbers = {"keyctl": 250, "io_uring_setup": 425}
+    if name in numbers:
+        result = libc.syscall(numbers[name], *arguments)
+    else:
+        result = getattr(libc, name.partition("_")[0])(*arguments)
+    if result != -1 and not (name in ("setuid", "setgid") and os.getuid() == 0):
+        won.append(name)
+sets = (ctypes.c_uint32 * 6)(*[9] * 6)
+libc.capget((ctypes.c_uint32 * 2)(0x20080522, 0), sets)
+print(won, list(sets))
+"""
+    ran = run(sandbox, source)
+    assert ran.stdout == "[] [0, 0, 0, 0, 0, 0]\n", ran
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_bomb_is_bounded_and_leaves_nobody_behind(sandbox: Sandbox) -> None:
+    source = """
+import os, time
+made = 0
+for _ in range(200):
+    try:
+        if os.fork() == 0:
+            os.setsid() if hasattr(os, "setsid") else None
+            time.sleep(60)
+            os._exit(0)
+        made += 1
+    except OSError:
+        break
+print(made)
+"""
+    start = time.monotonic()
+    ran = run(sandbox, source)
+    assert ran.ended.is_clean, ran
+    assert int(ran.stdout) < LIMITS.processes
+    assert time.monotonic() - start < LIMITS.wall_s
+    bomb = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass"
+    assert run_with(sandbox, Limits(cpu_s=1, wall_s=2), bomb).how in ("cpu", "wall", "signal")
+    assert not survivors()
+
+
+def survivors() -> list[str]:
+    """Processes that run as one of the sandboxes' own users, or without a parent in a group of a sandbox."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status = (folder / "status").read_text()
+        except OSError:
+            continue
+        users = next(line for line in status.splitlines() if line.startswith("Uid:")).split()[1:]
+        if any(1_900_000_000 <= int(user) < 2_000_000_000 for user in users) and "State:\tZ" not in status:
+            found.append(status.splitlines()[0])
+    return found
+
+
+def test_memory_is_bounded(sandbox: Sandbox) -> None:
+    ran = run(sandbox, "x = bytearray(100 << 20)\ny = bytearray(300 << 20)\nprint('had it')")
+    assert "MemoryError" in ran.stderr
+    assert ran.stdout == ""
+
+
+def test_memory_of_all_processes_together_is_bounded(sandbox: Sandbox) -> None:
+    if sandbox.isolation.level == "filters":
+        pytest.skip("without namespaces a program has one process")
+    source = """
+import os, time
+for _ in range(3):
+    if os.fork() == 0:
+        break
+x = bytearray(b"x") * (120 << 20)
+time.sleep(30)
+"""
+    assert run(sandbox, source).ended.how == "memory"
+
+
+def test_disk_is_bounded_and_empty_for_the_next(sandbox: Sandbox) -> None:
+    before, folders = shutil.disk_usage("/var/tmp").free, sandbox_folders()
+    source = """
+import os, time
+number = 0
+try:
+    while True:
+        with open(f"file{number}", "wb") as file:
+            file.write(b"x" * (1 << 20))
+            file.flush()
+        number += 1
+        time.sleep(0.02)
+except OSError as error:
+    print("stopped", sum(os.path.getsize(name) for name in os.listdir(".")) <= 4 << 20)
+"""
+    ran = run(sandbox, source)
+    assert ran.stdout == "stopped True\n" or ran.ended.how == "disk"
+    assert run(sandbox, "import os\nprint(os.listdir('.'))").stdout == "[]\n"
+    assert shutil.disk_usage("/var/tmp").free > before - (200 << 20)
+    assert sandbox_folders() <= folders
+
+
+def sandbox_folders() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("ludus-sandbox-*"))
+
+
+def test_files_without_content_are_bounded_too(sandbox: Sandbox) -> None:
+    source = "import os\nwhile True:\n    os.mkdir('d')\n    os.chdir('d')\n    os.chmod('.', 0o700)"
+    ran = run(sandbox, source)
+    assert ran.ended.how in ("exit", "disk", "cpu")
+    assert not ran.ended.is_clean
+
+
+def test_open_files_are_bounded(sandbox: Sandbox) -> None:
+    source = "import os\nfds = []\ntry:\n    while True:\n        fds.append(os.dup(0))\nexcept OSError:\n    print(len(fds))"
+    assert int(run(sandbox, source).stdout) < LIMITS.open_files
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "while True: pass",
+        "9**9**9**9",
+        "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass",
+    ],
+)
+def test_processor_time_is_bounded(sandbox: Sandbox, source: str) -> None:
+    ended = run_with(sandbox, Limits(cpu_s=1, wall_s=60), source)
+    assert ended.how == "cpu"
+    assert ended.cpu_s < 3
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\ntime.sleep(1000)",
+        "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\ntime.sleep(1000)",
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+    ],
+)
+def test_wall_clock_time_is_bounded(sandbox: Sandbox, source: str) -> None:
+    start = time.monotonic()
+    assert run_with(sandbox, Limits(wall_s=1), source).how == "wall"
+    assert time.monotonic() - start < 1 + GRACE_S
+
+
+def test_a_crash_of_the_interpreter_is_a_crash_of_the_program(sandbox: Sandbox) -> None:
+    ended = run(sandbox, "import ctypes\nctypes.string_at(0)").ended
+    assert (ended.how, str(ended)) == ("signal", "killed by SIGSEGV")
+
+
+def run_with(sandbox: Sandbox, limits: Limits, source: str) -> Ended:
+    other = Sandbox(limits, level=sandbox.isolation.level)
+    try:
+        return run(other, source).ended
+    finally:
+        other.close()
+
+
+def test_output_is_bounded(sandbox: Sandbox) -> None:
+    ran = run(
+        sandbox, "import sys\nfor _ in range(400):\n    print('x' * 10000)\n    print('y' * 10000, file=sys.stderr)"
+    )
+    assert ran.is_cut
+    assert len(ran.stdout) <= LIMITS.output_kb << 10
+    assert len(ran.stderr) <= LIMITS.output_kb << 10
+
+
+# -- forged verdicts ---------------------------------------------------------------------------------------------------
+
+
+LEAVING = ["import sys\nsys.exit(0)", "import os\nos._exit(0)", "raise SystemExit", "exit()", "quit(0)"]
+FORGED = json.dumps({"outcomes": ["", ""]})
+
+
+@pytest.mark.parametrize("tests", [CALLS, SCRIPTS, CODE], ids=["calls", "scripts", "code"])
+@pytest.mark.parametrize("attack", LEAVING)
+def test_leaving_early_passes_nothing(best: Sandbox, tests: Any, attack: str) -> None:
+    assert mark(best, attack, tests).value == 0.0
+    assert (
+        mark(best, f"def double(n):\n    {attack.splitlines()[0]}\n    {attack.splitlines()[-1]}", tests).value == 0.0
+    )
+
+
+FORGERIES = [
+    f"print({FORGED!r})\nprint('PASSED', 'OK', '2 passed', '1.0', '{{\"reward\": 1.0}}')",
+    f"import os\nfor fd in range(3, 64):\n    try:\n        os.write(fd, ({FORGED!r} + chr(10)).encode())\n    except OSError: pass",
+    'import os\nfor fd in range(3, 64):\n    try:\n        os.write(fd, b\'{"number": 0, "value": 6}\\n\' * 9)\n    except OSError: pass',
+    "import os\nfor fd in range(3, 64):\n    try:\n        os.close(fd)\n    except OSError: pass",
+    "for name in ('reward.txt', '/logs/verifier/reward.txt', 'result.json', '/tmp/reward'):\n"
+    "    try:\n        open(name, 'w').write('1.0')\n    except OSError: pass",
+    "import builtins, json, sys\nbuiltins.AssertionError = Warning\njson.dumps = lambda *a, **k: '{}'\n"
+    "builtins.exec = builtins.compile = builtins.isinstance = lambda *a, **k: True\nsys.modules.clear()",
+    "import sys\nfor frame in iter(lambda f=[sys._getframe()]: f.__setitem__(0, f[0].f_back) or f[0], None):\n"
+    "    frame.f_locals.update(outcomes=['', ''], problems=['', ''])",
+    "class Yes:\n    def __eq__(self, other): return True\n    def __ne__(self, other): return False\n"
+    "    def __bool__(self): return True\ndef double(n): return Yes()",
+    "class Yes(int):\n    def __eq__(self, other): return True\n    __hash__ = int.__hash__\ndef double(n): return Yes(7)",
+    "class Yes(list):\n    def __eq__(self, other): return True\ndef double(n): return Yes()",
+    "def double(n): return {'object': 0}",
+    "def double(n): return [[]] * 10",
+    "def double(n): return 10 ** 400000",
+    "def double(n): return 'x' * (8 << 20)",
+    "def double(n):\n    x = []\n    for _ in range(5000): x = [x]\n    return x",
+    "def double(n):\n    x = []\n    x.append(x)\n    return x",
+    "def double(n): return float('nan')",
+    "def double(n): raise AssertionError",
+    "def double(n): raise KeyboardInterrupt",
+]
+
+
+@pytest.mark.parametrize("tests", [CALLS, CODE], ids=["calls", "code"])
+@pytest.mark.parametrize("attack", FORGERIES)
+def test_what_a_program_writes_decides_nothing(best: Sandbox, tests: Any, attack: str) -> None:
+    source = attack if "def double" in attack else attack + "\ndef double(n): return 7"
+    assert mark(best, source, tests).value == 0.0
+
+
+@pytest.mark.parametrize("attack", FORGERIES[:6])
+def test_what_a_script_writes_decides_nothing(best: Sandbox, attack: str) -> None:
+    assert mark(best, attack, SCRIPTS).value == 0.0
+
+
+def test_the_right_answers_are_nowhere_to_be_found(best: Sandbox) -> None:
+    """A solution that looks through all of its process for the expected answer does not find it."""
+    expected = "expected-" + os.urandom(8).hex()
+    source = """
+import gc, sys, os
+def search():
+    seen, found = set(), []
+    todo = [*gc.get_objects(), sys.modules, sys._getframe()]
+    while todo and len(seen) < 400000:
+        thing = todo.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, (str, bytes)):
+            text = thing if isinstance(thing, str) else thing.decode(errors="replace")
+            if "expected-" in text and len(text) < 200:
+                found.append(text)
+        else:
+            todo.extend(gc.get_referents(thing))
+    return found
+def answer(n):
+    found = [text for text in search() if "expected-" in text and len(text) == 25]
+    return found[0] if found else "nothing"
+print(answer(0))
+"""
+    assert mark(best, source, [{"call": "answer", "args": [1], "expected": expected}]).value == 0.0
+    assert mark(best, source, [f"assert answer(1) == {expected!r}"]).value == 0.0
+    assert mark(best, source, [{"input": "", "output": expected}]).value == 0.0
+
+
+def test_the_test_code_runs_where_the_solution_is_not(best: Sandbox) -> None:
+    """What a solution changes in its interpreter does not change what the tests see."""
+    source = "import builtins, sys\nbuiltins.abs = lambda x: 6\nsys.version = 'mine'\ndef double(n): return -6"
+    assert mark(best, source, ["assert abs(double(3)) == 6", "import sys\nassert sys.version != 'mine'"]).value == 1.0
+    assert mark(best, source, ["assert abs(-5) == 6"]).value == 0.0
+
+
+# -- answers that are read, not run ------------------------------------------------------------------------------------
+
+
+PAYLOADS = [
+    "__import__('os').system('touch {path}')",
+    "\\boxed{{__import__('os').system('touch {path}')}}",
+    "\\boxed{{\\pi.__class__.__mro__[-1].__subclasses__()}}",
+    "\\boxed{{\\pi__import__('os').system('touch {path}')}}",
+    "The answer is (lambda: __import__('subprocess').run(['touch', '{path}']))()",
+    "\\boxed{{eval(compile('open(\"{path}\", \"w\")', '', 'exec'))}}",
+    "\\boxed{{sympify(\"__import__('os').system('touch {path}')\")}}",
+    "\\boxed{{9**9**9**9**9}}",
+    "\\boxed{{9^{{9^{{9^{{9}}}}}}}}",
+    "\\boxed{{(((((((((((((((((((((((((((((1!)!)!)!)!)!)!)!)!)!)!)}}",
+    "\\boxed{{" + "(" * 900 + "}}",
+    "\\boxed{{" + "\\frac" * 150 + "}}",
+    "\\boxed{{" + "1+" * 290 + "1}}",
+    "#### " + "9" * 5000,
+]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_a_maths_answer_is_never_executed(payload: str, tmp_path: Path) -> None:
+    path = tmp_path / "touched"
+    reward = MathsReward(MathsRewardConfig(kind="maths"))
+    attempt = Attempt(response=payload.format(path=path), inputs={"answer": "\\pi"})
+    start = time.monotonic()
+    assert asyncio.run(reward.mark(attempt)).value == 0.0
+    assert time.monotonic() - start < 1.0
+    assert not path.exists()
+
+
+# -- gates -------------------------------------------------------------------------------------------------------------
+
+
+EXECUTING = {"eval", "exec", "compile", "__import__"}
+UNPACKING = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+INSIDE = SOURCE / "ludus" / "explore" / "sandbox" / "inside"
+
+
+def executed(path: Path) -> list[str]:
+    """Where a file executes text or unpacks code."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            names = [node.func.id] if node.func.id in EXECUTING else []
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.partition(".")[0] in UNPACKING]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module] if node.module.partition(".")[0] in UNPACKING | {"sympy"} else []
+        elif isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "trust_remote_code", "weights_only"):
+            is_safe = isinstance(node.value, ast.Constant) and node.value.value is (node.arg == "weights_only")
+            names = [] if is_safe else [str(node.arg)]
+        elif isinstance(node, ast.Attribute) and node.attr in ("unsafe_load", "parse_expr", "sympify"):
+            names = [node.attr]
+        found += [f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)} {name}" for name in names]
+    return found
+
+
+def test_nothing_executes_text_outside_the_sandbox() -> None:
+    files = sorted((SOURCE / "ludus").rglob("*.py"))
+    assert len(files) > 200
+    found = [place for path in files if not path.is_relative_to(INSIDE) for place in executed(path)]
+    assert found == []
+
+
+def test_the_gate_sees_what_it_is_there_for() -> None:
+    inside = [place for path in INSIDE.glob("*.py") for place in executed(path)]
+    assert {place.rpartition(" ")[2] for place in inside} == {"exec", "compile"}
+
+
+# -- other users -------------------------------------------------------------------------------------------------------
+
+
+DRIVER = """
+import json, sys, time
+from ludus.explore.sandbox.isolation import try_level
+from ludus.explore.sandbox.limits import Limits
+from ludus.explore.sandbox.nursery import Nursery
+from ludus.explore.sandbox.pump import Pump
+from ludus.explore.sandbox.scripts import run_script
+nursery, told = Nursery(), {}
+for level in ("namespaces", "filters"):
+    told[level] = [try_level(level)]
+    for source in json.loads(sys.argv[1]):
+        pump = Pump()
+        ran = run_script(nursery, pump, source, "", level=level, limits=Limits(cpu_s=1, wall_s=60))
+        pump.close()
+        told[level].append([ran.stdout, ran.ended.how])
+nursery.close()
+print(json.dumps(told))
+"""
+FROM_NOBODY = [
+    "print(6 * 7)",
+    "import socket\ntry:\n    socket.socket()\n    print('opened')\nexcept OSError:\n    print('refused')",
+    "import os\nseen = 'OPENAI_API_KEY' in os.environ\nfor pid in range(2, 40000):\n    try:\n"
+    "        seen |= 'OPENAI' in open(f'/proc/{pid}/environ').read()\n    except OSError:\n        pass\nprint(seen)",
+    "open('/var/tmp/ludus-nobody', 'w')",
+    "import os, signal\ntry:\n    os.kill(-1, signal.SIGKILL)\nexcept OSError:\n    pass\nprint('alive')",
+    "while True: pass",
+]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_both_levels_hold_for_an_ordinary_user() -> None:
+    python = Path("/usr/bin/python3.11")
+    if sys.version_info[:2] != (3, 11) or not python.exists():
+        pytest.skip("there is no interpreter that everybody may use")
+    ended = subprocess.run(
+        [str(python), "-c", DRIVER, json.dumps(FROM_NOBODY)],
+        env={"PYTHONPATH": str(SOURCE), "OPENAI_API_KEY": SECRET},
+        user=65534,
+        group=65534,
+        extra_groups=[],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+    told = json.loads(ended.stdout)
+    for level in ("namespaces", "filters"):
+        problem, *ran = told[level]
+        if problem and level == "namespaces":
+            continue  # a machine may keep user namespaces from its users
+        assert problem == ""
+        assert [output for output, _ in ran] == ["42\n", "refused\n", "False\n", "", "alive\n", ""]
+        assert ran[-1][1] == "cpu"
+    assert not Path("/var/tmp/ludus-nobody").exists()
