@@ -222,3 +222,20 @@ def test_refusals_are_counted_with_bounded_examples_and_survive_json() -> None:
     restored = Refusals()
     restored.load_state(refusals.state())
     assert restored.state() == refusals.state()
+
+
+def test_refused_rows_come_out_as_they_were_with_their_reason() -> None:
+    bad = with_step(GOOD, "reward", 5, np.nan)
+    verified = run(bad, episode_0=episode("episode-0", error="broke"))
+    refused = verified.refused_rows
+    assert refused.sequences["episode"].tolist() == ["episode-0", "episode-2"]
+    assert refused.sequences["reason"].tolist() == ["failed", "not_finite"]
+    assert refused.sequences["detail"].tolist() == ["broke", "element 1: reward is not finite"]
+    np.testing.assert_array_equal(refused.steps["reward"], bad.take([0, 2]).steps["reward"])
+    assert len(run(GOOD).refused_rows) == 0
+
+
+def test_repetition_is_counted_but_not_kept_beside_its_twin() -> None:
+    verified = run(GOOD.take([0, 1, 1]))
+    assert [refusal.reason for refusal in verified.refused] == ["duplicate"]
+    assert len(verified.refused_rows) == 0

@@ -1,8 +1,52 @@
-"""The window between explorers and trainer: durable insert, claim, commit, and who has to wait."""
+"""What batches are made of: the window of usual experience, expert rows, preference pairs, what people brought back.
+
+Durable insert, claim, commit, and who has to wait.
+"""
 
 from ludus.buffer.buffer import Buffer
 from ludus.buffer.claim import Claim
+from ludus.buffer.demonstrations import (
+    BadDemonstration,
+    TokenRow,
+    as_expert_rows,
+    as_rows,
+    encode_messages,
+    read_messages,
+    read_pair,
+)
+from ludus.buffer.epoch_store import Drawn, EpochStore, Shelf
+from ludus.buffer.gathered import GatheredRows, GatheredWriter, read_facts
+from ludus.buffer.import_store import ImportStore
+from ludus.buffer.inbox import put_into_inbox, waiting_in_inbox
 from ludus.buffer.limits import Limits, Stock, make_limits, may_claim, rows_wanted
 from ludus.buffer.samplers import SAMPLERS
+from ludus.buffer.side_stores import SideClaim, SideStores
 
-__all__ = ["SAMPLERS", "Buffer", "Claim", "Limits", "Stock", "make_limits", "may_claim", "rows_wanted"]
+__all__ = [
+    "SAMPLERS",
+    "BadDemonstration",
+    "Buffer",
+    "Claim",
+    "Drawn",
+    "EpochStore",
+    "GatheredRows",
+    "GatheredWriter",
+    "ImportStore",
+    "Limits",
+    "Shelf",
+    "SideClaim",
+    "SideStores",
+    "Stock",
+    "TokenRow",
+    "as_expert_rows",
+    "as_rows",
+    "encode_messages",
+    "make_limits",
+    "may_claim",
+    "put_into_inbox",
+    "read_facts",
+    "read_messages",
+    "read_pair",
+    "rows_wanted",
+    "waiting_in_inbox",
+]

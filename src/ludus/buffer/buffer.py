@@ -4,7 +4,8 @@ Invariants:
 - `insert` returned = the rows are on disk; a row that was ever there is not inserted again.
 - A row is in at most `reuse` committed batches of the history that a checkpoint belongs to. What a checkpoint does not
   know of (batches after it, rows after it) counts as not having happened, so rows acknowledged later are unused.
-- A batch never holds a row twice, nor one that is more than `max_staleness` versions behind.
+- A batch never holds a row twice, nor one that is more than `max_staleness` versions behind, nor one that was trained
+  on in the last `cooldown` batches. Rows of one group that may be used come into a batch together.
 - Neither side waits for ever: see `limits.py`.
 
 One thread of the process that holds the run lock owns a buffer. Trainers read claimed rows from the segment files.
@@ -24,8 +25,8 @@ from ludus.buffer.claim import Claim
 from ludus.buffer.limits import Stock, make_limits, may_claim, rows_wanted
 from ludus.buffer.retention import first_needed, trim_point
 from ludus.buffer.rows import RowFacts, facts_of, facts_of_table
-from ludus.buffer.samplers import SAMPLERS, Eligible
-from ludus.buffer.state import decode_runs, encode_runs
+from ludus.buffer.samplers import SAMPLERS, Eligible, choose_groups
+from ludus.buffer.state import decode_rests, decode_runs, encode_rests, encode_runs
 from ludus.buffer.window import Window
 from ludus.config.flow import BufferConfig
 from ludus.errors import LudusError
@@ -36,9 +37,11 @@ from ludus.storage.segments import SegmentLog
 log = logging.getLogger(__name__)
 
 LEAST_PRIORITY, MOST_PRIORITY = 1e-6, 1e6
-COUNTERS = ("inserted", "duplicates", "committed", "stale", "evicted_unused", "evicted_used", "lost")
+MOST_HALVINGS = 60
+COUNTERS = ("inserted", "duplicates", "committed", "stale", "evicted_unused", "evicted_used", "lost", "discarded")
 """Rows since the start of the run: inserted, dropped as repetitions, given to committed batches, refused as too old,
-pushed out by newer ones before or after their first use, and gone from the log while they were still wanted."""
+pushed out by newer ones before or after their first use, gone from the log while they were still wanted, and taken out
+because somebody said so."""
 
 
 class Buffer:
@@ -70,6 +73,7 @@ class Buffer:
         self._window = Window()
         self._claims: dict[int, Claim] = {}
         self._next_claim = 0
+        self._batches = 0
         self._known_before = 0
         self._highest_priority = 1.0
         self._counters = dict.fromkeys(COUNTERS, 0)
@@ -115,19 +119,27 @@ class Buffer:
         """Take a batch to train `version` on, or None while there is not enough.
 
         The choice is a pure function of the window and `seed`. Rows that are too old leave the window here, counted.
+        A batch has `batch_rows` rows, or a few more where the last group would be cut.
         """
         self._drop_stale(version)
         stock = self._stock()
         if not may_claim(self.limits, stock):
             return None
-        places = np.flatnonzero(self._uses_left() > 0)
+        places = np.flatnonzero(self._are_eligible())
+        usage = self._window["usage"][places] + self._window["pending"][places]
+        halvings = np.minimum(usage + np.maximum(version - self._window["version"][places], 0), MOST_HALVINGS)
         eligible = Eligible(
-            usage=self._window["usage"][places] + self._window["pending"][places],
-            priority=self._window["priority"][places],
+            usage=usage,
+            priority=self._window["priority"][places] * np.exp2(-halvings.astype(np.float64)),
             priority_exponent=self._config.priority_exponent,
         )
-        chosen = SAMPLERS[self._config.sampler](eligible, self.batch_rows, np.random.default_rng(seed))
-        return self._open_claim(places[np.sort(chosen)], version)
+        sampler, rng = SAMPLERS[self._config.sampler], np.random.default_rng(seed)
+        group = self._window["group"][places]
+        if group.any():
+            chosen = choose_groups(sampler, eligible, group, self.batch_rows, rng)
+        else:
+            chosen = np.sort(sampler(eligible, self.batch_rows, rng))
+        return self._open_claim(places[chosen], version)
 
     def claim_tasks(self, first_task: int, count: int, *, version: int = 0) -> Claim:
         """Take exactly the rows of tasks `[first_task, first_task + count)`, in the order of (task, seat).
@@ -157,12 +169,28 @@ class Buffer:
         """The batch has been trained on. Durable with the next checkpoint, whose manifest holds `state()`."""
         places = self._close_claim(claim)
         self._counters["committed"] += len(claim)
+        self._batches += 1
         self._window["usage"][places] += 1
+        self._window["ready"][places] = self._batches + self._config.cooldown
         self._window.drop(self._window["usage"] >= self.limits.reuse)
 
     def abandon(self, claim: Claim) -> None:
         """The batch was not trained on: its rows are as if it had never been claimed."""
         self._close_claim(claim)
+
+    def discard(self, keys: Iterable[tuple[int, int, int]]) -> int:
+        """Take rows out of the window, by (task, attempt, place in the episode); returns how many were there.
+
+        They stay in the log, and in the batches that have them. Say it again after `load_state`.
+        """
+        doomed = {tuple(key) for key in keys}
+        if not doomed or not len(self._window):
+            return 0
+        columns = (self._window[name].tolist() for name in ("task", "attempt", "seat"))
+        gone = np.fromiter((key in doomed for key in zip(*columns, strict=True)), np.bool_, len(self._window))
+        self._window.drop(gone)
+        self._counters["discarded"] += int(gone.sum())
+        return int(gone.sum())
 
     def update_priorities(self, rows: NDArray[np.int64], priorities: NDArray[Any]) -> None:
         """Set the priorities of rows, by sequence number; those no longer here are passed over."""
@@ -184,6 +212,8 @@ class Buffer:
         return {
             "next_seq": self._known_before,
             "live": encode_runs(window["seq"], window["usage"], window["priority"]),
+            "resting": encode_rests(window["seq"], window["ready"], self._batches),
+            "batches": self._batches,
             "counters": dict(self._counters),
             "highest_priority": self._highest_priority,
         }
@@ -194,6 +224,7 @@ class Buffer:
         self._claims.clear()
         self._counters = {name: int(state["counters"].get(name, 0)) for name in COUNTERS}
         self._highest_priority = float(state["highest_priority"])
+        self._batches = int(state.get("batches", 0))
         rows, usage, priority = decode_runs(state["live"])
         self._window.clear()
         self._known_before = 0
@@ -202,6 +233,9 @@ class Buffer:
         found = np.isin(rows, self._window["seq"][places])
         self._window["usage"][places] = usage[found]
         self._window["priority"][places] = priority[found]
+        resting, ready = decode_rests(state.get("resting", ()))
+        here = np.isin(resting, self._window["seq"])
+        self._window["ready"][self._window.find(resting)] = ready[here]
         missing = int((~found).sum())
         if missing:
             log.error("%d rows that the checkpoint still wanted are gone from the log", missing)
@@ -265,11 +299,17 @@ class Buffer:
             attempt=facts.attempt,
             seat=facts.seat,
             version=facts.version,
-            priority=self._highest_priority,
+            group=facts.group,
+            priority=self._first_priorities(facts),
         )
         self._counters["inserted"] += int((facts.seq >= new_from).sum())
         if evict:
             self._evict()
+
+    def _first_priorities(self, facts: RowFacts) -> NDArray[np.float64]:
+        if self._config.priority == "surprise":
+            return np.clip(facts.surprise, LEAST_PRIORITY, MOST_PRIORITY)
+        return np.full(len(facts.seq), self._highest_priority)
 
     def _evict(self) -> None:
         excess = len(self._window) - self.limits.capacity
@@ -289,11 +329,18 @@ class Buffer:
         left: NDArray[np.int32] = self.limits.reuse - self._window["usage"] - self._window["pending"]
         return left
 
+    def _are_eligible(self) -> NDArray[np.bool_]:
+        """Which rows the next batch may have: with uses left, and rested since the last."""
+        eligible: NDArray[np.bool_] = self._uses_left() > 0
+        if self._config.cooldown:
+            eligible &= (self._window["ready"] <= self._batches + len(self._claims)) & (self._window["pending"] == 0)
+        return eligible
+
     def _stock(self) -> Stock:
         left = self._uses_left()
         return Stock(
             size=len(self._window),
-            eligible=int((left > 0).sum()),
+            eligible=int(self._are_eligible().sum()),
             slots=int(left.sum()),
             inserted=self._counters["inserted"],
             sampled=self._counters["committed"] + sum(len(claim) for claim in self._claims.values()),

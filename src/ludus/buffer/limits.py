@@ -7,6 +7,7 @@ counts since the start, so that rows which are dropped or refused are asked for 
 
 No deadlock: if nothing is claimed and `may_claim` is false, then `rows_wanted` is at least 1, and each row that arrives
 brings the missing number down by one; while something is claimed, the trainer is at work and will commit or abandon.
+Rows that rest (`buffer.cooldown`) are not waited for: they rest until others have been trained on.
 """
 
 from __future__ import annotations

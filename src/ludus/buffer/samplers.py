@@ -1,6 +1,7 @@
 """Which rows make the next batch. A sampler is a function in `SAMPLERS`; add one there and to the config.
 
-Invariant: it returns `count` distinct indices into the eligible rows, and is a pure function of its arguments.
+Invariant: it returns `count` distinct indices into the eligible rows, the most wanted first, and is a pure function of
+its arguments. Rows of one group come into a batch together (`choose_groups`): half a group compares with half as many.
 """
 
 from __future__ import annotations
@@ -48,7 +49,30 @@ def prioritised(rows: Eligible, count: int, rng: np.random.Generator) -> Indices
     """
     weights = rows.priority**rows.priority_exponent
     finish = rng.standard_exponential(len(rows)) / weights
-    return np.argpartition(finish, count - 1)[:count] if count < len(rows) else np.arange(count)
+    return np.argsort(finish, kind="stable")[:count]
+
+
+def choose_groups(sampler: Sampler, rows: Eligible, group: Indices, count: int, rng: np.random.Generator) -> Indices:
+    """Whole groups, the most wanted first, until there are `count` rows or more. A row with group 0 is one by itself.
+
+    A group is as much used as its most used row, and as important as its rows on average.
+    """
+    names = np.where(group == 0, -1 - np.arange(len(rows)), group)
+    _, first, which, size = np.unique(names, return_index=True, return_inverse=True, return_counts=True)
+    # In the order of their oldest rows, as samplers expect.
+    order = np.argsort(first, kind="stable")
+    place = np.argsort(order, kind="stable")[which]
+    size = size[order]
+    usage = np.zeros(len(size), rows.usage.dtype)
+    np.maximum.at(usage, place, rows.usage)
+    units = Eligible(
+        usage=usage,
+        priority=np.bincount(place, rows.priority) / size,
+        priority_exponent=rows.priority_exponent,
+    )
+    wanted = sampler(units, len(units), rng)
+    enough = int(np.searchsorted(np.cumsum(size[wanted]), count)) + 1
+    return np.flatnonzero(np.isin(place, wanted[:enough]))
 
 
 Sampler = Callable[[Eligible, int, np.random.Generator], Indices]

@@ -38,3 +38,17 @@ def decode_runs(
     ends = np.cumsum(count)
     within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - count, count)
     return np.repeat(first, count) + within, np.repeat(usage, count), np.repeat(priority, count)
+
+
+def encode_rests(seq: NDArray[np.int64], ready: NDArray[np.int64], batches: int) -> Runs:
+    """Rows that the batch after `batches` may not have, as runs: first sequence number, count, first batch that may."""
+    rests = ready > batches
+    zeros = np.zeros(int(rests.sum()))
+    runs = encode_runs(seq[rests], ready[rests].astype(np.int32), zeros)
+    return [run[:3] for run in runs]
+
+
+def decode_rests(runs: Sequence[Sequence[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that rest, and until which batch."""
+    seq, ready, _ = decode_runs([[*run, 0.0] for run in runs])
+    return seq, ready.astype(np.int64)

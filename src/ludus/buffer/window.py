@@ -17,11 +17,14 @@ COLUMNS: dict[str, type[np.generic]] = {
     "attempt": np.int64,
     "seat": np.int64,
     "version": np.int64,
+    "group": np.int64,
     "usage": np.int32,
     "pending": np.int32,
+    "ready": np.int64,
     "priority": np.float64,
 }
-"""`version` is that of the row's oldest element; `pending` counts the open claims it is in."""
+"""`version` is that of the row's oldest element; `group` stands for the name of its group, 0 for none; `pending` counts
+the open claims it is in; `ready` is the number of the first batch that may have it again."""
 
 
 class Window:

@@ -1,12 +1,18 @@
-"""From episode to batch: `experience` and `buffer`."""
+"""From episode to batch: `experience` and `buffer`.
+
+To add an operator: a model with its own `kind` here, its code in `ludus/experience/operators`, and a line in the
+registry there (a test compares the two).
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from ludus.config.base import Model
+from ludus.config.expert import ExpertConfig, PairsConfig
+from ludus.config.tasksets import NameAlone
 
 
 class RoleAdvantageConfig(Model):
@@ -63,9 +69,136 @@ SamplingTransform = Annotated[
 ]
 
 
-class ExperienceConfig(Model):
-    """Reward transforms at three stages, applied in the order given."""
+# -- operators ---------------------------------------------------------------------------------------------------------
 
+
+class ValidityConfig(Model):
+    """Refuse sequences that are not worth learning from, whatever they were given for it."""
+
+    kind: Literal["validity"]
+    truncated: Literal["keep", "refuse"] = "refuse"
+    """Sequences of episodes that were cut at a limit."""
+    malformed: Literal["keep", "refuse"] = "keep"
+    """Sequences with an answer in which no move or no result could be found, or that the rules did not allow."""
+    min_length: int | None = Field(default=None, gt=0)
+    """Tokens (on a board: moves) that the policy must have chosen."""
+    max_length: int | None = Field(default=None, gt=0)
+    """Tokens (on a board: moves) that the policy may have chosen."""
+
+    @model_validator(mode="after")
+    def _some_length_is_allowed(self) -> ValidityConfig:
+        if self.min_length and self.max_length and self.min_length > self.max_length:
+            raise ValueError(f"expected min_length ({self.min_length}) up to max_length ({self.max_length})")
+        return self
+
+
+class RewardRangeConfig(Model):
+    """Refuse sequences whose reward is outside of a range."""
+
+    kind: Literal["reward_range"]
+    low: float | None = None
+    high: float | None = None
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> RewardRangeConfig:
+        if self.low is None and self.high is None:
+            raise ValueError("expected low, high or both")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"expected low ({self.low}) up to high ({self.high})")
+        return self
+
+
+class ZeroVarianceConfig(Model):
+    """Refuse groups in which all got the same reward: nothing can be learnt from comparing them."""
+
+    kind: Literal["zero_variance"]
+    tolerance: float = Field(default=0.0, ge=0)
+    """Rewards that are at most this far apart count as the same."""
+
+
+class DeduplicateConfig(Model):
+    """Of the sequences of one group that say exactly the same, keep the first."""
+
+    kind: Literal["deduplicate"]
+    keep: int = Field(default=1, gt=0)
+    """How many of them are kept."""
+
+
+class ShapeConfig(Model):
+    """Change rewards: `scale * reward + offset`, then cut to the bounds, then compared within the group."""
+
+    kind: Literal["shape"]
+    scale: float = 1.0
+    offset: float = 0.0
+    low: float | None = None
+    """What is below becomes this."""
+    high: float | None = None
+    """What is above becomes this."""
+    normalise: Literal["none", "centre", "standardise"] = "none"
+    """`centre`: less the mean of the group. `standardise`: that, over the group's standard deviation (equal rewards
+    become 0). A sequence without a group stays as it is."""
+
+    @model_validator(mode="after")
+    def _does_something(self) -> ShapeConfig:
+        if not self.model_fields_set - {"kind"}:
+            raise ValueError("expected something beside the kind, such as scale: 2.0")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"expected low ({self.low}) up to high ({self.high})")
+        return self
+
+
+class PassRateConfig(Model):
+    """Measure the share of each group that succeeded, and refuse groups outside of a range of it."""
+
+    kind: Literal["pass_rate"]
+    success: float = 0.5
+    """The least reward that counts as success."""
+    low: float = Field(default=0.0, ge=0, le=1)
+    high: float = Field(default=1.0, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> PassRateConfig:
+        if self.low > self.high:
+            raise ValueError(f"expected low ({self.low}) up to high ({self.high})")
+        return self
+
+
+class CustomOperatorConfig(Model):
+    """An operator that a plugin registered."""
+
+    kind: Literal["custom"]
+    name: str
+    """Name it was registered under."""
+    options: dict[str, float | int | str | bool] = Field(default={})
+
+
+def _as_mapping(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+OperatorConfig = Annotated[
+    ValidityConfig
+    | RewardRangeConfig
+    | ZeroVarianceConfig
+    | DeduplicateConfig
+    | ShapeConfig
+    | PassRateConfig
+    | CustomOperatorConfig,
+    Field(discriminator="kind"),
+    BeforeValidator(_as_mapping),
+    NameAlone(),
+]
+
+
+# -- the rooms ---------------------------------------------------------------------------------------------------------
+
+
+class ExperienceConfig(Model):
+    """What happens to raw experience: operators, then reward transforms at three stages, each in the order given."""
+
+    operators: tuple[OperatorConfig, ...] = Field(default=(), strict=False)
+    """From raw to verified, group by group: what is refused, and how rewards are shaped. What they refuse is kept apart
+    with its reason: see `ludus inspect`."""
     final: tuple[FinalTransform, ...] = Field(default=(), strict=False)
     """On the total reward of a finished episode."""
     step: tuple[StepTransform, ...] = Field(default=(), strict=False)
@@ -75,15 +208,24 @@ class ExperienceConfig(Model):
 
 
 class BufferConfig(Model):
-    """The sliding window between explorers and trainer (split topology)."""
+    """The sliding window between explorers and trainer (split topology), and what is learnt from beside it."""
 
+    expert: ExpertConfig | None = None
+    """Demonstrations, for terms with `source: expert`."""
+    pairs: PairsConfig | None = None
+    """Preference pairs, for terms with `source: pairs`."""
     capacity: int | None = Field(default=None, gt=0)
     """Sequences kept; the oldest make room. Default: 8 batches."""
     reuse: int = Field(default=1, gt=0)
     """How often a sequence may be trained on."""
     sampler: Literal["uniform", "fifo", "least_used", "prioritised"] = "fifo"
+    priority: Literal["newest", "surprise"] = "newest"
+    """`prioritised` only. `newest`: every use and every version behind makes a sequence half as important. `surprise`:
+    also, the further its reward is from the mean of its group the more important it is."""
     priority_exponent: float = Field(default=0.6, ge=0, le=1)
     """`prioritised` only: 0 is uniform."""
+    cooldown: int = Field(default=0, ge=0)
+    """Batches that a sequence sits out after it was trained on, before it may be used again."""
     min_size: int | None = Field(default=None, gt=0)
     """Sequences needed before the first batch. Default: one batch."""
     samples_per_insert: float | None = Field(default=None, gt=0)

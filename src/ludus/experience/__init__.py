@@ -1,22 +1,42 @@
-"""From raw episodes to verified experience: checks, reward transforms, and a record of what was refused."""
+"""From raw episodes to verified experience: checks, operators, reward transforms, and a record of what was refused."""
 
+from ludus.experience.groups import Groups, find_groups
+from ludus.experience.kept_rows import KeptRows
+from ludus.experience.open_groups import OpenGroups, WholeGroups
+from ludus.experience.operators import OPERATORS, Operator, Verdict, make_operator, register_operator
 from ludus.experience.pipeline import TRANSFORMS, Pipeline, build_pipeline, register_transform
 from ludus.experience.refusals import Refusal, Refusals
+from ludus.experience.refused_log import RefusedLog
+from ludus.experience.sifting import Sieve, Sifted, build_sieve
 from ludus.experience.stages import Stage, Stateless, Transform, decisions, last_chosen
 from ludus.experience.verify import Verified, verify
 
 __all__ = [
+    "OPERATORS",
     "TRANSFORMS",
+    "Groups",
+    "KeptRows",
+    "OpenGroups",
+    "Operator",
     "Pipeline",
     "Refusal",
     "Refusals",
+    "RefusedLog",
+    "Sieve",
+    "Sifted",
     "Stage",
     "Stateless",
     "Transform",
+    "Verdict",
     "Verified",
+    "WholeGroups",
     "build_pipeline",
+    "build_sieve",
     "decisions",
+    "find_groups",
     "last_chosen",
+    "make_operator",
+    "register_operator",
     "register_transform",
     "verify",
 ]

@@ -1,6 +1,7 @@
 """What was refused, why, and an example or two: nothing is dropped silently.
 
-Invariant: every refusal is counted under its reason; examples are bounded, so memory is too.
+Invariant: every refusal is counted under its reason; examples are bounded, so memory is too. The rows themselves, with
+the columns `reason` and `detail`, go to the log `refused`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from ludus.records import Experiences
 from ludus.storage.catalog import Catalog
 
 EXAMPLES_KEPT = 3
@@ -27,6 +31,25 @@ class Refusal:
     """One of a few words, such as `not_finite`; what refusals are counted by."""
     detail: str
     """What was wrong, where, for a person."""
+
+
+def with_reasons(rows: Experiences, why: Mapping[int, tuple[str, str]]) -> Experiences:
+    """Those of the rows that are refused, in their order, with `reason` and `detail`."""
+    if not why:
+        return Experiences.empty()
+    places = sorted(why)
+    reasons, details = zip(*(why[place] for place in places), strict=True)
+    columns = {"reason": reasons, "detail": tuple(detail[:DETAIL_CHARACTERS] for detail in details)}
+    return rows.take(places).replace(sequences={name: np.array(texts, object) for name, texts in columns.items()})
+
+
+def refusals_of(rows: Experiences) -> list[Refusal]:
+    """Rows with `reason` and `detail` as they are counted."""
+    if not len(rows):
+        return []
+    names = ("episode", "seat", "reason", "detail")
+    columns = zip(*(rows.sequences[name].tolist() for name in names), strict=True)
+    return [Refusal(episode=str(e), seat=int(s), reason=r, detail=d) for e, s, r, d in columns]
 
 
 class Refusals:

@@ -4,6 +4,8 @@ Invariant: a sequence that comes out has the documented columns, finite numbers,
 return within its game's range; its `shaped_reward` equals its `final_reward`. A bad sequence costs itself only, a bad
 episode its own sequences; both are named in `refused`. All checks work on whole columns. To add one: a function in
 `checks.py` that flags rows.
+
+Not covered: sequences without a usable schema, and repetitions of others, are counted but not kept in `refused_rows`.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from math import isfinite
 import numpy as np
 
 from ludus.experience.checks import CHECKS, RowFlags, find_schema_problem, slack
-from ludus.experience.refusals import WHOLE_EPISODE, Refusal
+from ludus.experience.refusals import WHOLE_EPISODE, Refusal, with_reasons
 from ludus.games.protocol import GameSpec
 from ludus.records import Episode, EpisodeBatch, Experiences
+
+Why = tuple[str, str]
+"""A word that refusals are counted by, and a sentence for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +34,8 @@ class Verified:
     experiences: Experiences
     refused: list[Refusal]
     """One entry per refused sequence, or per refused episode (which takes its sequences with it)."""
+    refused_rows: Experiences
+    """The refused sequences as they came, with the columns `reason` and `detail`."""
 
 
 def verify(
@@ -42,31 +49,32 @@ def verify(
     """
     refused: list[Refusal] = []
     good: dict[str, Episode] = {}
-    bad: set[str] = set()
+    bad: dict[str, Why] = {}
     for episode in batch.episodes:
         problem = _episode_problem(episode, specs)
         if problem is None:
             good[episode.id] = episode
         else:
-            bad.add(episode.id)
+            bad[episode.id] = problem
             refused.append(Refusal(episode=episode.id, seat=WHOLE_EPISODE, reason=problem[0], detail=problem[1]))
-    experiences, refused_rows = _verify_rows(batch.experiences, set(good), bad, specs, known_versions)
-    return Verified(episodes=tuple(good.values()), experiences=experiences, refused=refused + refused_rows)
+    experiences, found, rows = _verify_rows(batch.experiences, set(good), bad, specs, known_versions)
+    return Verified(episodes=tuple(good.values()), experiences=experiences, refused=refused + found, refused_rows=rows)
 
 
 def _verify_rows(
     experiences: Experiences,
     good: set[str],
-    bad: set[str],
+    bad: Mapping[str, Why],
     specs: Mapping[str, GameSpec],
     known_versions: Callable[[str, int], bool],
-) -> tuple[Experiences, list[Refusal]]:
+) -> tuple[Experiences, list[Refusal], Experiences]:
+    nothing = Experiences.empty()
     if len(experiences) <= 0:
-        return Experiences.empty(), []
+        return nothing, [], nothing
     experiences = _from_zero(experiences)
     problem = find_schema_problem(experiences)
     if problem is not None:
-        return Experiences.empty(), _refuse_all(experiences, problem)
+        return nothing, _refuse_all(experiences, problem), nothing
     flags = RowFlags(len(experiences))
     names = experiences.sequences["episode"].tolist()
     # The sequences of a refused episode went with it: they are left out without an entry of their own.
@@ -78,7 +86,18 @@ def _verify_rows(
     refused = [] if not flags.any else _name_refused(experiences, flags, gone)
     keep = ~(flags.flagged | gone)
     passed = experiences if keep.all() else experiences.take(np.flatnonzero(keep))
-    return passed.replace(sequences={"shaped_reward": passed.sequences["final_reward"].copy()}), refused
+    shaped = passed.replace(sequences={"shaped_reward": passed.sequences["final_reward"].copy()})
+    return shaped, refused, nothing if keep.all() else _refused_rows(experiences, flags, bad)
+
+
+def _refused_rows(experiences: Experiences, flags: RowFlags, bad: Mapping[str, Why]) -> Experiences:
+    names = experiences.sequences["episode"].tolist()
+    why = {row: bad[name] for row, name in enumerate(names) if name in bad}
+    # The other of two that are the same is kept elsewhere, under the same name.
+    why |= {row: (reason, detail) for row, reason, detail in flags.entries() if reason != "duplicate"}
+    if "shaped_reward" not in experiences.sequences:
+        experiences = experiences.replace(sequences={"shaped_reward": experiences.sequences["final_reward"].copy()})
+    return with_reasons(experiences, why)
 
 
 def _episode_problem(episode: Episode, specs: Mapping[str, GameSpec]) -> tuple[str, str] | None:

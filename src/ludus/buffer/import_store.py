@@ -1,0 +1,151 @@
+"""Rows that people brought back: annotated, repaired, or rejected. The log `imports/` of a run.
+
+    source     what becomes of the row
+    usual      it is in one batch, once, with all others of its group
+    expert     it joins the expert rows with their next epoch
+    rejected   the row of that name is not used any more
+
+Invariant: a row counts once it is in the log; which of them have been trained on is one number, saved with the
+checkpoint. Nobody asks how old these rows are: somebody wanted them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.buffer.inbox import read_from_inbox, waiting_in_inbox
+from ludus.errors import LudusError
+from ludus.records import Experiences, places
+from ludus.storage.arrow import experiences_to_table
+from ludus.storage.catalog import Catalog
+from ludus.storage.segments import SegmentLog
+
+RowKey = tuple[int, int, int]
+"""Task, attempt, and place in the episode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """Rows given out for one update."""
+
+    experiences: Experiences
+    behind: int
+    """Rows given out since the start of the run, these included."""
+
+
+class ImportStore:
+    """One thread of the process that holds the run lock."""
+
+    def __init__(self, run_dir: Path, catalog: Catalog) -> None:
+        self._log = SegmentLog(run_dir, "imports", catalog)
+        self._inbox = run_dir / "inbox"
+        self._quarantine = run_dir / "quarantine"
+        self._usual: list[tuple[int, str]] = []
+        self._expert: list[int] = []
+        self.rejected: set[RowKey] = set()
+        """Rows that are not to be used any more."""
+        self._known_before = 0
+        self._used = 0
+        self._open: deque[Imported] = deque()
+        self._learn_new_rows()
+
+    @property
+    def waiting(self) -> int:
+        """Usual rows that no batch has had yet."""
+        return len(self._usual) - self._given
+
+    @property
+    def expert(self) -> ExpertImports:
+        """The expert rows among them, as a shelf."""
+        return ExpertImports(self._log, self._expert)
+
+    def take_inbox(self) -> int:
+        """Take what people left; returns how many rows are new. Cheap when there is nothing."""
+        before = self._log.next_seq
+        for path in waiting_in_inbox(self._inbox):
+            rows = read_from_inbox(path, self._quarantine)
+            if len(rows):
+                self._log.append(experiences_to_table(rows))
+                self._log.commit()
+            path.unlink(missing_ok=True)
+        if self._log.next_seq > before:
+            self._learn_new_rows()
+        return self._log.next_seq - before
+
+    def claim(self, most: int) -> Imported:
+        """The next usual rows: whole groups, up to `most` rows unless one group alone has more."""
+        end = first = self._given
+        while end < len(self._usual):
+            group = self._group_end(end)
+            if group - first > most and end > first:
+                break
+            end = group
+        rows = self._log.read_experiences([number for number, _ in self._usual[first:end]])
+        imported = Imported(experiences=rows, behind=end)
+        self._open.append(imported)
+        return imported
+
+    def commit(self, imported: Imported) -> None:
+        """They have been trained on. Durable with the next checkpoint, whose manifest holds `state()`."""
+        if not self._open or self._open[0] is not imported:
+            raise LudusError("claims of imported rows must be committed in the order they were made")
+        self._used = self._open.popleft().behind
+
+    def state(self) -> dict[str, Any]:
+        """JSON for a checkpoint. Open claims do not count."""
+        return {"used": self._used}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint; rows that came after it are there, unused."""
+        self._open.clear()
+        self._used = min(int(state["used"]), len(self._usual))
+
+    @property
+    def _given(self) -> int:
+        return self._open[-1].behind if self._open else self._used
+
+    def _group_end(self, first: int) -> int:
+        """Where the group of the usual row at `first` ends; a row without a group is one by itself."""
+        name, end = self._usual[first][1], first + 1
+        while name and end < len(self._usual) and self._usual[end][1] == name:
+            end += 1
+        return end
+
+    def _learn_new_rows(self) -> None:
+        for first_seq, table in self._log.scan():
+            if first_seq < self._known_before:
+                continue
+            names = ("source", "group", "task", "attempt")
+            sources, groups, tasks, attempts = (table.column(name).to_pylist() for name in names)
+            turn = table.column("turn").to_numpy() if "turn" in table.column_names else None
+            where = places(table.column("seat").to_numpy(), turn).tolist()
+            for row, source in enumerate(sources):
+                if source == "usual":
+                    self._usual.append((first_seq + row, groups[row]))
+                elif source == "expert":
+                    self._expert.append(first_seq + row)
+                else:
+                    self.rejected.add((tasks[row], attempts[row], where[row]))
+        self._known_before = self._log.next_seq
+
+
+class ExpertImports:
+    """Imported expert rows by number; grows as more are imported."""
+
+    def __init__(self, log: SegmentLog, numbers: list[int]) -> None:
+        self._log = log
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def read(self, places: NDArray[np.int64] | Sequence[int]) -> Experiences:
+        """These rows, in this order."""
+        return self._log.read_experiences([self._numbers[int(place)] for place in places])

@@ -1,0 +1,103 @@
+"""Which rows of a batch are compared with each other.
+
+A member is one seat in one episode, however many rows it has (turns, conversations). A group is the members that began
+alike (`sequences["group"]`) in the same seat: the other side's reward says nothing about how well this one played. A
+member without a group's name is alone.
+
+Invariant: what is computed for a group depends on its own rows alone, in their order, to the last bit; so a group comes
+to the same whatever else is in the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.records import Experiences
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """Members and groups of n rows."""
+
+    member: Ints
+    """Which member each row belongs to, `[n]`."""
+    group: Ints
+    """Which group each member belongs to, `[m]`."""
+    names: tuple[str, ...]
+    """Name of each group, `[g]`; empty for a member that has nobody to be compared with."""
+
+    @property
+    def of_rows(self) -> Ints:
+        """Which group each row belongs to, `[n]`."""
+        rows: Ints = self.group[self.member]
+        return rows
+
+    @property
+    def sizes(self) -> Ints:
+        """Members of each group, `[g]`."""
+        return np.bincount(self.group, minlength=len(self.names))
+
+    @property
+    def are_named(self) -> NDArray[np.bool_]:
+        """Which groups are groups, and not a member on its own, `[g]`."""
+        return np.array([bool(name) for name in self.names], np.bool_)
+
+    def per_member(self, values: NDArray[Any]) -> Floats:
+        """Mean over the rows of each member, `[m]`, of a value per row."""
+        rows = np.bincount(self.member, minlength=len(self.group))
+        return np.bincount(self.member, values, minlength=len(self.group)) / np.maximum(rows, 1)
+
+    def means(self, of_members: Floats) -> Floats:
+        """Mean over the members of each group, `[g]`."""
+        sums = np.bincount(self.group, of_members, minlength=len(self.names))
+        return np.asarray(sums / np.maximum(self.sizes, 1), np.float64)
+
+    def deviations(self, of_members: Floats) -> Floats:
+        """Standard deviation (the unbiased one) of each group, `[g]`; 0 for a member on its own."""
+        squares = (of_members - self.means(of_members)[self.group]) ** 2
+        sums = np.bincount(self.group, squares, minlength=len(self.names))
+        return np.asarray(np.sqrt(sums / np.maximum(self.sizes - 1, 1)), np.float64)
+
+    def spreads(self, of_members: Floats) -> Floats:
+        """Highest less lowest of each group, `[g]`."""
+        low, high = np.full(len(self.names), np.inf), np.full(len(self.names), -np.inf)
+        np.minimum.at(low, self.group, of_members)
+        np.maximum.at(high, self.group, of_members)
+        return np.asarray(high - low, np.float64)
+
+
+def find_groups(rows: Experiences) -> Groups:
+    """The groups of a batch, numbered in the order of their first rows."""
+    columns = rows.sequences
+    seats = columns["seat"].tolist()
+    keys = list(zip(columns["episode"].tolist(), columns["attempt"].tolist(), seats, strict=True))
+    member = _numbered(keys)
+    names = [str(name) for name in columns["group"].tolist()]
+    groups = [(name, seat if name else which) for name, seat, which in zip(names, seats, member.tolist(), strict=True)]
+    numbered = _numbered(groups)
+    group_of_member = np.zeros(int(member.max(initial=-1)) + 1, np.int64)
+    group_of_member[member] = numbered
+    return Groups(member=member, group=group_of_member, names=tuple(name for name, _ in dict.fromkeys(groups)))
+
+
+def learnt_rewards(rows: Experiences) -> Floats:
+    """What a learner will see each row get, `[n]`: its rewards from its first choice on."""
+    begin, stop = int(rows.offsets[0]), int(rows.offsets[-1])
+    chosen = np.cumsum(np.asarray(rows.steps["mask"][begin:stop], np.bool_))
+    owner = rows.sequence_of_step()
+    before = np.concatenate([[0], chosen])[rows.offsets[:-1] - begin]
+    earned = np.where(chosen > before[owner], rows.steps["reward"][begin:stop].astype(np.float64), 0.0)
+    return np.asarray(np.bincount(owner, earned, minlength=len(rows)), np.float64)
+
+
+def _numbered(keys: list[Any]) -> Ints:
+    """Equal keys as equal numbers from 0, in the order of their first appearance."""
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
