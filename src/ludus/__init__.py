@@ -9,41 +9,55 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from ludus.config.load import load_config, parse_config
     from ludus.config.run import RunConfig
-    from ludus.experience import register_transform
+    from ludus.experience import register_operator, register_transform
     from ludus.explore.players import register_player
+    from ludus.explore.rewards import Attempt, Mark, register_reward
     from ludus.games import Game, GameSpec, Position, make_game, register_game
     from ludus.league import register_opponents
     from ludus.loop import Loop
+    from ludus.tasks import register_curriculum, register_processor
 
 __all__ = [
+    "Attempt",
     "Game",
     "GameSpec",
     "Loop",
+    "Mark",
     "Position",
     "RunConfig",
     "__version__",
     "load_config",
     "make_game",
     "parse_config",
+    "register_curriculum",
     "register_game",
+    "register_operator",
     "register_opponents",
     "register_player",
+    "register_processor",
+    "register_reward",
     "register_transform",
 ]
 
 # `import ludus` must stay light: each name is looked up in its room when first used.
 _HOMES = {
+    "Attempt": "ludus.explore.rewards",
     "Game": "ludus.games",
     "GameSpec": "ludus.games",
     "Loop": "ludus.loop",
+    "Mark": "ludus.explore.rewards",
     "Position": "ludus.games",
     "RunConfig": "ludus.config.run",
     "load_config": "ludus.config.load",
     "make_game": "ludus.games",
     "parse_config": "ludus.config.load",
+    "register_curriculum": "ludus.tasks",
     "register_game": "ludus.games",
+    "register_operator": "ludus.experience",
     "register_opponents": "ludus.league",
     "register_player": "ludus.explore.players",
+    "register_processor": "ludus.tasks",
+    "register_reward": "ludus.explore.rewards",
     "register_transform": "ludus.experience",
 }
 

@@ -10,8 +10,11 @@
     ├── RolloutError                an episode failed; it costs that episode only
     │   ├── EnvError                a game raised or broke its protocol
     │   ├── PolicyError             a policy gave no usable action
+    │   │   └── Unreachable         its engine cannot be reached; the episode is played again when it can
     │   ├── RewardError             a reward was missing, of the wrong type or not finite
+    │   ├── SandboxError            the sandbox itself failed, not the program in it
     │   └── TimeoutExceeded         a deadline passed
+    ├── EngineLost                  an engine was out of reach for longer than allowed
     ├── TrainError                  an update cannot be done (too many skipped steps, ...)
     ├── WorkerError                 a worker process died or hung more often than allowed
     └── ProtocolError               a message between processes was malformed
@@ -27,6 +30,7 @@ __all__ = [
     "ConfigError",
     "CorruptRecord",
     "DiskFull",
+    "EngineLost",
     "EnvError",
     "IncompleteCheckpoint",
     "LudusError",
@@ -35,9 +39,11 @@ __all__ = [
     "RewardError",
     "RolloutError",
     "RunLocked",
+    "SandboxError",
     "StorageError",
     "TimeoutExceeded",
     "TrainError",
+    "Unreachable",
     "WorkerError",
     "boundary",
     "rollout_error",
@@ -88,12 +94,24 @@ class PolicyError(RolloutError):
     """A policy gave no usable action."""
 
 
+class Unreachable(PolicyError):
+    """The engine that speaks for a policy cannot be reached. Not the episode's fault: it is played again later."""
+
+
 class RewardError(RolloutError):
     """A reward was missing, of the wrong type or not finite."""
 
 
+class SandboxError(RolloutError):
+    """The sandbox itself failed, not the program in it."""
+
+
 class TimeoutExceeded(RolloutError):
     """A deadline passed."""
+
+
+class EngineLost(LudusError):
+    """An engine was out of reach for longer than allowed. Episodes that it interrupted are still to be played."""
 
 
 class TrainError(LudusError):

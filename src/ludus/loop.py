@@ -24,8 +24,10 @@ from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
+from ludus.tasks import TasksetTasks
 from ludus.telemetry import Sink, TensorBoardSink
 from ludus.topologies import Rooms, Topology, UpdateReport, crosses, find_games, make_topology, open_rooms
+from ludus.topologies.gathering import gather
 from ludus.topologies.warm_start import warm_up
 
 log = logging.getLogger(__name__)
@@ -83,7 +85,7 @@ class Loop(Driveable):
                 self._attach_sinks(rooms)
                 if self.config.warm_start is not None:
                     self._enter("warming up")
-                if warm_up(rooms, lambda: self._stopping):
+                if warm_up(rooms, lambda: self._stopping) and self._gather(rooms):
                     self._begin(rooms, topology)
                     self._train(rooms, topology)
                     self._end(rooms, topology)
@@ -94,6 +96,11 @@ class Loop(Driveable):
                 if topology is not None:
                     topology.close()
                 rooms.close()
+
+    def _gather(self, rooms: Rooms) -> bool:
+        """Fetch what is learnt from besides play; returns whether it is there (else the run was stopped)."""
+        buffer = self.config.buffer
+        return gather(rooms, buffer.expert, buffer.pairs, lambda: self._stopping)
 
     def _begin(self, rooms: Rooms, topology: Topology) -> None:
         """Start from the newest whole checkpoint, or from nothing."""
@@ -190,6 +197,8 @@ class Loop(Driveable):
         rooms.progress.load_state(saved.state["progress"])
         rooms.pool.load_state(saved.state["league"])
         rooms.evaluation.load_state(saved.state["evaluation"])
+        if isinstance(rooms.tasks, TasksetTasks):
+            rooms.tasks.load_state(saved.state["tasks"])
         if rooms.progress.steps < self.config.train.steps:
             rooms.progress.finished = False
 

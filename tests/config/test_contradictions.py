@@ -114,8 +114,8 @@ def make(*overrides: str) -> RunConfig:
         ),
         (
             [f"{OBJECTIVE}=[{{loss: ppo_clp}}]"],
-            f'{OBJECTIVE}.0.loss: there is no loss "ppo_clp"; there are ppo_clip, reinforce, sft, value, entropy, kl '
-            "— did you mean ppo_clip?",
+            f'{OBJECTIVE}.0.loss: there is no loss "ppo_clp"; there are ppo_clip, reinforce, cispo, sapo, topr, opmd, '
+            "sppo, sft, dpo, value, entropy, kl — did you mean ppo_clip?",
         ),
         (
             [f"{OBJECTIVE}=[{{loss: value, options: {{clip_low: 1}}}}]"],
@@ -131,7 +131,7 @@ def make(*overrides: str) -> RunConfig:
         ),
         (
             [f"{OBJECTIVE}=[{{loss: ppo_clip, options: {{clip_low: true}}}}]"],
-            f"{OBJECTIVE}.0.options.clip_low: the loss ppo_clip expects a number > 0, got true",
+            f"{OBJECTIVE}.0.options.clip_low: the loss ppo_clip expects a number > 0 or null, got true",
         ),
         # league
         (
@@ -255,7 +255,7 @@ name: x
 games: [open_spiel:tic_tac_toe]
 policy: {model: {path: models/tiny, lora: null}}
 explore: {engine: {kind: vllm, url: 'http://127.0.0.1:8000/v1', model: base}, noise: 0.1}
-train: {aggregation: constant_norm, algorithm: {advantage: {kind: rloo}}}
+train: {aggregation_length: 9, algorithm: {advantage: {kind: rloo}}}
 """
     with pytest.raises(ConfigError) as refused:
         resolve(parse_config(text, "run.yaml"))

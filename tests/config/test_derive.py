@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 from ludus.config import ALGORITHMS, AlgorithmConfig, RunConfig, build_config, dump_config, parse_config, resolve
+from ludus.config.presets import wanted_sources
 
 
 def make(*overrides: str, game: str = "pgx:connect_four") -> RunConfig:
@@ -97,14 +98,53 @@ def test_presets_and_their_names_in_the_schema_are_the_same_set() -> None:
     assert set(ALGORITHMS) == set(get_args(AlgorithmConfig.model_fields["preset"].annotation))
 
 
+def make_language(*overrides: str) -> RunConfig:
+    words = ("policy.model.path=models/tiny", "explore.group=4", "explore.speech.max_tokens=77")
+    return make(*words, *overrides, game="open_spiel:tic_tac_toe")
+
+
+ON_BOARDS = {"ppo", "a2c", "reinforce", "reinforce_pp", "topr", "sft"}
+
+
 @pytest.mark.parametrize("preset", sorted(ALGORITHMS))
 @pytest.mark.parametrize("changes", [[], ["schedule=async"], ["topology=split"]])
 def test_resolving_again_changes_nothing_also_after_a_round_trip(preset: str, changes: list[str]) -> None:
-    config = resolve(make(*changes, f"train.algorithm.preset={preset}"))
+    make_one = make if preset in ON_BOARDS else make_language
+    config = resolve(make_one(*changes, f"train.algorithm.preset={preset}"))
     assert resolve(config) == config
     loaded = parse_config(dump_config(config), "config.yaml")
     assert loaded == config
     assert resolve(loaded) == config
+
+
+def test_a_language_models_loss_is_averaged_as_the_preset_says_unless_it_is_given() -> None:
+    found = {name: resolve(make_language(f"train.algorithm.preset={name}")).train for name in ALGORITHMS}
+    assert {name: train.aggregation for name, train in found.items()} == {
+        name: preset.aggregation for name, preset in ALGORITHMS.items()
+    }
+    assert (found["dr_grpo"].aggregation, found["dr_grpo"].aggregation_length) == ("constant_norm", 77)
+    assert (found["gspo"].aggregation, found["gspo"].aggregation_length) == ("sequence_mean_token_mean", None)
+    given = resolve(make_language("train.algorithm.preset=dr_grpo", "train.aggregation=token_mean")).train
+    assert (given.aggregation, given.aggregation_length) == ("token_mean", None)
+    longer = resolve(make_language("train.algorithm.preset=dr_grpo", "train.aggregation_length=500")).train
+    assert longer.aggregation_length == 500
+    assert resolve(make("train.algorithm.preset=sft")).train.aggregation == "token_mean"
+
+
+def test_mu_is_filled_where_terms_share_it() -> None:
+    assert resolve(make_language("train.algorithm.preset=mix")).train.algorithm.mu == ALGORITHMS["mix"].mu
+    given = resolve(make_language("train.algorithm.preset=mix", "train.algorithm.mu={peak: 0.4}")).train.algorithm.mu
+    assert given is not None
+    assert (given.peak, given.valley) == (0.4, None)
+    replaced = resolve(make_language("train.algorithm.preset=mix", "train.algorithm.objective=[{loss: ppo_clip}]"))
+    assert replaced.train.algorithm.mu is None
+
+
+def test_what_a_preset_learns_from_is_known() -> None:
+    found = {name: wanted_sources(AlgorithmConfig(preset=name)) for name in ("grpo", "sft", "dpo", "mix")}  # type: ignore[arg-type]
+    assert found == {"grpo": {"usual"}, "sft": {"expert"}, "dpo": {"pairs"}, "mix": {"usual", "expert"}}
+    terms = AlgorithmConfig.model_validate({"objective": [{"loss": "sft", "source": "expert", "weight": 0}]})
+    assert wanted_sources(terms) == frozenset()
 
 
 def test_a_short_run_still_has_whole_intervals() -> None:

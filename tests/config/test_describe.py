@@ -48,3 +48,18 @@ def test_no_value_is_empty_or_broken_over_lines() -> None:
         assert value
         assert "\n" not in label + value
         assert "None" not in value
+
+
+def test_a_mixed_objective_is_spelled_out() -> None:
+    values = {"name": "x", "games": ["open_spiel:tic_tac_toe"], "policy": {"model": {"path": "models/tiny"}}}
+    for preset, algorithm, mu in (
+        ("mix", "mix: 1 (1 - mu) ppo_clip + 1 mu sft of expert + 0 entropy, group", "0.1"),
+        (
+            "chord",
+            "chord: 1 (1 - mu) ppo_clip + 1 mu sft of expert + 0 entropy, group",
+            "0.9 to 0.05 over 50% of the run, then 0.05",
+        ),
+    ):
+        config = resolve(build_config(values, ["explore.group=4", f"train.algorithm.preset={preset}"]))
+        rows = dict(describe(config))
+        assert (rows["algorithm"], rows["mu"]) == (algorithm, mu)

@@ -25,6 +25,37 @@ def test_how_long_and_how_often_may_change() -> None:
     check_resumable(dump_config(make()), changed)
 
 
+LANGUAGE = {"name": "x", "games": ["open_spiel:tic_tac_toe"], "policy": {"model": {"path": "ludus/tiny"}}}
+VLLM = {"kind": "vllm", "url": "http://127.0.0.1:8000/v1", "model": "base"}
+
+
+def make_language(*overrides: str) -> RunConfig:
+    algorithm = {"preset": "reinforce"}
+    return resolve(
+        build_config({**LANGUAGE, "explore": {"engine": VLLM}, "train": {"algorithm": algorithm}}, overrides)
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "train.tokens_per_micro_batch=4096",
+        "train.activation_checkpointing=true",
+        "train.trainers=4",
+        "explore.engine.url=http://10.0.0.9:8000/v1",
+        "explore.engine.patience_s=5",
+    ],
+)
+def test_on_which_machine_a_language_model_learns_may_change(change: str) -> None:
+    assert make_language(change) != make_language()
+    check_resumable(dump_config(make_language()), make_language(change))
+
+
+def test_another_base_model_at_the_server_makes_it_another_run() -> None:
+    with pytest.raises(ConfigError, match=r'explore\.engine\.model: the run has "base", now "other"'):
+        check_resumable(dump_config(make_language()), make_language("explore.engine.model=other"))
+
+
 def test_what_is_learned_may_not_change_and_all_differences_are_named() -> None:
     changed = make(
         "seed=1", "policy.network={kind: mlp, hidden: [64]}", "train.optimizer.learning_rate=0.5", "train.steps=9e6"

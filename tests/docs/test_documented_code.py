@@ -33,13 +33,14 @@ def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ludus.games.registry._REGISTERED", {})
     monkeypatch.setattr("ludus.games.text_registry._REGISTERED", {})
     monkeypatch.setattr("ludus.explore.players._REGISTERED", {})
+    monkeypatch.setattr("ludus.experience.operators.registry._REGISTERED", {})
     monkeypatch.setattr("ludus.league.opponents.OPPONENTS", dict(OPPONENTS))
     copies = {stage: dict(factories) for stage, factories in TRANSFORMS.items()}
     monkeypatch.setattr("ludus.experience.pipeline.TRANSFORMS", copies)
 
 
 @pytest.mark.usefixtures("own_registries")
-@pytest.mark.parametrize("name", ["game", "text_game", "player", "opponent", "transform"])
+@pytest.mark.parametrize("name", ["game", "text_game", "player", "opponent", "transform", "operator"])
 def test_recipes_run_and_give_a_part_that_conforms(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     names = run_blocks(ROOT / "docs" / "recipes" / f"{name}.md", monkeypatch, tmp_path)
     CHECKS[name](names)
@@ -75,12 +76,25 @@ def check_transform(names: dict[str, Any]) -> None:
     check_transform("final", names["ShortGamesFirst"])
 
 
+def check_operator(names: dict[str, Any]) -> None:
+    from ludus.config import ExperienceConfig
+    from ludus.experience import build_sieve
+    from ludus.testing.experiences import sample_experiences
+
+    custom = {"kind": "custom", "name": "no_rambling", "options": {"times": 2.0}}
+    sieve = build_sieve(ExperienceConfig.model_validate({"operators": [custom]}))
+    rows = sample_experiences((2, 3, 9), rewards=(1.0, 0.0, 1.0))
+    rows = rows.replace(sequences={"group": rows.sequences["group"] + "g"})
+    assert [refusal.reason for refusal in sieve.sift(rows).refusals] == ["rambling"]
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "game": lambda names: None,
     "text_game": lambda names: None,
     "player": check_player,
     "opponent": check_opponent,
     "transform": check_transform,
+    "operator": check_operator,
 }
 
 

@@ -4,13 +4,14 @@ import pytest
 
 from ludus import Loop, parse_config
 
+# The program that this compiles to is that of `test_driving.py` and of tests/faults/test_kill_and_resume.py.
 SMALL = """
 name: small
 games: [pgx:tic_tac_toe]
-explore: {games_in_flight: 32}
+explore: {games_in_flight: 32, noise: 0.05}
 policy: {network: {kind: mlp, hidden: [16]}}
 train: {steps: 4096, batch_steps: 512, minibatch: 128, epochs: 1}
-league: {snapshot_every: 2048}
+league: {opponents: [{kind: mirror, weight: 2}, {kind: pfsp}, {kind: fixed, players: [random]}], snapshot_every: 2048}
 evaluate: {against: [random], games: 4, final_games: 6}
 telemetry: {every_s: 0}
 """

@@ -1,40 +1,23 @@
 """A language model through the whole loop: warm start, self-play, adapters, and the commands on what came of it."""
 
+import asyncio
 import io
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ludus.cli.play import play
 from ludus.cli.replay import replay
-from ludus.config.load import parse_config
-from ludus.loop import Loop
 from ludus.policies import PolicyStore
 from ludus.storage.jsonl import read_jsonl
 
-CONFIG = """
-name: words
-games: [open_spiel:tic_tac_toe]
-policy: {model: {path: MODEL, lora: {rank: 4}}}
-warm_start: {games: 8, minibatch: 8}
-experience: {final: [{kind: role_advantage}]}
-explore: {games_in_flight: 4, speech: {prompt: bare, max_tokens: 4, invalid_moves: 1}}
-train: {steps: 100, batch_episodes: 4, minibatch: 4, algorithm: {preset: reinforce}}
-evaluate: {against: [random], games: 2, final_games: 4}
-telemetry: {tensorboard: false, every_s: 0}
-"""
 
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from ludus.policies.tiny_model import make_tiny_model
-
-    folder = tmp_path_factory.mktemp("words")
-    make_tiny_model(folder / "tiny", layers=1, width=16, heads=2, kv_heads=1)
-    config = parse_config(CONFIG.replace("MODEL", str(folder / "tiny")), "words.yaml")
-    status = Loop(config, folder / "run").run_to_end()
-    assert status.stage == "done", status.error
-    return folder / "run"
+@pytest.fixture
+def run(language_run: Any) -> Path:
+    path: Path = language_run.path
+    return path
 
 
 def test_every_version_is_an_adapter_that_peft_loads_on_the_warmed_base(run: Path) -> None:
@@ -70,3 +53,29 @@ def test_a_person_can_play_against_it_and_leave(
     assert "'what' is not a legal move here" in shown
     assert "legal moves: 0, 1" in shown
     assert "Left the game." in shown or "You won." in shown
+
+
+def test_what_is_served_stands_on_the_warmed_base_wherever_the_run_was_moved(run: Path, tmp_path: Path) -> None:
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    from ludus.config.load import load_config
+    from ludus.explore.engines.protocol import Request, Sampling
+    from ludus.serve.opening import open_service
+    from ludus.storage.run_directory import RunDirectory
+
+    moved = RunDirectory(tmp_path / "moved")
+    shutil.copytree(run, moved.path)
+    store = PolicyStore(moved.policies)
+    newest = store.versions("main")[-1]
+    engine = open_service(moved, load_config(moved.config), threads=1).engine
+    prompt = tuple(b"hello")
+    said = asyncio.run(
+        engine.generate(Request(prompt=prompt, policy=newest, sampling=Sampling(max_tokens=4, temperature=0.0), seed=0))
+    )
+    reference = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(moved.base), store.path(newest))
+    with torch.inference_mode():
+        logits = reference(torch.tensor([[*prompt, *said.tokens.tolist()]])).logits[0, len(prompt) - 1 : -1]
+    expected = logits.log_softmax(-1).gather(1, torch.tensor(said.tokens.tolist())[:, None])[:, 0]
+    assert torch.allclose(expected, torch.from_numpy(said.logps), atol=1e-4)

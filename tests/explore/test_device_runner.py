@@ -14,6 +14,8 @@ from ludus.games.pgx import PgxGame
 from ludus.policies.networks import build_network
 
 GAMES, HORIZON = 32, 24
+LANES = (8, 8)
+"""One size for all tests with opponents: a program takes seconds to compile."""
 
 
 @cache
@@ -106,29 +108,29 @@ def test_finished_games_start_again(mirror: Any) -> None:
 
 
 def test_opponents_moves_are_not_learned_from_and_seats_are_balanced() -> None:
-    runner = make(lanes=(16,))
-    _, _, rollout, tally = roll(runner)
+    _, _, rollout, tally = roll(make(lanes=LANES))
     learns, player = np.asarray(rollout.learns), np.asarray(rollout.player)
     assert learns[:, :16].all()
-    lane_player = player[:, 16:]
-    assert (learns[:, 16:] == (lane_player != np.arange(16) % 2)).all()
-    assert float(tally.lane_episodes[0]) == np.asarray(rollout.done)[:, 16:].sum()
-    assert 0 <= float(tally.lane_score[0]) <= float(tally.lane_episodes[0])
+    for lane, place in enumerate((slice(16, 24), slice(24, 32))):
+        assert (learns[:, place] == (player[:, place] != np.arange(8) % 2)).all()
+        assert float(tally.lane_episodes[lane]) == np.asarray(rollout.done)[:, place].sum()
+        assert 0 <= float(tally.lane_score[lane]) <= float(tally.lane_episodes[lane])
 
 
 def test_opponents_play_with_their_own_weights() -> None:
-    runner = make(lanes=(GAMES,))
+    runner = make(lanes=LANES)
     certain = runner.network.init(1)
     head = next(name for name in certain if name.endswith("bias") and certain[name].shape == (9,))
     certain = {**certain, head: jnp.arange(9) * 100.0}
     _, _, rollout, _ = roll(runner, opponent=certain)
     theirs = ~np.asarray(rollout.learns)
+    assert theirs.any(axis=0).tolist() == [False] * 16 + [True] * 16
     legal, action = np.asarray(rollout.legal)[theirs], np.asarray(rollout.action)[theirs]
     assert (action == [np.flatnonzero(row).max() for row in legal]).all()
 
 
 def test_a_restarted_lane_begins_anew_and_the_rest_goes_on() -> None:
-    runner = make(lanes=(8, 8))
+    runner = make(lanes=LANES)
     _, games, _, _ = roll(runner)
     before = np.asarray(games.length)
     _, _, rollout, _ = roll(runner, seed=5, games=games, restart=(False, True))

@@ -35,6 +35,9 @@ class History:
     live: dict[Key, int] = field(default_factory=dict)
     """Uses of each row in the window, oldest first."""
     trained: dict[Key, int] = field(default_factory=dict)
+    ready: dict[Key, int] = field(default_factory=dict)
+    """The first batch that may have a row again."""
+    batches: int = 0
     acknowledged: int = 0
     """How many rows of the log this history knows."""
     inserted: int = 0
@@ -63,6 +66,7 @@ class BufferMachine(RuleBasedStateMachine):
         ratio=st.none() | st.floats(0.3, 4.0),
         min_size=st.none() | st.integers(1, 6),
         staleness=st.none() | st.integers(0, 3),
+        cooldown=st.integers(0, 2),
     )
     def configure(
         self,
@@ -73,6 +77,7 @@ class BufferMachine(RuleBasedStateMachine):
         ratio: float | None,
         min_size: int | None,
         staleness: int | None,
+        cooldown: int,
     ) -> None:
         self.batch = batch
         self.staleness = staleness
@@ -83,6 +88,7 @@ class BufferMachine(RuleBasedStateMachine):
                 "sampler": sampler,
                 "samples_per_insert": ratio,
                 "min_size": min_size,
+                "cooldown": cooldown,
             }
         )
         self.open()
@@ -149,8 +155,7 @@ class BufferMachine(RuleBasedStateMachine):
         versions = dict(self.log)
         for key in [key for key in self.now.live if versions[key] < bound]:
             del self.now.live[key]
-        open_uses = self.open_uses()
-        eligible = [k for k, uses in self.now.live.items() if uses + open_uses.get(k, 0) < self.config.reuse]
+        eligible = self.eligible()
         claim = self.buffer.claim(self.version, seed=seed)
         assert (claim is not None) == may_claim(self.buffer.limits, self.stock())
         if claim is None:
@@ -176,7 +181,9 @@ class BufferMachine(RuleBasedStateMachine):
         self.buffer.commit(claim)
         self.version += 1
         self.now.committed += len(keys)
+        self.now.batches += 1
         for key in keys:
+            self.now.ready[key] = self.now.batches + self.config.cooldown
             self.now.trained[key] = self.now.trained.get(key, 0) + 1
             if key in self.now.live:
                 self.now.live[key] += 1
@@ -238,6 +245,14 @@ class BufferMachine(RuleBasedStateMachine):
         if self.catalog and not self.claims and not may_claim(self.buffer.limits, self.stock()):
             assert self.buffer.may_explore(0) >= 1
 
+    def eligible(self) -> list[Key]:
+        """Rows that the next batch may have: with uses left, and rested since the last."""
+        open_uses, number = self.open_uses(), self.now.batches + len(self.claims)
+        unused = [k for k, uses in self.now.live.items() if uses + open_uses.get(k, 0) < self.config.reuse]
+        if not self.config.cooldown:
+            return unused
+        return [k for k in unused if self.now.ready.get(k, 0) <= number and k not in open_uses]
+
     def open_uses(self) -> dict[Key, int]:
         uses: dict[Key, int] = {}
         for _, keys in self.claims:
@@ -250,7 +265,7 @@ class BufferMachine(RuleBasedStateMachine):
         left = [self.config.reuse - uses - open_uses.get(key, 0) for key, uses in self.now.live.items()]
         return Stock(
             size=len(left),
-            eligible=sum(value > 0 for value in left),
+            eligible=len(self.eligible()),
             slots=sum(left),
             inserted=self.now.inserted,
             sampled=self.now.committed + sum(len(keys) for _, keys in self.claims),

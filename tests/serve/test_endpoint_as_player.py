@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
+from ludus.explore.conversation import conversation_tokens
 from ludus.explore.engines.message_format import END, MessageFormat
 from ludus.explore.engines.openai import OpenAIEngine, OpenAISettings
 from ludus.explore.engines.protocol import Completion, Request, Sampling
 from ludus.policies.chat import ChatFormat
 from ludus.records import PolicyName, PolicyRef
-from ludus.serve.writer import conversation_tokens
 
 T = TypeVar("T")
 GUEST = PolicyRef(name=PolicyName("guest"))

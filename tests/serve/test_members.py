@@ -10,12 +10,12 @@ import pytest
 
 from ludus.config.judge import LeagueConfig
 from ludus.config.play import LanguageModelConfig
+from ludus.explore.chat_api.problems import BadRequest
 from ludus.league import Pool
 from ludus.policies import PolicyStore
 from ludus.policies.language_shape import LanguageModelShape
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
 from ludus.serve.members import Members
-from ludus.serve.problems import BadRequest
 from ludus.storage.catalog import Catalog
 
 SHAPE = LanguageModelShape(model=LanguageModelConfig(path="m"), critic=False, games=("g",))

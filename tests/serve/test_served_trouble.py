@@ -21,12 +21,12 @@ from scripted_engine import ScriptedEngine
 
 from ludus.config.play import SpeechConfig
 from ludus.errors import ConfigError, PolicyError, TimeoutExceeded
+from ludus.explore.chat_api.token_text import TokenText
 from ludus.policies.chat import ChatFormat
 from ludus.serve.access import TOKEN_VARIABLE, read_token
 from ludus.serve.app import Service, make_app
 from ludus.serve.members import Members
 from ludus.serve.running import bind, serving, url_of
-from ludus.serve.token_text import TokenText
 from ludus.serve.writer import Writer
 
 TOKEN = "0123456789abcdef-token"  # noqa: S105

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -170,6 +172,9 @@ def episodes() -> list[Episode]:
         move_plies=np.array([0, 0, 1], np.int32),
         move_seats=np.array([0, 1, 0], np.int16),
         move_actions=np.array([3, 4, 5], np.int32),
+        move_texts=("take", "2+2?", ""),
+        replies=("I take", "four\n", "x"),
+        rewards={"maths": 1.0, "length": -1 / 3},
         truncated=True,
         duration_s=0.25,
     )
@@ -186,7 +191,18 @@ def episodes() -> list[Episode]:
 
 
 def assert_same_episode(left: Episode, right: Episode) -> None:
-    for name in ("id", "task", "returns", "truncated", "error", "duration_s", "length"):
+    for name in (
+        "id",
+        "task",
+        "returns",
+        "truncated",
+        "error",
+        "duration_s",
+        "length",
+        "move_texts",
+        "replies",
+        "rewards",
+    ):
         assert getattr(left, name) == getattr(right, name)
     for name in ("move_plies", "move_seats", "move_actions"):
         assert getattr(left, name).dtype == getattr(right, name).dtype
@@ -210,9 +226,15 @@ def test_slice_and_chunks_of_an_episode_table_come_back_too() -> None:
     assert [episode.id for episode in doubled] == ["a1", "a2", "a1", "a1"]
 
 
+def test_episodes_of_an_earlier_version_had_no_parts_of_their_rewards() -> None:
+    back = episodes_from_table(episodes_to_table(episodes()).drop_columns(["rewards"]))
+    assert [dict(episode.rewards) for episode in back] == [{}, {}, {}]
+
+
 def test_person_can_query_an_episode_table() -> None:
     row = episodes_to_table(episodes()).to_pylist()[0]
     assert row["policies"] == ["main@home", "random"]
     assert (row["learns"], row["length"], row["seed"]) == ([True, False], 2, 2**63 - 1)
+    assert json.loads(row["rewards"]) == {"maths": 1.0, "length": -1 / 3}
     with pytest.raises(CorruptRecord, match="not a table of episodes"):
         episodes_from_table(pa.table({"x": [1]}))

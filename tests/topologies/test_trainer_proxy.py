@@ -31,6 +31,7 @@ def rooms(tmp_path: Path) -> Any:
         telemetry=SimpleNamespace(event=lambda *args, **fields: None),
         config=SimpleNamespace(model_dump_json=lambda: "{}"),
         shape=SimpleNamespace(to_json=dict),
+        start=None,
     )
 
 

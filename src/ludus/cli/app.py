@@ -21,8 +21,10 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 EXIT_FAILURE, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
 COMMANDS = ("run", "check", "games", "league", "curves", "replay", "play", "inspect", "export", "serve", "bench")
-GROUPS = ("model",)
+GROUPS = ("model", "debug")
 """Commands that have commands of their own."""
+TALKATIVE = ("httpcore", "httpcore2", "httpx", "httpx2", "openai")
+"""Libraries that log every request at the level at which rooms log an update."""
 
 app = typer.Typer(
     name="ludus",
@@ -55,6 +57,8 @@ def root(
         format="%(asctime)s %(name)s %(message)s",
         datefmt="%H:%M:%S",
     )
+    for library in TALKATIVE:
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 for command in COMMANDS:

@@ -1,39 +1,63 @@
-"""`ludus inspect`: what is in a run, without touching it."""
+"""`ludus inspect`: what is in a run; rows out to a file for people to look at and change, and back."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from ludus.storage.run_directory import RunDirectory
+
 NEWEST = 8
+EXPORTED = 1000
 
 
 def inspect(
     run: Annotated[Path, typer.Argument(help="Directory of the run, live or finished.")],
     episodes: Annotated[int, typer.Option(help="How many of the newest episodes to list.")] = NEWEST,
+    samples: Annotated[int, typer.Option(help="How many rows to show: verified ones, and of each reason.")] = 1,
+    reason: Annotated[str, typer.Option(help="Only rows that were refused for this reason.")] = "",
+    export: Annotated[Path | None, typer.Option(help="Write the newest rows to this file of JSON lines.")] = None,
+    what: Annotated[str, typer.Option(help="What to export: verified, refused or all.")] = "all",
+    limit: Annotated[int, typer.Option(min=1, help="How many rows to export, at most.")] = EXPORTED,
+    bring_back: Annotated[
+        Path | None, typer.Option("--import", help="Take what was changed in an exported file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show progress, checkpoints, versions, recorded episodes and what was refused, of a live or finished run.
+    """Show progress, checkpoints, versions, recorded episodes, samples of rows, and what was refused.
+
+    To change rows: write them to a file with --export, edit it, and bring it back with --import.
 
     Example: ludus inspect runs/connect_four
     """
+    from ludus.cli.inspect_rows import find_samples, take_rows, write_rows
     from ludus.cli.runs import open_run
     from ludus.storage.lock import RunLock
 
     directory, config = open_run(run)
+    holder = RunLock.holder(directory.path)
+    if export is not None:
+        typer.echo(write_rows(directory, config, export, what, limit, reason))
+    if bring_back is not None:
+        typer.echo(take_rows(directory, config, bring_back, is_live=holder is not None))
+    if export is not None or bring_back is not None:
+        return
     facts: dict[str, Any] = {
         "run": config.name,
         "directory": str(directory.path),
-        "games": [choice.key for choice in config.games],
+        "games": [*(choice.key for choice in config.games), *(f"tasks:{t.name}" for t in getattr(config, "tasks", ()))],
         "topology": config.topology,
         "schedule": config.schedule,
-        "holder": RunLock.holder(directory.path),
+        "holder": holder,
         "disk_mb": round(directory.disk_bytes() / 1e6, 1),
         **catalog_facts(directory.catalog),
+        **gathered_facts(directory),
         "newest_episodes": newest_episodes(directory.path, episodes),
+        "samples": find_samples(directory, config, samples, reason) if samples > 0 else [],
     }
     typer.echo(json.dumps(facts, indent=1) if as_json else "\n".join(lines(facts)))
 
@@ -53,6 +77,15 @@ def catalog_facts(path: Path) -> dict[str, Any]:
         }
 
 
+def gathered_facts(directory: RunDirectory) -> dict[str, Any]:
+    """Rows that did not come from the run's own policy, and decisions of people that wait for the run to take them."""
+    from ludus.buffer import read_facts, waiting_in_inbox
+
+    folders = [folder for folder in (directory.expert, directory.pairs) if (folder / "rows.json").is_file()]
+    gathered = {folder.name: {key: read_facts(folder)[key] for key in ("rows", "refused")} for folder in folders}
+    return {"gathered": gathered, "inbox": len(waiting_in_inbox(directory.inbox))}
+
+
 def newest_episodes(run: Path, count: int) -> list[dict[str, Any]]:
     """The last recorded episodes, newest first."""
     from ludus.storage.segment_reader import SegmentReader
@@ -69,6 +102,8 @@ def newest_episodes(run: Path, count: int) -> list[dict[str, Any]]:
 
 def lines(facts: dict[str, Any]) -> list[str]:
     """The facts as a person reads them."""
+    from ludus.cli.inspect_rows import sample_lines
+
     progress = facts["progress"]
     holder = facts["holder"]
     text = [
@@ -82,10 +117,18 @@ def lines(facts: dict[str, Any]) -> list[str]:
         f"refused      {', '.join(f'{reason}: {n}' for reason, n in facts['refused'].items()) or 'nothing'}",
     ]
     text += [f"quarantined  {source}: {reason}" for source, reason in facts["quarantined"]]
+    for name, known in facts["gathered"].items():
+        text.append(
+            f"{name:<12} {known['rows']:,} rows" + (f", {known['refused']:,} refused" if known["refused"] else "")
+        )
+    if facts["inbox"]:
+        text.append(f"inbox        {facts['inbox']} imports wait for the run to take them")
     if facts["newest_episodes"]:
         text.append("newest episodes (ludus replay RUN ID):")
     for row in facts["newest_episodes"]:
         seats = " v ".join(f"{name}@{version}" for name, version in zip(row["policies"], row["versions"], strict=True))
         result = row["error"] or "/".join(f"{value:g}" for value in row["returns"])
         text.append(f"  {row['id']}  {row['purpose']:<8}  {seats}  {row['length']} plies  {result}")
+    if facts["samples"]:
+        text += ["samples of rows (ludus inspect RUN --export FILE writes more):", *sample_lines(facts["samples"])]
     return text

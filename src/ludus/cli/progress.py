@@ -9,6 +9,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import asdict
+from textwrap import shorten
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console, Group
@@ -18,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
     from ludus.driving import Status
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 PLAIN_EVERY_S = 5.0
 SPARKS = "▁▂▃▄▅▆▇█"
 RATE_WINDOW_S = 10.0
+LAST_WORDS = 6
+"""Replies of the last game that are shown at the end."""
 
 
 class Display(Protocol):
@@ -237,6 +241,8 @@ def print_summary(console: Console, loop: Loop, status: Status) -> None:
             console.print(f"final score against {name}: {value:.1%}", highlight=False, soft_wrap=True)
         if "evaluate/return" in status.metrics:
             console.print(f"final mean return: {status.metrics['evaluate/return']:g}", highlight=False)
+        if loop.config.policy.model is not None:
+            print_last_words(console, loop.run.path)
         ludus = command_name()
         hints = f"run: {run}    play against it: {ludus} play {run}    ladder: {ludus} league {run}"
         console.print(hints, highlight=False, soft_wrap=True)
@@ -244,6 +250,25 @@ def print_summary(console: Console, loop: Loop, status: Status) -> None:
         console.print(
             f"stopped at {status.steps:,} steps; the same command goes on from there ({run})", highlight=False
         )
+
+
+def print_last_words(console: Console, run: Path) -> None:
+    """What was said in the last game that was recorded, and what it came to."""
+    from ludus.cli.replay import find_episode
+    from ludus.errors import ConfigError
+
+    try:
+        game = find_episode(run, "last")
+    except ConfigError:
+        return
+    seats = game.task.seats
+    said = [
+        f"{seats[seat].policy.name}: {shorten(' '.join(reply.split()), 60, placeholder=' ...')!r}"
+        for seat, reply in zip(game.move_seats.tolist(), game.replies, strict=True)
+    ]
+    shown = [*said[:LAST_WORDS], *([f"{len(said) - LAST_WORDS} more"] if len(said) > LAST_WORDS else [])]
+    came_to = ", ".join(f"{who.policy.name} {value:g}" for who, value in zip(seats, game.returns, strict=True))
+    console.print(f"last game: {'; '.join(shown)}; came to: {came_to}", highlight=False, soft_wrap=True, markup=False)
 
 
 def _duration(seconds: float) -> str:

@@ -56,16 +56,21 @@ def play_in_words(
     from ludus.explore.text_building import build_text_runner
     from ludus.games.text_registry import make_text_game
     from ludus.policies import PolicyStore
+    from ludus.policies.language_shape import LanguageModelShape
     from ludus.runtime import Pulse
 
+    shape = PolicyStore(directory.policies).shape(ref)
+    if isinstance(shape, LanguageModelShape):
+        shape = shape.standing_on(directory.base)
     setup = Setup(
         run_dir=str(directory.path),
         run=config.name,
         config=config.model_dump_json(),
-        shape=PolicyStore(directory.policies).load(ref).shape.to_json(),
+        shape=shape.to_json(),
         slots=1,
     )
-    runner = build_text_runner(setup, config, Pulse(), extra_players={PERSON: Person()}, deadline_s=math.inf)
+    guests = {PERSON: Person()}
+    runner = build_text_runner(setup, config, Pulse(), extra_players=guests, deadline_s=math.inf, is_patient=False)
     person, others = Seat(policy=PolicyRef(name=PolicyName(PERSON))), Seat(policy=ref, greedy=greedy)
     seats = tuple(person if place == seat else others for place in range(make_text_game(key).spec.players))
     runner.submit([Task(id=TaskId(0), game=key, seed=seed, seats=seats, purpose="evaluate")])

@@ -10,14 +10,15 @@ import math
 import re
 from collections.abc import Callable, Iterator
 
+from ludus.config.endpoint_checks import endpoint_contradictions
 from ludus.config.fused import fused_obstacles
 from ludus.config.ineffective import ineffective_settings
-from ludus.config.learn import TermConfig, TrainConfig
-from ludus.config.loss_options import LOSS_OPTIONS
+from ludus.config.learn import GROUP_KINDS, TrainConfig
+from ludus.config.objective_checks import objective_contradictions
 from ludus.config.presets import needs_critic
-from ludus.config.problems import Contradiction, Path, dotted, show
+from ludus.config.problems import Contradiction, Path, dotted
 from ludus.config.run import RunConfig
-from ludus.config.suggestions import nearest_word
+from ludus.config.task_checks import task_contradictions
 
 _LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "activation_checkpointing", "trainers")
 _RESERVED_NAMES = re.compile(r"^(random|first|mcts-\d+|minimax-\d+)$")
@@ -29,9 +30,12 @@ def find_contradictions(config: RunConfig, *, seats: int = 2) -> list[Contradict
         _topology,
         _fused_batch if config.topology == "fused" else _split_batch,
         _algorithm,
+        objective_contradictions,
         _language_model,
         _league,
         _repeats,
+        endpoint_contradictions,
+        task_contradictions,
         ineffective_settings,
     ]
     found = [one for check in checks for one in check(config)]
@@ -88,7 +92,7 @@ def _language_model(config: RunConfig) -> Iterator[Contradiction]:
                 yield _at(f"train.{key}", "is for language models; give policy.model, or leave it out")
         return
     if (config.train.aggregation == "constant_norm") != (config.train.aggregation_length is not None):
-        text = "train.aggregation: constant_norm divides by train.aggregation_length; write both, or neither"
+        text = "train.aggregation: constant_norm alone divides by train.aggregation_length; write both, or neither"
         yield _at("train.aggregation_length", text)
     if engine.kind == "vllm" and model.lora is None:
         yield _at(
@@ -98,7 +102,7 @@ def _language_model(config: RunConfig) -> Iterator[Contradiction]:
         text = "has a value term, but a vLLM server has no critic; leave it out, or use the engine local"
         yield _at("train.algorithm.objective", text)
     kind = algorithm.advantage.kind if algorithm.advantage else ""
-    if kind in ("group", "rloo") and config.explore.group < 2:
+    if kind in GROUP_KINDS and config.explore.group < 2:
         yield _at("explore.group", f"the advantage {kind} compares episodes of one group; write at least 2")
     if config.explore.noise:
         yield _at("explore.noise", "is for boards; a language model explores by explore.speech.temperature")
@@ -133,25 +137,6 @@ def _algorithm(config: RunConfig) -> Iterator[Contradiction]:
     if config.topology == "split" and advantage and advantage.perspective == "alternate":
         text = "alternate is for topology: fused; write seat (it serves every game)"
         yield _at("train.algorithm.advantage.perspective", text)
-    if train.algorithm.objective == ():
-        yield _at("train.algorithm.objective", "has no terms; write at least one, or leave it out for the preset's")
-    for i, term in enumerate(train.algorithm.objective or ()):
-        yield from _term(("train", "algorithm", "objective", i), term)
-
-
-def _term(path: Path, term: TermConfig) -> Iterator[Contradiction]:
-    if term.loss not in LOSS_OPTIONS:
-        near = nearest_word(term.loss, LOSS_OPTIONS)
-        text = f"there is no loss {show(term.loss)}; there are {', '.join(LOSS_OPTIONS)}"
-        yield _at((*path, "loss"), text + (f" — did you mean {near}?" if near else ""))
-        return
-    known = LOSS_OPTIONS[term.loss]
-    for name, value in term.options.items():
-        where = (*path, "options", name)
-        if name not in known:
-            yield _at(where, f"the loss {term.loss} has no such option; its options: {', '.join(known) or 'none'}")
-        elif not known[name].accepts(value):
-            yield _at(where, f"the loss {term.loss} expects {known[name].expected}, got {show(value)}")
 
 
 def _league(config: RunConfig) -> Iterator[Contradiction]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ludus.config.base import Model
 from ludus.config.contradictions import find_contradictions
 from ludus.config.fused import fused_obstacles
-from ludus.config.learn import AlgorithmConfig
+from ludus.config.learn import AlgorithmConfig, TrainConfig
 from ludus.config.presets import ALGORITHMS
 from ludus.config.problems import Contradiction, dotted
 from ludus.config.run import RunConfig
@@ -55,6 +55,8 @@ def fill_defaults(config: RunConfig) -> RunConfig:
 
 def seats_per_game(config: RunConfig) -> int:
     """Seats to reckon with: what the game's key says (`players=3`), else two."""
+    if config.tasks:
+        return 1
     named = [re.search(r"[(,]\s*players=([0-9]{1,3})\s*[,)]", game.key) for game in config.games]
     return max((int(found[1]) for found in named if found), default=2)
 
@@ -64,19 +66,38 @@ def _fill_train(config: RunConfig) -> RunConfig:
     preset = ALGORITHMS[train.algorithm.preset]
     if "epochs" not in train.model_fields_set:
         train = train.model_copy(update={"epochs": preset.epochs})
-    if config.policy.model is not None and "minibatch" not in train.model_fields_set:
-        train = train.model_copy(update={"minibatch": _SEQUENCES_PER_STEP})
+    if config.policy.model is not None:
+        train = _fill_aggregation(config, train)
+        if "minibatch" not in train.model_fields_set:
+            train = train.model_copy(update={"minibatch": _SEQUENCES_PER_STEP})
     if config.topology == "fused":
         train = _fill(train, batch_steps=_STEPS_PER_GAME * config.explore.games_in_flight)
     else:
         train = _fill(train, batch_episodes=config.explore.games_in_flight)
-    algorithm: AlgorithmConfig = _fill(train.algorithm, advantage=preset.advantage, objective=preset.objective)
-    return _with(config, train=_with(train, algorithm=algorithm))
+    return _with(config, train=_with(train, algorithm=_fill_algorithm(train.algorithm)))
+
+
+def _fill_algorithm(algorithm: AlgorithmConfig) -> AlgorithmConfig:
+    preset = ALGORITHMS[algorithm.preset]
+    algorithm = _fill(algorithm, advantage=preset.advantage, objective=preset.objective)
+    is_shared = any(term.share for term in algorithm.objective or ())
+    return _fill(algorithm, mu=preset.mu) if is_shared else algorithm
+
+
+def _fill_aggregation(config: RunConfig, train: TrainConfig) -> TrainConfig:
+    """How a language model's loss is averaged: as the preset says, over the tokens that a reply may have at most."""
+    if "aggregation" not in train.model_fields_set:
+        train = _with(train, aggregation=ALGORITHMS[train.algorithm.preset].aggregation)
+    if train.aggregation == "constant_norm" and "aggregation_length" not in train.model_fields_set:
+        train = _with(train, aggregation_length=config.explore.speech.max_tokens)
+    return train
 
 
 def _fill_intervals(config: RunConfig) -> RunConfig:
     league = _fill(config.league, snapshot_every=max(1, config.train.steps // _SNAPSHOTS))
     evaluate = _fill(config.evaluate, every=league.snapshot_every)
+    if config.tasks and "against" not in evaluate.model_fields_set:
+        evaluate = _with(evaluate, against=())
     checkpoint = _fill(config.checkpoint, every=_CHECKPOINT_EVERY[config.topology or "split"])
     record = config.record
     if config.topology == "fused" and evaluate.every and config.train.batch_steps:
@@ -93,6 +114,10 @@ def _fill_buffer(config: RunConfig) -> RunConfig:
         min_size=episodes,
         samples_per_insert=float(config.buffer.reuse),
     )
+    if buffer.expert is not None:
+        buffer = _with(buffer, expert=_fill(buffer.expert, rows=episodes))
+    if buffer.pairs is not None:
+        buffer = _with(buffer, pairs=_fill(buffer.pairs, pairs=episodes))
     return _with(config, buffer=buffer)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import os
 
+from ludus.config.endpoints import EndpointConfig
 from ludus.config.fused import fused_obstacles
+from ludus.config.learn import MuConfig, TermConfig
 from ludus.config.problems import dotted
+from ludus.config.rewards import label_of
 from ludus.config.run import RunConfig
 
 _MOST_THREADS = 4
@@ -19,6 +22,7 @@ def describe(config: RunConfig) -> list[Row]:
     """Name and value of everything a reader of the YAML would otherwise have to work out."""
     return [
         *_what_runs(config),
+        *_endpoints(config),
         *(_fused_batch(config) if config.topology == "fused" else _split_batch(config)),
         *_learning(config),
         *_intervals(config),
@@ -35,11 +39,36 @@ def _what_runs(config: RunConfig) -> list[Row]:
     games = ", ".join(f"{game.key} ({game.weight:g})" if len(config.games) > 1 else game.key for game in config.games)
     return [
         ("run", f"runs/{config.name}"),
-        ("games", games),
+        *([("games", games)] if config.games else _tasks(config)),
         ("policy", f"{config.policy.name}: {_policy(config)}"),
         ("topology", f"{config.topology}{_why_split(config)}"),
         ("schedule", config.schedule if config.mode == "both" else f"{config.schedule}, {config.mode} only"),
     ]
+
+
+def _tasks(config: RunConfig) -> list[Row]:
+    sets = ", ".join(f"{each.name} ({each.weight:g}, {each.order.kind})" for each in config.tasks)
+    rewards = " + ".join(f"{each.weight:g} {label_of(each)}" for each in config.rewards)
+    return [("tasks", sets), ("rewards", rewards)]
+
+
+def _endpoints(config: RunConfig) -> list[Row]:
+    rows = [
+        (f"endpoint {name}", f"{each.model} at {each.url}, {_key(each)}{_limit(each)}")
+        for name, each in config.explore.endpoints.items()
+    ]
+    if judge := config.explore.judge:
+        scale = f"{judge.lowest:g} to {judge.highest:g}"
+        rows.append(("judge", f"{judge.endpoint}, whose score from {scale} counts {judge.weight:g} times"))
+    return rows
+
+
+def _key(endpoint: EndpointConfig) -> str:
+    return f"key from {endpoint.key_variable}" if endpoint.key_variable else "no key"
+
+
+def _limit(endpoint: EndpointConfig) -> str:
+    return "" if endpoint.max_cost is None else f", costs at most {endpoint.max_cost:g}"
 
 
 def _policy(config: RunConfig) -> str:
@@ -80,6 +109,10 @@ def _split_batch(config: RunConfig) -> list[Row]:
         ("optimizer steps", f"{train.epochs} for every {train.minibatch:,} {unit} of the batch"),
         ("updates in the run", f"until {train.steps:,} {what} are done (games differ in length)"),
     ]
+    if buffer.expert is not None:
+        rows.append(("expert rows", f"{buffer.expert.rows:,} in each batch"))
+    if buffer.pairs is not None:
+        rows.append(("preference pairs", f"{buffer.pairs.pairs:,} in each batch"))
     if config.schedule == "async":
         rows.append(("experience", f"at most {train.max_staleness} versions old, used at most {buffer.reuse} times"))
         rows.append(("buffer", f"{buffer.capacity:,} sequences, {buffer.sampler}; first batch at {buffer.min_size:,}"))
@@ -88,13 +121,26 @@ def _split_batch(config: RunConfig) -> list[Row]:
 
 def _learning(config: RunConfig) -> list[Row]:
     algorithm, optimizer = config.train.algorithm, config.train.optimizer
-    terms = " + ".join(f"{term.weight:g} {term.loss}" for term in algorithm.objective or ())
+    terms = " + ".join(_term(term) for term in algorithm.objective or ())
     end = "" if optimizer.schedule == "constant" else f" to {optimizer.learning_rate * optimizer.final_fraction:g}"
     advantage = algorithm.advantage.kind if algorithm.advantage else "none"
     return [
         ("algorithm", f"{algorithm.preset}: {terms}, {advantage}"),
+        *([] if algorithm.mu is None else [("mu", _mu(algorithm.mu))]),
         ("learning rate", f"{optimizer.learning_rate:g}{end}, {optimizer.schedule} ({optimizer.kind})"),
     ]
+
+
+def _term(term: TermConfig) -> str:
+    share = {"mu": "mu ", "rest": "(1 - mu) ", None: ""}[term.share]
+    return f"{term.weight:g} {share}{term.loss}" + ("" if term.source == "usual" else f" of {term.source}")
+
+
+def _mu(mu: MuConfig) -> str:
+    valley = mu.peak if mu.valley is None else mu.valley
+    up = f"0 to {mu.peak:g} over {mu.warmup_fraction:.0%} of the run, then " if mu.warmup_fraction else ""
+    down = f"{mu.peak:g} to {valley:g} over {mu.decay_fraction:.0%} of the run, then " if mu.decay_fraction else ""
+    return f"{up}{down}{valley:g}"
 
 
 def _intervals(config: RunConfig) -> list[Row]:

@@ -44,9 +44,10 @@ def _flow(config: RunConfig) -> list[Obstacle]:
         found.append(Obstacle(path=("schedule",), reason=reason, instead="sync"))
     if config.mode != "both":
         found.append(Obstacle(path=("mode",), reason=f"mode {config.mode} is a process of its own", instead="both"))
-    for stage in ("final", "step", "sampling"):
+    for stage in ("operators", "final", "step", "sampling"):
         if getattr(config.experience, stage):
-            reason = "reward transforms work on recorded episodes"
+            what = "operators" if stage == "operators" else "reward transforms"
+            reason = f"{what} work on recorded episodes"
             found.append(Obstacle(path=("experience", stage), reason=reason, instead="[]"))
     return found
 

@@ -13,6 +13,16 @@ from ludus.config.base import Model
 from ludus.config.problems import Contradiction, Path
 from ludus.config.run import RunConfig
 
+_ADVANTAGE_KEYS = {
+    "rho_clip c_clip": ("vtrace",),
+    "lam": ("gae", "vtrace"),
+    "gamma": ("gae", "vtrace", "monte_carlo", "remax"),
+    "scale scale_eps": ("group",),
+    "baseline tau": ("opmd",),
+    "baseline_shift": ("asymre",),
+}
+"""Keys of an advantage, and the kinds that look at them."""
+
 
 def ineffective_settings(config: RunConfig) -> Iterator[Contradiction]:
     """Every key that was set to no effect."""
@@ -33,7 +43,7 @@ def _set(model: Any, prefix: Path, keys: str, why: str) -> Iterator[Contradictio
 
 
 def _flow(config: RunConfig) -> Iterator[Contradiction]:
-    sampling = "capacity min_size samples_per_insert reuse sampler priority_exponent"
+    sampling = "capacity min_size samples_per_insert reuse cooldown sampler priority priority_exponent"
     if config.topology == "fused":
         yield from _set(config.buffer, ("buffer",), sampling, "there is no buffer in topology: fused")
         yield from _set(config.explore, ("explore",), "workers", "topology: fused plays in one process")
@@ -43,10 +53,10 @@ def _flow(config: RunConfig) -> Iterator[Contradiction]:
         )
         if config.schedule == "sync" and config.mode == "both":
             why = "schedule: sync trains once on the episodes just played; write schedule: async"
-            yield from _set(config.buffer, ("buffer",), "reuse sampler", why)
+            yield from _set(config.buffer, ("buffer",), "reuse cooldown sampler", why)
         if config.buffer.sampler != "prioritised":
             why = f"buffer.sampler is {config.buffer.sampler}; write sampler: prioritised"
-            yield from _set(config.buffer, ("buffer",), "priority_exponent", why)
+            yield from _set(config.buffer, ("buffer",), "priority priority_exponent", why)
     if config.schedule == "sync" and config.train.max_staleness:
         why = "schedule: sync is never behind; write schedule: async, or leave it out"
         yield from _set(config.train, ("train",), "max_staleness", why)
@@ -56,10 +66,11 @@ def _algorithm(config: RunConfig) -> Iterator[Contradiction]:
     path: Path = ("train", "algorithm", "advantage")
     if (advantage := config.train.algorithm.advantage) is None:
         return
-    if advantage.kind != "vtrace":
-        yield from _set(advantage, path, "rho_clip c_clip", f"{'.'.join(map(str, path))}.kind is {advantage.kind}")
-    if advantage.kind == "monte_carlo":
-        yield from _set(advantage, path, "lam", f"{'.'.join(map(str, path))}.kind is monte_carlo")
+    for keys, kinds in _ADVANTAGE_KEYS.items():
+        if advantage.kind not in kinds:
+            yield from _set(advantage, path, keys, f"{'.'.join(map(str, path))}.kind is {advantage.kind}")
+    if advantage.kind == "opmd" and advantage.baseline == "mean":
+        yield from _set(advantage, path, "tau", f"{'.'.join(map(str, path))}.baseline is mean")
 
 
 def _optimizer(config: RunConfig) -> Iterator[Contradiction]:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from ludus.config.base import Model
+from ludus.config.tasksets import TasksetConfig
 
 FIXED_PLAYER = re.compile(r"^(random|first|mcts-[1-9][0-9]{0,5}|minimax-[1-9][0-9]?|[a-z][a-z0-9_]*(-[0-9]+)?)$")
 
@@ -68,7 +69,13 @@ class EvaluateConfig(Model):
     games: int = Field(default=40, ge=0)
     """Games per opponent and evaluation, seats balanced."""
     against: tuple[FixedPlayer, ...] = Field(default=("random",), strict=False)
-    """Fixed players to measure against."""
+    """Fixed players to measure against. When not given: random where games are played, nobody in runs on tasks."""
+    tasks: tuple[TasksetConfig, ...] = Field(default=(), strict=False)
+    """Held-out tasksets to measure on, in runs on tasks."""
+    samples: int = Field(default=1, gt=0, le=1024)
+    """Attempts at each held-out task: mean@k, best@k and pass@k are of these."""
+    success: float = 1.0
+    """The reward from which on an attempt counts as success in pass@k."""
     pool_opponents: int = Field(default=2, ge=0)
     """Past versions to rate each new version against."""
     final_games: int = Field(default=400, ge=0)

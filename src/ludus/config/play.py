@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ludus.config.base import Model
+from ludus.config.endpoints import EndpointConfig, JudgeConfig
 
 
 class GameChoice(Model):
@@ -76,6 +77,9 @@ class PolicyConfig(Model):
     network: NetworkConfig = MlpConfig()
     model: LanguageModelConfig | None = None
     """When given, the policy is this language model and `network` does not count."""
+    start: str | None = Field(default=None, min_length=1, max_length=4096, examples=["runs/sft", "runs/sft@12"])
+    """Language models: a run, or one version of its policy, whose weights this policy begins with instead of the
+    model's own. What that run's model stands on (a warm start) comes along."""
 
 
 class LocalEngineConfig(Model):
@@ -86,6 +90,8 @@ class LocalEngineConfig(Model):
     """Completions written at the same time; others wait."""
     prefill_tokens: int = Field(default=512, gt=0)
     """Prompt tokens computed in one step, at most, so that long prompts do not hold up the others."""
+    reuse: bool = True
+    """Keep what was computed for prompts: a turn goes on from the turn before, and what prompts share is read once."""
 
 
 class VllmEngineConfig(Model):
@@ -95,6 +101,8 @@ class VllmEngineConfig(Model):
     url: str = Field(pattern=r"^https?://\S+$", examples=["http://127.0.0.1:8000/v1"])
     model: str = Field(min_length=1, examples=["base"])
     """The name under which the server serves the base model."""
+    patience_s: float = Field(default=300.0, ge=0)
+    """How long the server may be out of reach before the run stops. Games that it interrupts are played again."""
 
 
 EngineConfig = Annotated[LocalEngineConfig | VllmEngineConfig, Field(discriminator="kind")]
@@ -105,6 +113,8 @@ class SpeechConfig(Model):
 
     max_tokens: int = Field(default=64, gt=0, le=131_072)
     """Tokens of one reply."""
+    ignore_end: bool = False
+    """Let every reply have `max_tokens` tokens, past the token that would end it: for measurements."""
     temperature: float = Field(default=1.0, gt=0, le=10)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=0, ge=0)
@@ -139,6 +149,10 @@ class ExploreConfig(Model):
     """Language models: what writes their replies."""
     speech: SpeechConfig = SpeechConfig()
     """Language models: prompts, replies and what an invalid move costs."""
+    endpoints: dict[str, EndpointConfig] = Field(default={})
+    """Language models: models behind OpenAI-compatible endpoints, by the names under which they are fixed players."""
+    judge: JudgeConfig | None = None
+    """Language models: an endpoint whose opinion of what was said is part of the reward. Default: nobody's."""
     group: int = Field(default=1, gt=0)
     """Episodes that are played from the same beginning with the same line-up, to be compared with each other."""
     max_length: int | None = Field(default=None, gt=0)

@@ -51,6 +51,10 @@ class Contradiction:
     text: str
 
 
+class Unrepeatable(ValueError):
+    """What was found may be a secret: the message says what was expected, and nobody repeats the value."""
+
+
 def dotted(path: Path) -> str:
     """Write a key path as the command line takes it: `league.opponents.0.weight`."""
     return ".".join(printable(part) if isinstance(part, str) else str(part) for part in path)

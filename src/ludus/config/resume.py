@@ -1,7 +1,9 @@
 """Which keys may change when a run goes on.
 
 Invariant: what was trained so far stays true. Keys that decide what is played and learned are those of the run's first
-start; those that say how long, how often and on which machine may change: `MAY_CHANGE` lists them.
+start; those that say how long, how often and on which machine may change: `MAY_CHANGE` lists them. That a broken run
+ends with the same bits as an unbroken one is promised for an unchanged config only: a minibatch that is cut or shared
+otherwise adds up in another order.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 from ludus.config.load import parse_config
 from ludus.config.problems import Path, dotted, shorten
 from ludus.config.run import RunConfig
+from ludus.config.slots import ANY_NAME
 from ludus.errors import ConfigError
 
 # A key stands for everything under it.
@@ -20,8 +23,21 @@ MAY_CHANGE: tuple[str, ...] = (
     "mode",
     "train.steps",
     "train.max_skipped",
+    "train.tokens_per_micro_batch",
+    "train.activation_checkpointing",
+    "train.trainers",
     "explore.deadline_s",
     "explore.workers",
+    "explore.engine.url",
+    "explore.engine.patience_s",
+    "explore.endpoints.NAME.url",
+    "explore.endpoints.NAME.key_variable",
+    "explore.endpoints.NAME.attempt_s",
+    "explore.endpoints.NAME.retries",
+    "explore.endpoints.NAME.max_in_flight",
+    "explore.endpoints.NAME.prompt_price",
+    "explore.endpoints.NAME.completion_price",
+    "explore.endpoints.NAME.max_cost",
     "league.snapshot_every",
     "evaluate",
     "checkpoint",
@@ -29,6 +45,8 @@ MAY_CHANGE: tuple[str, ...] = (
     "telemetry",
     "runtime",
 )
+# Entries may come and go: the keys that name them say which must be there.
+OPEN_MAPPINGS: tuple[Path, ...] = (("explore", "endpoints"),)
 
 
 def check_resumable(saved: str, config: RunConfig) -> None:
@@ -42,21 +60,29 @@ def check_resumable(saved: str, config: RunConfig) -> None:
     lines = [
         f"{dotted(path)}: the run has {_show(old)}, now {_show(new)}; write it as before, or choose another --run-dir"
         for path, old, new in _differences(before, after, ())
-        if not any(dotted(path[: key.count(".") + 1]) == key for key in MAY_CHANGE)
+        if not any(_is_within(path, key.split(".")) for key in MAY_CHANGE)
     ]
     if lines:
         raise ConfigError(*lines)
 
 
 def _differences(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:
-    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
-        for key in before:
+    are_mappings = isinstance(before, dict) and isinstance(after, dict)
+    if are_mappings and (before.keys() == after.keys() or path in OPEN_MAPPINGS):
+        for key in (key for key in before if key in after):
             yield from _differences(before[key], after[key], (*path, key))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _differences(old, new, (*path, index))
     elif before != after:
         yield path, before, after
+
+
+def _is_within(path: Path, key: list[str]) -> bool:
+    """Whether a key stands for a path; `NAME` in it is any name."""
+    return len(path) >= len(key) and all(
+        wanted in (ANY_NAME, str(part)) for wanted, part in zip(key, path[: len(key)], strict=True)
+    )
 
 
 def _show(value: Any) -> str:

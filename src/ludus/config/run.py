@@ -15,6 +15,9 @@ from ludus.config.flow import BufferConfig, ExperienceConfig
 from ludus.config.judge import EvaluateConfig, LeagueConfig
 from ludus.config.learn import TrainConfig
 from ludus.config.play import ExploreConfig, GameChoice, PolicyConfig
+from ludus.config.rewards import RewardConfigs
+from ludus.config.tasksets import TasksetConfig
+from ludus.config.workflows import SingleTurnConfig, WorkflowConfig
 
 Topology = Literal["fused", "split"]
 Schedule = Literal["sync", "async"]
@@ -89,8 +92,14 @@ class RunConfig(Model):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", examples=["connect_four"])
     """Name of the run; its directory is `runs/<name>` unless --run-dir says otherwise."""
     seed: int = Field(default=0, ge=0, lt=2**63)
-    games: tuple[GameChoice, ...] = Field(strict=False, min_length=1)
-    """What is played."""
+    games: tuple[GameChoice, ...] = Field(default=(), strict=False)
+    """What is played. A run has games, or tasks."""
+    tasks: tuple[TasksetConfig, ...] = Field(default=(), strict=False)
+    """Language models: what is attempted instead of games, through a workflow, for rewards."""
+    workflow: WorkflowConfig = SingleTurnConfig()
+    """How a task is attempted."""
+    rewards: RewardConfigs = ()
+    """What an attempt at a task is worth: the weighted sum of these."""
     topology: Topology | None = None
     """`fused`: explore and train in one program on one device (pgx games). `split`: separate processes (any game).
     Default: fused where it can be: one pgx game, schedule sync, no reward transforms, no fixed opponents

@@ -18,6 +18,8 @@ from ludus.config.base import Model
 from ludus.config.problems import Path
 
 _UNIONS = (Union, types.UnionType)
+ANY_NAME = "NAME"
+"""Stands for the names that a user chooses, where paths of the schema are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +105,13 @@ def _models(slot: Slot) -> list[type[Model]]:
 
 @cache
 def all_paths(root: type[Model]) -> tuple[Path, ...]:
-    """Every key path of the schema once; the entries of lists are shown as number 0."""
+    """Every key path of the schema once; entries of lists are shown as number 0, those of free mappings as `NAME`."""
     return tuple(dict.fromkeys(_walk(Slot(kind=root), ())))
 
 
 def _walk(slot: Slot, path: Path) -> Iterator[Path]:
-    if slot.item and get_origin(slot.kind) is tuple:
-        yield from _walk(slot.item, (*path, 0))
+    if slot.item:
+        yield from _walk(slot.item, (*path, 0 if get_origin(slot.kind) is tuple else ANY_NAME))
     for model in _models(slot):
         for key, inner in slots_of(model).items():
             yield (*path, key)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ludus.config.expectations import choices, expected
-from ludus.config.problems import MAX_PROBLEMS, Path, Place, Problem, dotted, nearest_place, show
+from ludus.config.problems import MAX_PROBLEMS, Path, Place, Problem, Unrepeatable, dotted, nearest_place, show
 from ludus.config.run import RunConfig
 from ludus.config.slots import Slot, find_slot, slots_of
 from ludus.config.suggestions import nearest_key, nearest_word
@@ -67,6 +67,8 @@ def _describe(details: ErrorDetails, path: Path, slot: Slot | None) -> str:
             return f"missing; expected {choices(list(slot.variants))}" if slot else "missing"
         case "union_tag_invalid":
             return _wrong_word(details["input"]["kind"], list(slot.variants) if slot else [])
+        case "value_error" if isinstance(details["ctx"]["error"], Unrepeatable):
+            return str(details["ctx"]["error"])
         case "value_error":
             return f"{details['ctx']['error']}, got {show(details['input'])}"
         case "literal_error" if slot:

@@ -52,6 +52,9 @@ NOISE, NOISE_CHOICE = 0x6E6F697365, 0x63686F696365
 class HostRunner:
     """Keeps up to `slots` games in flight. Call `submit`, then `step` until `is_idle`, and `harvest` in between."""
 
+    trouble = ""
+    """Networks are in this process; there is nothing that could be out of reach."""
+
     def __init__(
         self,
         *,
@@ -104,6 +107,10 @@ class HostRunner:
         self._make_moves(ready)
         self._forget_closed()
         self._pulse.tick()
+
+    def take_counts(self) -> dict[str, float]:
+        """Nobody here asks an endpoint."""
+        return {}
 
     def harvest(self) -> EpisodeBatch:
         """Hand over what has finished since the last call."""

@@ -22,6 +22,8 @@ class Setup(msgspec.Struct, tag="setup", kw_only=True):
     slots: int
     """Games this worker keeps in flight."""
     plugins: list[str] = []
+    spent: dict[str, float] = {}
+    """What this worker's earlier lives have cost, by endpoint."""
 
 
 class Play(msgspec.Struct, tag="play", kw_only=True):
@@ -40,6 +42,14 @@ class Played(msgspec.Struct, tag="played", kw_only=True):
     episodes: int
     episode_bytes: int
     steps: int
+    counts: dict[str, float] = {}
+    """What endpoints have done since the last message, by name of the metric: `endpoints/gpt/cost`."""
+
+
+class Trouble(msgspec.Struct, tag="trouble", kw_only=True):
+    """The worker's engine cannot be reached, and why; with no reason, it can again."""
+
+    reason: str
 
 
 class Broken(msgspec.Struct, tag="broken", kw_only=True):
@@ -49,4 +59,4 @@ class Broken(msgspec.Struct, tag="broken", kw_only=True):
 
 
 ToExplorer = Setup | Play | Stop
-FromExplorer = Ready | Played | Broken
+FromExplorer = Ready | Played | Trouble | Broken

@@ -64,6 +64,11 @@ def register_player(name: str, factory: PlayerFactory) -> None:
     _REGISTERED[name] = factory
 
 
+def is_registered(name: str) -> bool:
+    """Whether a plugin or an installed package has a player of this name."""
+    return name in _REGISTERED or name in entry_points(GROUP)
+
+
 def make_player(name: str, game: Game) -> Player:
     """Make the fixed player of that name for a game."""
     match = _NAME.fullmatch(name)

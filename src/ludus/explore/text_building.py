@@ -1,17 +1,21 @@
-"""Make the runner of a language model from a setup message: model, engine, games, fixed players."""
+"""Make the runner of a language model from a setup message: model, engine, games and fixed players, or a workflow."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from ludus.config.play import LocalEngineConfig
 from ludus.config.run import RunConfig
+from ludus.explore.endpoints import Endpoints
 from ludus.explore.engines.protocol import Engine
 from ludus.explore.messages import Setup
+from ludus.explore.rewards.making import Surroundings, make_rewards
 from ludus.explore.text_players import TextPlayer, make_text_player
 from ludus.explore.text_runner import TextRunner
+from ludus.explore.workflow_runner import WorkflowRunner
+from ludus.explore.workflows.making import make_workflow
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
 from ludus.policies import PolicyStore
@@ -28,12 +32,14 @@ def build_text_runner(
     *,
     extra_players: Mapping[str, TextPlayer] | None = None,
     deadline_s: float | None = None,
+    is_patient: bool = True,
 ) -> TextRunner:
     """The runner of one language model, with the engine of the config.
 
     Args:
         extra_players: fixed players by name, besides those that can be made by name.
         deadline_s: of an episode, instead of the config's.
+        is_patient: whether to wait for an engine that cannot be reached, as long as the config says.
     """
     guests = extra_players or {}
     shape = LanguageModelShape.from_json(setup.shape)
@@ -50,7 +56,8 @@ def build_text_runner(
         return make_text_player(name, game(key))
 
     def player(name: str, game: TextGame) -> TextPlayer | None:
-        return None if name == policy else guests.get(name) or fixed_player(name, game.spec.key)
+        speaks = name == policy or name in config.explore.endpoints
+        return None if speaks else guests.get(name) or fixed_player(name, game.spec.key)
 
     return TextRunner(
         run=setup.run,
@@ -61,7 +68,47 @@ def build_text_runner(
         speech=config.explore.speech,
         slots=setup.slots,
         deadline_s=config.explore.deadline_s if deadline_s is None else deadline_s,
+        patience_s=getattr(config.explore.engine, "patience_s", 0.0) if is_patient else 0.0,
         pulse=pulse,
+        endpoints=Endpoints(config.explore, spent=setup.spent),
+    )
+
+
+def build_workflow_runner(
+    setup: Setup, config: RunConfig, pulse: Pulse, *, engine_of: Callable[[LanguageModel], Engine] | None = None
+) -> WorkflowRunner:
+    """The runner of one language model that attempts tasks.
+
+    Args:
+        engine_of: makes the engine of the model. Default: that of the config, with the versions of the run.
+
+    Raises:
+        ConfigError: the workflow, a reward or the model cannot be made.
+    """
+    shape = LanguageModelShape.from_json(setup.shape)
+    model = load_language_model(shape.model)
+    endpoints = Endpoints(config.explore, spent=setup.spent)
+    store = PolicyStore(Path(setup.run_dir) / "policies")
+    surroundings = Surroundings(
+        engine=endpoints.engine,
+        count_tokens=lambda text: len(model.tokenizer.encode(text, add_special_tokens=False)),
+        plugins=setup.plugins,
+    )
+    return WorkflowRunner(
+        run=setup.run,
+        workflow=make_workflow(config.workflow),
+        engine=make_engine(config, model, shape, store) if engine_of is None else engine_of(model),
+        chat=ChatFormat(model.tokenizer),
+        context=model.context,
+        speech=config.explore.speech,
+        slots=setup.slots,
+        rewards=make_rewards(config.rewards, surroundings) if config.rewards else None,
+        max_tokens=config.workflow.max_tokens,
+        retries=config.workflow.retries,
+        deadline_s=config.explore.deadline_s,
+        patience_s=getattr(config.explore.engine, "patience_s", 0.0),
+        pulse=pulse,
+        endpoints=endpoints,
     )
 
 
@@ -77,6 +124,7 @@ def make_engine(config: RunConfig, model: LanguageModel, shape: LanguageModelSha
             lora=shape.model.lora,
             max_batch=engine.max_batch,
             prefill_tokens=engine.prefill_tokens,
+            reuse=engine.reuse,
         )
     from ludus.explore.engines.vllm import VllmEngine
 

@@ -20,7 +20,7 @@ from ludus.explore.conversation import Conversation
 from ludus.explore.engines.protocol import Completion
 from ludus.explore.extraction import extract
 from ludus.explore.phrasing import phrase
-from ludus.explore.prompts import PromptTemplate
+from ludus.explore.speaker import Speaker
 from ludus.explore.text_players import TextPlayer
 from ludus.games.text_protocol import InvalidMove, TextGame, TextPosition
 from ludus.records import Episode, EpisodeId, Seat, Task, derive_seed
@@ -66,7 +66,7 @@ class TextEpisode:
         *,
         players: tuple[TextPlayer | None, ...],
         conversations: dict[int, Conversation],
-        template: PromptTemplate,
+        speakers: tuple[Speaker, ...],
         speech: SpeechConfig,
         voice: Voice,
         mark: Callable[[int], None],
@@ -76,6 +76,7 @@ class TextEpisode:
         Args:
             players: the fixed player of each seat, None where a policy speaks.
             conversations: by seat, where what is said is kept as tokens: policies, and players to be learnt from.
+            speakers: how each seat with a conversation talks.
             mark: notes whose code runs.
         """
         self.task = task
@@ -83,7 +84,7 @@ class TextEpisode:
         self.id = id
         self.conversations = conversations
         self._players = players
-        self._template = template
+        self._speakers = speakers
         self._speech = speech
         self._voice = voice
         self._mark = mark
@@ -141,13 +142,13 @@ class TextEpisode:
             move = await self._guarded(player.choose, position, seat, self._generator(seat))
             return move, move
         moves = await self._guarded(position.moves, seat)
-        conversation = self.conversations[seat]
+        conversation, speaker = self.conversations[seat], self._speakers[seat]
         if not self._invalid_in_a_row:
-            conversation.hear(self._template.message(await self._guarded(position.news, seat), moves))
+            conversation.hear(speaker.template.message(await self._guarded(position.news, seat), moves))
             self._collect(seat, await self._guarded(position.returns))
         if player is not None:
             move = await self._guarded(player.choose, position, seat, self._generator(seat))
-            return move, conversation.dictate(phrase(self._speech.action, move))
+            return move, conversation.dictate(phrase(speaker.action, move))
         completion = await self._voice(
             self.task.seats[seat],
             conversation,
@@ -155,7 +156,7 @@ class TextEpisode:
             seed=derive_seed(self.task.seed, "speak", self.task.attempt, seat, len(conversation.replies)),
         )
         reply = conversation.say(completion)
-        found = extract(self._speech.action, reply, moves)
+        found = extract(speaker.action, reply, moves)
         conversation.replies[-1].format_ok = found.format_ok
         return found.move, reply
 
@@ -172,7 +173,7 @@ class TextEpisode:
             self._invalid_in_a_row += 1
             if self._invalid_in_a_row > self._speech.invalid_moves:
                 return False
-            conversation.hear(self._template.retry(await self._guarded(position.moves, seat)))
+            conversation.hear(self._speakers[seat].template.retry(await self._guarded(position.moves, seat)))
             return True
         self._record.add(self._ply, seat, move, reply, is_valid=True)
         self._ply += 1

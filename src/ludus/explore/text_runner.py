@@ -1,36 +1,44 @@
 """Plays many games of words at once: a coroutine each, over one engine, in one event loop.
 
 The same face as the host runner: `submit`, then `step` until `is_idle`, and `harvest` in between. A game that raises,
-breaks its protocol or exceeds its deadline costs its own episode and frees its slot. What an episode comes to does not
-depend on its neighbours as long as the engine is repeatable: every reply has its own seed.
+breaks its protocol or exceeds its deadline costs its own episode and frees its slot; one that the engine interrupts by
+being out of reach is played again. What an episode comes to does not depend on its neighbours as long as the engine is
+repeatable: every reply has its own seed.
+
+Seats that an endpoint holds have its engine instead, and their conversations its form. It is a fixed player: nobody
+waits for one that is out of reach, and an episode that it fails in is a failed one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
+import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ludus.config.play import SpeechConfig
+from ludus.config.play import ExploreConfig, SpeechConfig
 from ludus.errors import EnvError, RolloutError, TimeoutExceeded, boundary
-from ludus.explore.assembly import DTYPES, sequence_facts
-from ludus.explore.conversation import Columns, Conversation
-from ludus.explore.engines.protocol import Completion, Engine, Request, Sampling
+from ludus.explore.assembly import sequence_facts
+from ludus.explore.conversation import Conversation
+from ludus.explore.conversation_rows import Row, gather_rows
+from ludus.explore.endpoints import Counts, Endpoints
+from ludus.explore.engines.protocol import Completion, Engine, Request
+from ludus.explore.in_flight import InFlight
+from ludus.explore.outage import Outage
+from ludus.explore.policy_voice import ANSWER_S, PolicyVoice
 from ludus.explore.prompts import find_prompt
+from ludus.explore.speaker import Speaker
 from ludus.explore.text_episode import TextEpisode
 from ludus.explore.text_players import TextPlayer
 from ludus.games.text_protocol import TextGame
 from ludus.policies.chat import ChatFormat
-from ludus.records import SEQUENCE_COLUMNS, Episode, EpisodeBatch, Experiences, Seat, Task, episode_id
-from ludus.runtime import NO_TASK, Pulse
+from ludus.records import Episode, EpisodeBatch, Experiences, Seat, Task, episode_id
+from ludus.runtime import Pulse
 
-STEP_S = 0.05
-"""How long one `step` plays on when nothing finishes, at most."""
+ENDPOINTS_SHARE = 0.95
+"""Share of an episode's time after which endpoints are given up, so that the error names the one that kept it."""
 
 Finished = tuple[TextEpisode | None, Episode]
 
@@ -49,78 +57,94 @@ class TextRunner:
         speech: SpeechConfig,
         slots: int,
         deadline_s: float = math.inf,
+        patience_s: float = 0.0,
         pulse: Pulse | None = None,
+        endpoints: Endpoints | None = None,
     ) -> None:
-        """`players(name, game)` gives the fixed player of that name, or None when it is the policy that learns."""
+        """`players(name, game)` gives the fixed player of that name, or None when it is the policy or an endpoint.
+
+        `deadline_s` bounds an episode, `patience_s` the time that the engine may be out of reach.
+        """
         self._run = run
         self._games = games
         self._players = players
-        self._engine = engine
-        self._chat = chat
         self._speech = speech
-        self._template = find_prompt(speech.prompt)
-        self._sampling = {greedy: self._make_sampling(greedy) for greedy in (False, True)}
+        self._outage = Outage(patience_s)
+        self._pulse = pulse or Pulse()
+        self._voice = PolicyVoice(engine, speech, stop_tokens=chat.stop_tokens, outage=self._outage, pulse=self._pulse)
+        self._policy = Speaker(
+            engine=engine,
+            chat=chat,
+            template=find_prompt(speech.prompt),
+            action=speech.action,
+            sampling=self._voice.sampling,
+            greedy=self._voice.greedy,
+        )
+        self._endpoints = endpoints or Endpoints(ExploreConfig())
         self.slots = slots
         self._deadline_s = deadline_s
-        self._pulse = pulse or Pulse()
-        self._waiting: deque[Task] = deque()
-        self._playing: set[asyncio.Task[Finished]] = set()
-        self._finished: list[Finished] = []
-        self._loop = asyncio.new_event_loop()
+        self._flight: InFlight[Finished] = InFlight(self._play, slots=slots, outage=self._outage, pulse=self._pulse)
+
+    @property
+    def trouble(self) -> str:
+        """Why the engine cannot be reached now; empty while it can."""
+        return self._outage.reason
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to play."""
-        return not self._playing and not self._waiting
+        return self._flight.is_idle
 
     @property
     def finished_episodes(self) -> int:
         """Episodes that the next harvest would return."""
-        return len(self._finished)
+        return self._flight.finished
 
     def submit(self, tasks: Iterable[Task]) -> None:
         """Queue tasks; each starts as soon as a slot is free."""
-        self._waiting.extend(tasks)
+        self._flight.submit(tasks)
 
     def step(self) -> None:
-        """Play on until an episode ends, or for a moment."""
-        while self._waiting and len(self._playing) < self.slots:
-            self._playing.add(self._loop.create_task(self._play(self._waiting.popleft())))
-        if self._playing:
-            self._loop.run_until_complete(self._play_on())
-        self._pulse.working_on(NO_TASK)
-        self._pulse.tick()
+        """Play on until an episode ends, or for a moment.
+
+        Raises:
+            EngineLost: the engine has been out of reach for too long.
+        """
+        self._flight.step()
 
     def harvest(self) -> EpisodeBatch:
         """Hand over what has finished since the last call."""
-        finished, self._finished = self._finished, []
+        finished = self._flight.take()
         return EpisodeBatch(
             episodes=tuple(episode for _, episode in finished),
             experiences=assemble_conversations(finished, by_turn=self._speech.rows == "turn"),
         )
 
+    def take_counts(self) -> Counts:
+        """What endpoints have done since the last call, by name of the metric."""
+        return self._endpoints.take_counts()
+
     def close(self) -> None:
-        """Give up what is in flight, and the engine."""
-        for playing in self._playing:
-            playing.cancel()
-        self._loop.run_until_complete(self._engine.close())
-        self._loop.close()
+        """Give up what is in flight, the engine and the endpoints. Closing again changes nothing."""
+        self._flight.close(self._give_back)
+
+    async def _give_back(self) -> None:
+        await self._endpoints.close()
+        await self._voice.engine.close()
 
     # -- one episode -----------------------------------------------------------------------------------------------
 
-    async def _play_on(self) -> None:
-        done, self._playing = await asyncio.wait(self._playing, timeout=STEP_S, return_when=asyncio.FIRST_COMPLETED)
-        self._finished += [each.result() for each in done]
-
     async def _play(self, task: Task) -> Finished:
-        """One episode, whatever happens to it."""
+        """One episode, whatever happens to it; raises `Interrupted` when it is to be played again."""
         id = episode_id(self._run, task.id, task.attempt)
         playing: TextEpisode | None = None
+        ends = time.monotonic() + ENDPOINTS_SHARE * self._deadline_s
         try:
             with boundary(EnvError, f"{task.game} could not start"):
-                playing = self._open(task, id)
+                playing = self._open(task, id, ends)
             async with asyncio.timeout(None if math.isinf(self._deadline_s) else self._deadline_s):
                 await playing.play()
+                await self._endpoints.judge(playing, ends=ends)
         except TimeoutError:
             late = f"{TimeoutExceeded.__name__}: the episode took longer than {self._deadline_s:g} s"
             return None, playing.finish(late) if playing else Episode.failed(id, task, late)
@@ -129,74 +153,60 @@ class TextRunner:
             return None, playing.finish(text) if playing else Episode.failed(id, task, text)
         finally:
             for seat in range(len(task.seats)):
-                self._engine.end_session(f"{id}/{seat}")
+                self._voice.engine.end_session(f"{id}/{seat}")
         return playing, playing.finish()
 
-    def _open(self, task: Task, id: Any) -> TextEpisode:
+    def _open(self, task: Task, id: Any, ends: float) -> TextEpisode:
         game = self._games(task.game)
         players = tuple(self._players(seat.policy.name, game) for seat in task.seats)
+        speakers = tuple(self._endpoints.speaker(seat.policy.name) or self._policy for seat in task.seats)
         return TextEpisode(
             task,
             game,
             id,
             players=players,
             conversations={
-                seat: Conversation(self._chat, self._template.system)
+                seat: Conversation(speakers[seat].chat, speakers[seat].template.system)
                 for seat, player in enumerate(players)
                 if player is None or task.seats[seat].learns
             },
-            template=self._template,
+            speakers=speakers,
             speech=self._speech,
-            voice=self._speak,
+            voice=partial(self._speak, ends=ends),
             mark=self._pulse.working_on,
         )
 
-    async def _speak(self, seat: Seat, conversation: Conversation, *, session: str, seed: int) -> Completion:
-        completion = await self._engine.generate(
-            Request(
-                prompt=conversation.prompt,
-                policy=seat.policy,
-                sampling=self._sampling[seat.greedy],
-                seed=seed,
-                session=session,
-            )
+    async def _speak(
+        self, seat: Seat, conversation: Conversation, *, session: str, seed: int, ends: float
+    ) -> Completion:
+        endpoint = self._endpoints.speaker(seat.policy.name)
+        speaker = endpoint or self._policy
+        request = Request(
+            prompt=conversation.prompt,
+            policy=seat.policy,
+            sampling=speaker.greedy if seat.greedy else speaker.sampling,
+            seed=seed,
+            deadline_s=ANSWER_S if endpoint is None else min(ANSWER_S, max(ends - time.monotonic(), 0.0)),
+            session=session,
         )
+        if endpoint is None:
+            return await self._voice.ask(request)
+        completion = await endpoint.engine.generate(request)
         self._pulse.tick()
         return completion
-
-    def _make_sampling(self, greedy: bool) -> Sampling:
-        speech = self._speech
-        return Sampling(
-            max_tokens=speech.max_tokens,
-            temperature=0.0 if greedy else speech.temperature,
-            top_p=speech.top_p,
-            top_k=speech.top_k,
-            stop_tokens=self._chat.stop_tokens,
-        )
 
 
 def assemble_conversations(finished: Iterable[Finished], *, by_turn: bool) -> Experiences:
     """The sequences of the learning seats of episodes that ended well, as one columnar batch."""
-    rows: list[dict[str, Any]] = []
-    parts: list[Columns] = []
+    rows: list[Row] = []
     for playing, episode in finished:
         for seat, conversation in playing.conversations.items() if playing else ():
             if not episode.task.seats[seat].learns or not conversation.replies:
                 continue
             facts = sequence_facts(episode, seat)
-            turns = conversation.as_turns(facts["final_reward"]) if by_turn else [conversation.as_episode()]
-            rows += [{**facts, "turn": turn} if by_turn else facts for turn in range(len(turns))]
-            parts += turns
-    if not rows:
-        return Experiences.empty()
-    names = (*SEQUENCE_COLUMNS, "turn") if by_turn else SEQUENCE_COLUMNS
-    kinds: dict[str, Any] = {**DTYPES, "turn": np.int64}
-    sequences: dict[str, NDArray[Any]] = {
-        name: np.array([row[name] for row in rows], kinds.get(name, object)) for name in names
-    }
-    lengths = [len(part["action"]) for part in parts]
-    return Experiences(
-        sequences=sequences,
-        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        steps={name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
-    )
+            if by_turn:
+                turns = conversation.as_turns(facts["final_reward"])
+                rows += [({**facts, "turn": turn}, columns) for turn, columns in enumerate(turns)]
+            else:
+                rows.append((facts, conversation.as_episode()))
+    return gather_rows(rows, has_turns=by_turn)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ludus.config.run import RunConfig
 from ludus.explore.host_runner import HostRunner
-from ludus.explore.messages import Broken, Play, Played, Ready, Setup, ToExplorer
+from ludus.explore.messages import Broken, Play, Played, Ready, Setup, ToExplorer, Trouble
 from ludus.explore.players import Player
 from ludus.games.protocol import Game
 from ludus.policies import PolicyShape, PolicyStore
@@ -31,9 +31,14 @@ SEND_DEADLINE_S = 120.0
 
 
 class Runner(Protocol):
-    """Plays tasks: on boards or in words."""
+    """Plays tasks: on boards, in words, or through a workflow."""
 
     slots: int
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be played for the moment; empty while it can."""
+        ...
 
     @property
     def is_idle(self) -> bool:
@@ -57,11 +62,16 @@ class Runner(Protocol):
         """Hand over what has finished since the last call."""
         ...
 
+    def take_counts(self) -> dict[str, float]:
+        """What endpoints, rewards and workflows have done since the last call, by name of the metric."""
+        ...
+
 
 def serve(channel: Channel[object], pulse: Pulse) -> None:
     """Play until told to stop."""
     runner: Runner | None = None
     handed_over = time.monotonic()
+    trouble = ""
     while True:
         idle = runner is None or runner.is_idle
         pulse.set_busy(not idle)
@@ -79,6 +89,9 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
         pulse.set_busy(True)
         if not runner.is_idle:
             runner.step()
+        if runner.trouble != trouble:
+            trouble = runner.trouble
+            channel.send(Trouble(reason=trouble))
         if is_due(runner, time.monotonic() - handed_over):
             hand_over(runner, channel)
             handed_over = time.monotonic()
@@ -105,9 +118,10 @@ def build_runner(setup: Setup, pulse: Pulse) -> Runner:
     load_plugins(setup.plugins)
     config = RunConfig.model_validate_json(setup.config)
     if config.policy.model is not None:
-        from ludus.explore.text_building import build_text_runner
+        from ludus.explore.text_building import build_text_runner, build_workflow_runner
 
-        return build_text_runner(setup, config, pulse)
+        build = build_workflow_runner if config.tasks else build_text_runner
+        return build(setup, config, pulse)
     return build_host_runner(setup, config, pulse)
 
 
@@ -150,7 +164,12 @@ def hand_over(runner: Runner, channel: Channel[object]) -> None:
     batch = runner.harvest()
     episodes = to_bytes(episodes_to_table(batch.episodes))
     blob = b"".join([episodes, to_bytes(experiences_to_table(batch.experiences))])
-    played = Played(episodes=len(batch.episodes), episode_bytes=len(episodes), steps=batch.experiences.step_count)
+    played = Played(
+        episodes=len(batch.episodes),
+        episode_bytes=len(episodes),
+        steps=batch.experiences.step_count,
+        counts=runner.take_counts(),
+    )
     channel.send(played, blob)
     channel.drain(SEND_DEADLINE_S)
 

@@ -45,6 +45,11 @@ class ChatFormat:
         self._end = self._end_of_turn()
         self.stop_tokens: frozenset[int] = frozenset({self._end, tokenizer.eos_token_id} - {None})
 
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer itself, to look single tokens up."""
+        return self._tokenizer
+
     def opening(self, messages: Messages) -> list[int]:
         """The tokens of the first messages (`system` and `user`) up to where the model is to speak."""
         safe = [{**message, "content": self._without_marks(message["content"])} for message in messages]

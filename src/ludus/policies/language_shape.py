@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,10 @@ class LanguageModelShape:
             critic=bool(values["critic"]),
             games=tuple(values["games"]),
         )
+
+    def standing_on(self, base: Path) -> LanguageModelShape:
+        """The same on the base model that a run made for itself, if it did; it may have been moved since."""
+        return replace(self, model=self.model.model_copy(update={"path": str(base)})) if base.is_dir() else self
 
     def tensor_files(self) -> tuple[str, ...]:
         """The files that hold weights, the policy's own first."""

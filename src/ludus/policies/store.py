@@ -102,6 +102,10 @@ class PolicyStore:
             raise CorruptRecord(f"{self.path(ref)}: the weights do not match the hash in their {CARD}")
         return Policy(ref=ref, shape=shape, weights=weights, weights_hash=card["weights_hash"], step=int(card["step"]))
 
+    def shape(self, ref: PolicyRef) -> Shape:
+        """What a version's weights are for; the weights themselves are not read."""
+        return self._shape(ref, self._card(ref))
+
     def versions(self, name: str) -> list[PolicyRef]:
         """All published versions of a policy, oldest first."""
         folder = self._directory / name

@@ -3,6 +3,7 @@
 from ludus.records.episode import Episode, EpisodeBatch, Turn
 from ludus.records.experience import REQUIRED_STEP_COLUMNS, SEQUENCE_COLUMNS, STEP_COLUMNS, Experiences, places
 from ludus.records.ids import EpisodeId, PolicyName, PolicyVersion, TaskId, derive_seed, episode_id
+from ludus.records.joining import join
 from ludus.records.match import Match
 from ludus.records.policy import PolicyRef
 from ludus.records.task import Purpose, Seat, Task
@@ -26,5 +27,6 @@ __all__ = [
     "Turn",
     "derive_seed",
     "episode_id",
+    "join",
     "places",
 ]

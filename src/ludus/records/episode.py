@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +40,12 @@ class Episode:
     move_actions: NDArray[np.int32]
     """In a game of words: 1 for a move that the rules allowed, 0 for one that they did not."""
     move_texts: tuple[str, ...] = ()
-    """In a game of words: the moves as they were found in what was said, parallel to the others."""
+    """In a game of words: the moves as they were found in what was said, parallel to the others. In an attempt at a
+    task: what the policy was told before each reply."""
     replies: tuple[str, ...] = ()
-    """In a game of words: everything that was said, parallel to the others."""
+    """In words: everything that was said, parallel to the others."""
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    """Of an attempt at a task: what its reward is made of, by name and before weights. Empty for games."""
     truncated: bool = False
     error: str = ""
     """Empty when the episode ended by the rules; otherwise why it did not."""

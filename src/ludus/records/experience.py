@@ -23,6 +23,13 @@ Sequence columns (all `[n]`):
     shaped_reward                       float32: the same after the final-reward transforms
     truncated                           bool
     turn                                int64, only where a sequence is one turn of a seat instead of all it did: which
+
+Some rows have more columns, and `joining.py` says what it means when a row lacks them:
+
+    raw_reward                          float32: `shaped_reward` before the operators
+    source                              str: `usual`, `expert` or `pairs`
+    pair, chosen                        int64, bool: which pair of answers, and whether it is the better one
+    reason, detail                      str: why it was refused (in the log `refused`)
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ludus.errors import ConfigError
+from ludus.explore.chat_api.problems import BadRequest
 from ludus.explore.engines.addresses import is_loopback
-from ludus.serve.problems import BadRequest
 
 TOKEN_VARIABLE = "LUDUS_SERVE_TOKEN"  # noqa: S105  the name of a variable, not what is in it
 SHORTEST_TOKEN = 16

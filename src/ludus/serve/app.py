@@ -8,31 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from ludus.errors import LudusError
+from ludus.explore.chat_api.answers import DONE, Answers, Choice, Piece, sse
+from ludus.explore.chat_api.chat_request import ChatRequest, read_chat_request
+from ludus.explore.chat_api.http import EventStream, answering, http_problem, read_body, while_wanted
+from ludus.explore.chat_api.problems import BadRequest, as_bad_request
+from ludus.explore.chat_api.token_text import TokenText
 from ludus.explore.engines.protocol import Engine
 from ludus.serve.access import Guard
-from ludus.serve.answers import DONE, Answers, Choice, sse
-from ludus.serve.chat_request import ChatRequest, read_chat_request
 from ludus.serve.members import Members
-from ludus.serve.problems import BadRequest, as_bad_request
-from ludus.serve.token_text import TokenText
-from ludus.serve.writer import Errand, Piece, Writer
-
-MOST_BODY_BYTES = 4 * 1024 * 1024
-Handler = Callable[[Request], Awaitable[Response]]
-T = TypeVar("T")
+from ludus.serve.writer import Errand, Writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +54,13 @@ def make_app(service: Service, *, token: str = "") -> Starlette:
     routes = Routes(service)
     return Starlette(
         routes=[
-            Route("/health", _answering(routes.health), methods=["GET"]),
-            Route("/v1/models", _answering(routes.models), methods=["GET"]),
-            Route("/v1/models/{model}", _answering(routes.model), methods=["GET"]),
-            Route("/v1/chat/completions", _answering(routes.chat), methods=["POST"]),
+            Route("/health", answering(routes.health), methods=["GET"]),
+            Route("/v1/models", answering(routes.models), methods=["GET"]),
+            Route("/v1/models/{model}", answering(routes.model), methods=["GET"]),
+            Route("/v1/chat/completions", answering(routes.chat), methods=["POST"]),
         ],
         middleware=[Middleware(Guard, token=token)],
-        exception_handlers={HTTPException: _http_problem},
+        exception_handlers={HTTPException: http_problem},
         lifespan=lifespan,
     )
 
@@ -94,7 +89,7 @@ class Routes:
 
     async def chat(self, request: Request) -> Response:
         """Reply to a conversation, at once or as a stream."""
-        wanted = read_chat_request(await _body(request))
+        wanted = read_chat_request(await read_body(request))
         policy = await asyncio.to_thread(self._service.members.find, wanted.model)
         errands = self._service.writer.plan(wanted, policy)
         answers = Answers(
@@ -106,7 +101,7 @@ class Routes:
         if wanted.stream:
             return EventStream(self._events(errands, answers, wanted), on_end=self._leave)
         try:
-            return JSONResponse(answers.whole(await _while_wanted(request, self._gather(errands))))
+            return JSONResponse(answers.whole(await while_wanted(request, self._gather(errands))))
         finally:
             self._leave()
 
@@ -168,74 +163,3 @@ class Routes:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class EventStream(StreamingResponse):
-    """A stream of events that is closed, and told so, however it ends."""
-
-    def __init__(self, events: AsyncGenerator[bytes], *, on_end: Callable[[], None]) -> None:
-        super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-        self._events = events
-        self._on_end = on_end
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events, or as many as somebody listens to."""
-        try:
-            # Cancelled is what a server that stops does to requests that take too long.
-            with contextlib.suppress(ClientDisconnect, asyncio.CancelledError):
-                await super().__call__(scope, receive, send)
-        finally:
-            await self._events.aclose()
-            self._on_end()
-
-
-def _answering(handler: Handler) -> Handler:
-    """Turn what ludus raises into an answer."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except LudusError as error:
-            problem = as_bad_request(error)
-            headers = {"Retry-After": "1"} if problem.status == 429 else None
-            return JSONResponse(problem.to_json(), status_code=problem.status, headers=headers)
-        except ClientDisconnect:
-            return Response(status_code=499)
-        except asyncio.CancelledError:
-            problem = BadRequest("the server is being stopped", status=503)
-            return JSONResponse(problem.to_json(), status_code=problem.status)
-
-    return answer
-
-
-async def _while_wanted(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Do some work unless whoever asked for it leaves before it is done."""
-    task, left = asyncio.ensure_future(work), asyncio.ensure_future(request.receive())
-    try:
-        await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnect
-        return task.result()
-    finally:
-        left.cancel()
-        task.cancel()
-        await asyncio.gather(task, left, return_exceptions=True)
-
-
-async def _http_problem(request: Request, error: Exception) -> Response:
-    """What Starlette itself refuses: unknown paths and methods."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    problem = BadRequest(f"{request.method} {request.url.path}: {error}", status=status)
-    return JSONResponse(problem.to_json(), status_code=status)
-
-
-async def _body(request: Request) -> bytes:
-    # Only with this type does a browser ask first before it sends another site's request.
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise BadRequest("expected Content-Type: application/json", status=415)
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BODY_BYTES:
-            raise BadRequest(f"the body has more than {MOST_BODY_BYTES:,} bytes", status=413)
-    return bytes(body)

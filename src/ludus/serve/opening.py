@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ludus.config.run import RunConfig
 from ludus.errors import ConfigError
+from ludus.explore.chat_api.token_text import TokenText
 from ludus.explore.text_building import make_engine
 from ludus.policies import PolicyStore
 from ludus.policies.chat import ChatFormat
@@ -11,7 +14,6 @@ from ludus.policies.language_models import load_language_model
 from ludus.policies.language_shape import LanguageModelShape
 from ludus.serve.app import Service
 from ludus.serve.members import Members
-from ludus.serve.token_text import TokenText
 from ludus.serve.writer import Writer
 from ludus.storage.run_directory import RunDirectory
 
@@ -27,11 +29,13 @@ def open_service(
     if config.policy.model is None:
         raise ConfigError(f"{run.path} trains a network, not a language model; play against it with: ludus play")
     store = PolicyStore(run.policies)
-    if not store.versions(config.policy.name):
+    versions = store.versions(config.policy.name)
+    if not versions:
         raise ConfigError(f"{run.path} has published no policy yet")
-    shape = LanguageModelShape(
-        model=config.policy.model, critic=False, games=tuple(choice.key for choice in config.games)
-    )
+    shape = store.shape(versions[-1])
+    if not isinstance(shape, LanguageModelShape):
+        raise ConfigError(f"{run.path}: {versions[-1]} is a network, not a language model")
+    shape = replace(shape, critic=False).standing_on(run.base)
     model = load_language_model(shape.model, threads=threads)
     engine = make_engine(config, model, shape, store)
     return Service(

@@ -15,6 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ludus.errors import ConfigError, WorkerError
+from ludus.explore.chat_api.loop_server import server_config
 from ludus.serve.access import check_reach
 
 SHUTDOWN_S = 10
@@ -65,13 +66,4 @@ def serving(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, token: str 
 
 
 def _config(app: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        lifespan="on",
-        ws="none",
-        timeout_graceful_shutdown=SHUTDOWN_S,
-    )
+    return server_config(app, shutdown_s=SHUTDOWN_S)

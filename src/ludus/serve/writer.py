@@ -10,31 +10,21 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ludus.config.play import SpeechConfig
 from ludus.errors import TimeoutExceeded
+from ludus.explore.chat_api.answers import Piece
+from ludus.explore.chat_api.chat_request import ChatRequest
+from ludus.explore.chat_api.problems import BadRequest
+from ludus.explore.chat_api.text_stream import TextStream
+from ludus.explore.conversation import conversation_tokens
 from ludus.explore.engines.protocol import Engine, Finish, Request, Sampling
 from ludus.policies.chat import ChatFormat
 from ludus.records import PolicyRef, derive_seed
-from ludus.serve.chat_request import ChatRequest
-from ludus.serve.problems import BadRequest
-from ludus.serve.text_stream import TextStream
 
 TOKENS_AT_ONCE = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """The next part of a reply."""
-
-    text: str
-    tokens: tuple[int, ...]
-    """What was sampled since the last piece, up to a stop string; its text may still be held back."""
-    logps: tuple[float, ...]
-    finish: Finish | None = None
-    """Why the reply ends here; None while it goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,22 +140,6 @@ class Writer:
             top_k=speech.top_k if request.top_k is None else request.top_k,
             stop_tokens=self._chat.stop_tokens,
         )
-
-
-def conversation_tokens(chat: ChatFormat, messages: Sequence[Mapping[str, str]]) -> list[int]:
-    """A conversation up to where the model speaks.
-
-    Where user and assistant take turns, its parts are made into tokens as they were in play; otherwise as one text.
-    """
-    first = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
-    later = messages[first:]
-    expected = ("assistant", "user") * (len(later) // 2)
-    if not first or len(later) % 2 or tuple(message["role"] for message in later) != expected:
-        return chat.opening(messages)
-    tokens = chat.opening(messages[:first])
-    for said, heard in zip(later[::2], later[1::2], strict=True):
-        tokens += [*chat.encode_reply(said["content"]), *chat.reply(heard["content"], ended=True)]
-    return tokens
 
 
 def _limited(sampling: Sampling, max_tokens: int) -> Sampling:

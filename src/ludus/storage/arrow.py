@@ -58,9 +58,12 @@ _EPISODE_SCHEMA = pa.schema(
             "move_actions": pa.large_list(pa.int32()),
             "move_texts": pa.list_(pa.string()),
             "replies": pa.list_(pa.string()),
+            "rewards": pa.string(),
         }.items()
     ]
 )
+_LATER = ("rewards",)
+"""Columns that tables of earlier versions lack."""
 _MOVE_TYPES: dict[str, type[np.generic]] = {"move_plies": np.int32, "move_seats": np.int16, "move_actions": np.int32}
 
 
@@ -136,6 +139,7 @@ def episodes_to_table(episodes: Sequence[Episode]) -> pa.Table:
         "duration_s": [episode.duration_s for episode in episodes],
         "move_texts": [episode.move_texts for episode in episodes],
         "replies": [episode.replies for episode in episodes],
+        "rewards": [json.dumps(dict(episode.rewards)) if episode.rewards else "{}" for episode in episodes],
     }
     arrays = {name: pa.array(values, _EPISODE_SCHEMA.field(name).type) for name, values in columns.items()}
     for name, dtype in _MOVE_TYPES.items():
@@ -145,13 +149,14 @@ def episodes_to_table(episodes: Sequence[Episode]) -> pa.Table:
 
 def episodes_from_table(table: pa.Table, tasks: Mapping[EpisodeId, Task] | None = None) -> list[Episode]:
     """The inverse. Tasks that the caller has, by episode, are taken from there, which is half the work."""
-    missing = [name for name in _EPISODE_SCHEMA.names if name not in table.column_names]
+    missing = [name for name in _EPISODE_SCHEMA.names if name not in (*table.column_names, *_LATER)]
     if missing:
         raise CorruptRecord(f"not a table of episodes: no {', '.join(missing)}")
     ids = table.column("id").to_pylist()
     known = tasks if tasks is not None and all(id in tasks for id in ids) else _tasks(table, ids)
     names = ("returns", "truncated", "error", "duration_s", "move_texts", "replies")
     results = [table.column(name).to_pylist() for name in names]
+    rewards = table.column("rewards").to_pylist() if "rewards" in table.column_names else ["{}"] * len(ids)
     moves = [_cut(table.column(name)) for name in _MOVE_TYPES]
     return [
         Episode(
@@ -163,12 +168,13 @@ def episodes_from_table(table: pa.Table, tasks: Mapping[EpisodeId, Task] | None 
             duration_s=duration_s,
             move_texts=tuple(texts),
             replies=tuple(replies),
+            rewards=json.loads(parts) if parts != "{}" else {},
             move_plies=plies,
             move_seats=seats,
             move_actions=actions,
         )
-        for id, returns, truncated, error, duration_s, texts, replies, plies, seats, actions in zip(
-            ids, *results, *moves, strict=True
+        for id, returns, truncated, error, duration_s, texts, replies, parts, plies, seats, actions in zip(
+            ids, *results, rewards, *moves, strict=True
         )
     ]
 

@@ -17,7 +17,9 @@ from ludus.errors import StorageError
 from ludus.records import places
 from ludus.storage.catalog import Catalog
 
-_KEY_COLUMNS = {"episodes": ("id",), "experiences": ("episode", "seat")}
+_KEY_COLUMNS = {"episodes": ("id",)}
+_ROW_KEY_COLUMNS = ("episode", "seat")
+"""Of every log of rows of experience."""
 _EPISODE_SEAT = -1
 """The `seat` of a row that is a whole episode."""
 
@@ -131,15 +133,19 @@ class RowKeys:
 
     def _check_columns(self, batch: pa.RecordBatch) -> None:
         schema = batch.schema
-        for name in ("task", "attempt", *_KEY_COLUMNS[self._log]):
+        for name in ("task", "attempt", *self._key_columns):
             if schema.get_field_index(name) < 0:
                 raise StorageError(f"rows of {self._log} need the column {name!r}")
 
+    @property
+    def _key_columns(self) -> tuple[str, ...]:
+        return _KEY_COLUMNS.get(self._log, _ROW_KEY_COLUMNS)
+
     def _columns(self, batch: pa.RecordBatch) -> tuple[list[str], list[int]]:
         """Episode id and place in it per row."""
-        name, *_ = _KEY_COLUMNS[self._log]
+        name, *_ = self._key_columns
         episodes = batch.column(name).to_numpy(zero_copy_only=False).tolist()
-        return episodes, _places(batch).tolist() if self._log == "experiences" else [0] * len(episodes)
+        return episodes, [0] * len(episodes) if self._log == "episodes" else _places(batch).tolist()
 
     def _task_keys(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         """(attempt, place, task) per row, `[n, 3]`."""

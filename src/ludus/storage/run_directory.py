@@ -3,6 +3,9 @@
     runs/x/  format.json  config.yaml  catalog.sqlite  lock  metrics.jsonl  events.jsonl
              checkpoints/<update>/  episodes/*.arrow  experiences/*.arrow  policies/<name>/<version>/
              quarantine/  logs/attempt_<n>/  logs/latest -> attempt_<n>
+    and, where there is something for them:
+             base/ (the model of a warm start)
+             refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
 
 Invariant: no other file spells these names. A directory is a run when it has both `format.json` and `config.yaml`; one
 that has anything else in it is refused, never written into.
@@ -42,6 +45,12 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.episodes = path / "episodes"
         self.experiences = path / "experiences"
+        self.refused = path / "refused"
+        self.imports = path / "imports"
+        self.inbox = path / "inbox"
+        self.expert = path / "expert"
+        self.pairs = path / "pairs"
+        self.base = path / "base"
         self.policies = path / "policies"
         self.quarantine = path / "quarantine"
         self.logs = path / "logs"

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ludus.errors import StorageError
-from ludus.records import Experiences
+from ludus.records import Experiences, join
 from ludus.storage.arrow import experiences_from_batch
 from ludus.storage.segment_file import SUFFIX, Segment, open_segment, segment_name
 
@@ -97,7 +97,7 @@ class SegmentReader:
         found = list(self._by_segment(numbers))
         if not found:
             return Experiences.empty()
-        whole = Experiences.concatenate([_pick_experiences(batch, rows) for batch, rows, _ in found])
+        whole = join([_pick_experiences(batch, rows) for batch, rows, _ in found])
         order = _restoring_order([positions for _, _, positions in found])
         return whole if order is None else whole.take(order)
 

@@ -1,4 +1,4 @@
-"""The durable log of episodes or of experiences: immutable Arrow files, group commit, exactly once.
+"""A durable log of episodes or of rows of experience: immutable Arrow files, group commit, exactly once.
 
 Invariants:
 - `commit()` returned = the rows are on disk and survive a power loss. The synced, renamed segment file is what makes
@@ -36,7 +36,7 @@ from ludus.storage.segment_reader import SegmentReader, SequenceNumbers
 
 log = logging.getLogger(__name__)
 
-LogName = Literal["episodes", "experiences"]
+LogName = Literal["episodes", "experiences", "refused", "imports"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from ludus.config.judge import EvaluateConfig
 from ludus.games.protocol import GameSpec
 from ludus.league import Pool, evaluation_seats, rating_opponents
 from ludus.records import Episode, Match, PolicyName, PolicyRef, Seat, Task
-from ludus.tasks import GameTasks
+from ludus.tasks import GameTasks, TasksetTasks
+from ludus.topologies.attempts import score_attempts
 from ludus.topologies.window import invalid_share
 
 
@@ -52,7 +53,9 @@ class Job:
 class Evaluation:
     """Issues evaluation jobs and settles them into the pool."""
 
-    def __init__(self, config: EvaluateConfig, tasks: GameTasks, pool: Pool, specs: Mapping[str, GameSpec]) -> None:
+    def __init__(
+        self, config: EvaluateConfig, tasks: GameTasks | TasksetTasks, pool: Pool, specs: Mapping[str, GameSpec]
+    ) -> None:
         self._config = config
         self._tasks = tasks
         self._pool = pool
@@ -78,7 +81,8 @@ class Evaluation:
     def issue(self, learner: PolicyRef, *, step: int, is_final: bool) -> None:
         """Begin a job: `learner` against the fixed players and some past versions. The one before must be settled."""
         fixed = [PolicyRef(name=PolicyName(name)) for name in self._config.against]
-        past = rating_opponents(self._pool, learner, self._config.pool_opponents)
+        on_tasks = isinstance(self._tasks, TasksetTasks)
+        past = [] if on_tasks else rating_opponents(self._pool, learner, self._config.pool_opponents)
         self.job = Job(
             number=self._issued,
             learner=learner,
@@ -102,6 +106,8 @@ class Evaluation:
         if self.job is None:
             return {}
         job, self.job = self.job, None
+        if isinstance(self._tasks, TasksetTasks):
+            return score_attempts(job.played.values(), samples=self._config.samples, success=self._config.success)
         scores: dict[str, list[float]] = {}
         for number in sorted(job.played):
             episode = job.played[number]
@@ -142,6 +148,15 @@ class Evaluation:
             self._make_tasks(self.job)
 
     def _make_tasks(self, job: Job) -> None:
+        if isinstance(self._tasks, TasksetTasks):
+            # Several attempts at a task must differ; a single one is the likeliest.
+            seat = Seat(policy=job.learner, greedy=self._config.greedy and self._config.samples == 1)
+            self._pending = self._tasks.evaluation_tasks(job.number, (seat,), samples=self._config.samples)
+        else:
+            self._pending = self._tasks.evaluation(job.number, self._lineups(job))
+        job.tasks = {task.id: task for task in self._pending}
+
+    def _lineups(self, job: Job) -> list[tuple[str, tuple[Seat, ...]]]:
         lineups: list[tuple[str, tuple[Seat, ...]]] = []
         for game, spec in self._specs.items():
             for opponent in job.opponents if spec.players > 1 else (job.learner,):
@@ -150,8 +165,7 @@ class Evaluation:
                 for number in range(job.games):
                     seats = evaluation_seats(spec, job.learner, opponent, number, greedy=greedy)
                     lineups.append((game, seats))
-        self._pending = self._tasks.evaluation(job.number, lineups)
-        job.tasks = {task.id: task for task in self._pending}
+        return lineups
 
 
 def _seat_of(episode: Episode, policy: PolicyRef) -> int:

@@ -6,19 +6,24 @@ a lost worker is given out again; the one whose code was running gets one more t
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+import msgspec
 import pyarrow as pa
 
 from ludus.errors import WorkerError
-from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Setup
+from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Setup, Trouble
 from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, PolicyRef, Task, episode_id
 from ludus.runtime import Arrived, Lost, WorkerSpec
 from ludus.storage.arrow import episodes_from_table, episodes_to_table, experiences_from_table, from_bytes
+from ludus.topologies.endpoint_bill import EndpointBill
 from ludus.topologies.rooms import Rooms
+
+log = logging.getLogger(__name__)
 
 TRIES = 2
 QUEUED_PER_SLOT = 2
@@ -73,11 +78,14 @@ class Explorers:
         *,
         workers: int,
         slots: int,
+        bill: EndpointBill | None = None,
     ) -> None:
+        """`bill` has what endpoints cost before this start, and gets what they cost from now on."""
         self._supervisor = rooms.supervisor
         self._telemetry = rooms.telemetry
         self._run = rooms.run_name
         self._slots = slots
+        self._bill = bill or EndpointBill(workers)
         self._setup = Setup(
             run_dir=str(rooms.run.path),
             run=rooms.run_name,
@@ -137,6 +145,8 @@ class Explorers:
             self._give_back(event)
         elif isinstance(event.message, Played):
             yield self._unpack(event.worker, event.message, event.blob)
+        elif isinstance(event.message, Trouble):
+            self._report_trouble(event.worker, event.message.reason)
         elif isinstance(event.message, Broken):
             raise WorkerError(f"{event.worker} cannot go on: {event.message.error}")
         elif not isinstance(event.message, Ready):
@@ -148,9 +158,18 @@ class Explorers:
             batch = EpisodeBatch(episodes=failed, experiences=Experiences.empty())
             yield Delivery(batch=batch, episodes_table=episodes_to_table(failed))
 
+    def _report_trouble(self, worker: str, reason: str) -> None:
+        """Tell that a worker waits for its engine, or no longer does."""
+        if reason:
+            log.warning("%s waits: %s", worker, reason)
+            self._telemetry.event("engine_lost", worker=worker, reason=reason)
+        else:
+            log.warning("%s goes on: its engine answers again", worker)
+            self._telemetry.event("engine_back", worker=worker)
+
     def _greet(self, worker: str) -> None:
         self._hands[worker] = {}
-        self._supervisor.send(worker, self._setup)
+        self._supervisor.send(worker, msgspec.structs.replace(self._setup, spent=self._bill.spent(worker)))
 
     def _hand_out(self) -> None:
         """Give waiting tasks to whoever has least in hand, as long as there is room."""
@@ -167,6 +186,7 @@ class Explorers:
                 self._supervisor.send(worker, Play(tasks=tasks))
 
     def _unpack(self, worker: str, played: Played, blob: memoryview) -> Delivery:
+        self._bill.add(worker, played.counts)
         table = from_bytes(blob[: played.episode_bytes])
         hand = self._hands[worker]
         episodes = episodes_from_table(table, hand)

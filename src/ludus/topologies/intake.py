@@ -1,18 +1,30 @@
-"""What happens to episodes that come back: logged, counted, checked, transformed, and put into the buffer.
+"""What happens to episodes that come back: checked, sifted, transformed, put into the buffer, counted and logged.
 
 Invariant: an episode's experience is on disk before the episode is, and the episode is what counts as played. A kill in
-between makes the task be played again, which changes nothing: rows that are there already are not inserted twice.
+between makes the task be played again, which changes nothing: rows that are there already are not inserted twice. Where
+tasks come in groups, an episode waits until all of its group are there, and counts as played from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from ludus.buffer import Buffer
-from ludus.experience import Pipeline, Refusals, verify
+from ludus.experience import (
+    OpenGroups,
+    Pipeline,
+    Refusals,
+    RefusedLog,
+    Sieve,
+    Sifted,
+    Verified,
+    WholeGroups,
+    verify,
+)
 from ludus.records import Episode, EpisodeBatch, Experiences
+from ludus.storage.arrow import episodes_to_table
 from ludus.topologies.explorers import Delivery
 from ludus.topologies.rooms import Rooms
 from ludus.topologies.window import Window
@@ -21,29 +33,79 @@ from ludus.topologies.window import Window
 class Intake:
     """The way from an explorer's hands into the run."""
 
-    def __init__(self, rooms: Rooms, buffer: Buffer | None = None, pipeline: Pipeline | None = None) -> None:
-        """Without a buffer only evaluation games are expected; without a pipeline, rewards stay as they are."""
+    def __init__(
+        self,
+        rooms: Rooms,
+        buffer: Buffer | None = None,
+        pipeline: Pipeline | None = None,
+        *,
+        sieve: Sieve | None = None,
+        is_done: Callable[[int], bool] = lambda task: False,
+    ) -> None:
+        """The way into `buffer`; without one only evaluation games are expected.
+
+        Args:
+            rooms: the run.
+            buffer: where verified rows go.
+            pipeline: transforms of rewards; without it they stay as they are.
+            sieve: operators from raw to verified.
+            is_done: of a task, whether its episode is in the log already.
+        """
         self._rooms = rooms
         self._buffer = buffer
         self._pipeline = pipeline
+        self._sieve = sieve or Sieve()
+        group = rooms.config.explore.group
+        self._groups = OpenGroups(group, is_done) if group > 1 else None
+        self._refused = RefusedLog(rooms.run.path, rooms.catalog) if self._sieve else None
+        self._sifted: dict[str, float] = {}
         self.refusals = Refusals()
         self.window = Window()
         self.training_episodes = 0
         self.training_steps = 0
         self.fruitless = 0
         """Training episodes in a row of which nothing could be used."""
+        self.sifted_away = 0
+        """Training episodes in a row that were sound, and of which operators refused everything."""
 
-    def take(self, delivery: Delivery) -> None:
-        """Take a batch in. When this returns, it is on disk."""
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What operators saw in the latest groups."""
+        return dict(self._sifted)
+
+    def take(self, delivery: Delivery) -> tuple[Episode, ...]:
+        """Take a batch in. Returns the training episodes that count as played now: they are on disk."""
         batch, rooms = delivery.batch, self._rooms
-        training = [episode for episode in batch.episodes if episode.task.purpose == "train"]
+        training = tuple(episode for episode in batch.episodes if episode.task.purpose == "train")
+        others = [episode for episode in batch.episodes if episode.task.purpose != "train"]
+        played = training
         if training and self._buffer is not None:
-            self._take_training(training, batch.experiences, self._buffer)
+            played = self._take_training(training, batch.experiences, self._buffer)
         with rooms.telemetry.room("storage"):
-            rooms.episodes.append(delivery.episodes_table)
+            is_all = played is training
+            rooms.episodes.append(delivery.episodes_table if is_all else episodes_to_table([*played, *others]))
             rooms.episodes.commit()
-        rooms.evaluation.absorb([episode for episode in batch.episodes if episode.task.purpose == "evaluate"])
+        rooms.evaluation.absorb(others)
         self._report_failures(batch.episodes)
+        return played
+
+    @property
+    def waiting(self) -> int:
+        """Training episodes that came back and wait for others of their group."""
+        return self._groups.waiting if self._groups is not None else 0
+
+    def to_begin(self, first: int, count: int) -> int:
+        """How many tasks to begin from `first` on, when `count` are wanted: groups are begun whole."""
+        return self._groups.to_begin(first, count) if self._groups is not None else count
+
+    def refused_tasks(self) -> Iterator[list[int]]:
+        """Tasks of which rows were refused and kept apart."""
+        return self._refused.tasks() if self._refused is not None else iter(())
+
+    def trim_refused(self, keep_bytes: int, *, settled_before: int) -> None:
+        """Give back disk that refused rows take beyond their budget."""
+        if self._refused is not None:
+            self._refused.trim(keep_bytes, settled_before=settled_before)
 
     def _report_failures(self, episodes: Sequence[Episode]) -> None:
         for episode in episodes:
@@ -56,21 +118,46 @@ class Intake:
                     error=episode.error,
                 )
 
-    def _take_training(self, episodes: Sequence[Episode], experiences: Experiences, buffer: Buffer) -> None:
+    def _take_training(
+        self, episodes: tuple[Episode, ...], experiences: Experiences, buffer: Buffer
+    ) -> tuple[Episode, ...]:
+        """Returns the episodes whose groups are complete, and whose rows are in the buffer."""
         rooms = self._rooms
         with rooms.telemetry.room("experience"):
-            raw = EpisodeBatch(episodes=tuple(episodes), experiences=experiences)
+            raw = EpisodeBatch(episodes=episodes, experiences=experiences)
             verified = verify(raw, specs=rooms.specs, known_versions=self._knows)
             self.refusals.add(verified.refused)
             self.window.add([*verified.episodes, *(episode for episode in episodes if episode.error)])
-            accepted = verified.experiences
-            if self._pipeline is not None:
+            whole = self._whole_groups(episodes, verified)
+            if whole is None:
+                return ()
+            sifted = self._sift(whole)
+            accepted = sifted.kept
+            if self._pipeline is not None and len(accepted):
                 accepted = self._pipeline.on_step(self._pipeline.on_final(accepted))
         with rooms.telemetry.room("buffer"):
             buffer.insert(accepted)
-        self.fruitless = 0 if len(accepted) else self.fruitless + len(episodes)
-        self.training_episodes += len(episodes)
+            if self._refused is not None:
+                self._refused.add(*whole.refused, sifted.refused)
+        count = len(whole.episodes)
+        self.fruitless = 0 if len(whole.experiences) else self.fruitless + count
+        self.sifted_away = 0 if len(accepted) else self.sifted_away + count
+        self.training_episodes += len(whole.episodes)
         self.training_steps += int(np.sum(accepted.steps["mask"])) if len(accepted) else 0
+        return episodes if self._groups is None else whole.episodes
+
+    def _whole_groups(self, episodes: tuple[Episode, ...], verified: Verified) -> WholeGroups | None:
+        if self._groups is not None:
+            return self._groups.add(episodes, verified)
+        refused = (verified.refused_rows,)
+        return WholeGroups(episodes=episodes, experiences=verified.experiences, refused=refused)
+
+    def _sift(self, whole: WholeGroups) -> Sifted:
+        """What the operators keep and refuse."""
+        sifted = self._sieve.sift(whole.experiences)
+        self.refusals.add(sifted.refusals)
+        self._sifted |= sifted.metrics
+        return sifted
 
     def _knows(self, name: str, version: int) -> bool:
         rooms = self._rooms

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from ludus.config.presets import needs_critic
 from ludus.config.run import RunConfig
 from ludus.errors import ConfigError
-from ludus.experience import build_pipeline
+from ludus.experience import build_pipeline, build_sieve
 from ludus.explore.extraction import check_extraction
 from ludus.explore.players import make_player
 from ludus.explore.prompts import find_prompt
+from ludus.explore.rewards.making import check_rewards
 from ludus.explore.text_players import make_text_player
 from ludus.games import Game, make_game
 from ludus.games.protocol import GameSpec
@@ -32,14 +33,17 @@ from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import Checkpoint, CheckpointStore
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.segments import SegmentLog
-from ludus.tasks import GameTasks
+from ludus.tasks import GameTasks, TasksetTasks
 from ludus.telemetry import Telemetry
 from ludus.topologies.evaluation import Evaluation
 from ludus.topologies.progress import Progress
+from ludus.topologies.sources import source_problems
+from ludus.topologies.starting import Start, find_start
+from ludus.topologies.task_sets import TasksetGame, find_tasksets, make_tasks
 
 AnyShape = PolicyShape | LanguageModelShape
-Games = Mapping[str, Game | TextGame]
-"""What a run plays, by key: boards for networks, games of words for language models."""
+Games = Mapping[str, Game | TextGame | TasksetGame]
+"""What a run plays, by key: boards for networks, games of words or tasksets for language models."""
 
 VERSIONS_KEPT = 16
 """Newest versions that stay on disk beside those in the pool."""
@@ -60,11 +64,13 @@ class Rooms:
     episodes: SegmentLog
     telemetry: Telemetry
     supervisor: Supervisor
-    tasks: GameTasks
+    tasks: GameTasks | TasksetTasks
     pool: Pool
     matchmaker: Matchmaker
     evaluation: Evaluation
     progress: Progress
+    start: Start | None = None
+    """The weights to begin with, where they are another run's."""
     plugins: tuple[str, ...] = ()
     retained: dict[int, dict[str, Any]] = field(default_factory=dict)
     """States of the checkpoints on disk, by update."""
@@ -87,6 +93,7 @@ class Rooms:
             "progress": self.progress.state(),
             "league": self.pool.state(),
             "evaluation": self.evaluation.state(),
+            **({"tasks": self.tasks.state()} if isinstance(self.tasks, TasksetTasks) else {}),
             "episodes_before": self.episodes.next_seq,
         }
 
@@ -149,12 +156,23 @@ def find_games(config: RunConfig) -> Games:
         ConfigError: one line for each part that is unknown or does not fit; nothing has been written yet.
     """
     problems: list[str] = []
-    games = _find_text_games(config, problems) if config.policy.model else _find_boards(config, problems)
+    games: Games = {}
+    if config.tasks:
+        games = find_tasksets(config, problems)
+        with collecting(problems):
+            check_rewards(config.rewards)
+        _check_endpoints(config, problems)
+        _find_voice(config, problems)
+    else:
+        games = _find_text_games(config, problems) if config.policy.model else _find_boards(config, problems)
     for choice in config.league.opponents:
         with collecting(problems):
             make_sampler(choice)
     with collecting(problems):
         build_pipeline(config.experience)
+    with collecting(problems):
+        build_sieve(config.experience)
+    problems += source_problems(config)
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
     return games
@@ -178,10 +196,17 @@ def _find_text_games(config: RunConfig, problems: list[str]) -> dict[str, TextGa
     games: dict[str, TextGame] = {}
     with collecting(problems):
         games = {choice.key: make_text_game(choice.key) for choice in config.games}
-    for name in _fixed_players(config):
+    _check_endpoints(config, problems)
+    for name in sorted(set(_fixed_players(config)) - config.explore.endpoints.keys()):
         for game in games.values():
             with collecting(problems):
                 make_text_player(name, game)
+    _find_voice(config, problems)
+    return games
+
+
+def _find_voice(config: RunConfig, problems: list[str]) -> None:
+    """What a language model speaks with: its prompt, how its words are read, and the model itself."""
     with collecting(problems):
         find_prompt(config.explore.speech.prompt)
     with collecting(problems):
@@ -189,7 +214,18 @@ def _find_text_games(config: RunConfig, problems: list[str]) -> dict[str, TextGa
     if config.policy.model is not None:
         with collecting(problems):
             find_model_folder(config.policy.model.path)
-    return games
+        with collecting(problems):
+            find_start(config)
+
+
+def _check_endpoints(config: RunConfig, problems: list[str]) -> None:
+    if not config.explore.endpoints:
+        return
+    from ludus.explore.endpoints import check_endpoint
+
+    for name, endpoint in config.explore.endpoints.items():
+        with collecting(problems):
+            check_endpoint(name, endpoint)
 
 
 def _fixed_players(config: RunConfig) -> list[str]:
@@ -210,19 +246,21 @@ def collecting(problems: list[str]) -> Iterator[None]:
 def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path, plugins: Sequence[str]) -> Rooms:
     """Open every room of a run on its directory."""
     specs = {key: game.spec for key, game in games.items()}
+    start = find_start(config)
     catalog = Catalog(run.catalog)
     progress = Progress()
     learner = PolicyRef(name=PolicyName(config.policy.name))
     pool = Pool(config.league, learner)
     for name in config.evaluate.against:
         pool.add_fixed(name)
-    tasks = GameTasks(config.games, config.seed, config.explore.group)
+    tasks = make_tasks(config, games)
     return Rooms(
         config=config,
         run=run,
         games=games,
         specs=specs,
-        shape=policy_shape(config, specs),
+        shape=policy_shape(config, specs, start),
+        start=start,
         catalog=catalog,
         checkpoints=CheckpointStore(run.checkpoints, config.checkpoint.keep),
         policies=PolicyStore(run.policies),
@@ -238,13 +276,14 @@ def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path
     )
 
 
-def policy_shape(config: RunConfig, specs: dict[str, GameSpec]) -> AnyShape:
+def policy_shape(config: RunConfig, specs: dict[str, GameSpec], start: Start | None = None) -> AnyShape:
     """What the policy is: a network that fits the games, or a language model, which fits all of them."""
     if config.policy.model is None:
         return network_shape(config, specs)
-    return LanguageModelShape(
-        model=config.policy.model, critic=needs_critic(config.train.algorithm), games=tuple(specs)
-    )
+    model = config.policy.model
+    if start is not None:
+        model = model.model_copy(update={"path": start.shape.model.path})
+    return LanguageModelShape(model=model, critic=needs_critic(config.train.algorithm), games=tuple(specs))
 
 
 def network_shape(config: RunConfig, specs: dict[str, GameSpec]) -> PolicyShape:

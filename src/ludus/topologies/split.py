@@ -14,16 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.buffer import Buffer, Claim
+from ludus.buffer import Buffer, Claim, SideStores
+from ludus.config.presets import wanted_sources
 from ludus.errors import RolloutError
-from ludus.experience import build_pipeline
+from ludus.experience import build_pipeline, build_sieve
 from ludus.records import Experiences, PolicyRef, Seat, Task, TaskId, derive_seed
 from ludus.runtime import Arrived, Lost, Stop
+from ludus.storage.arrow import episodes_from_table
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.segments import SegmentLog
 from ludus.storage.tensors import load_tensors
+from ludus.tasks import TasksetTasks
 from ludus.topologies.done_tasks import DoneTasks
+from ludus.topologies.endpoint_bill import EndpointBill
 from ludus.topologies.explorers import Explorers
+from ludus.topologies.gathering import open_side_stores
 from ludus.topologies.intake import Intake
 from ludus.topologies.progress import UpdateReport
 from ludus.topologies.rooms import Rooms
@@ -37,6 +42,8 @@ ORDERS_AHEAD = 2
 
 FRUITLESS_BATCHES = 4
 """Batches of episodes in a row that may all be unusable before the run stops."""
+SIFTED_AWAY_BATCHES = 64
+"""Batches in a row of which operators may refuse everything before the run stops."""
 
 
 class Split:
@@ -47,7 +54,8 @@ class Split:
         config = rooms.config
         self._is_async = config.schedule == "async"
         self._trains = config.mode != "explore"
-        self._explores = config.mode != "train"
+        self._learns_from_play = "usual" in wanted_sources(config.train.algorithm)
+        self._explores = config.mode != "train" and self._learns_from_play
         self.publishes_every_update = self._trains
         self._batch_episodes = config.train.batch_episodes or 1
         mirrors = any(choice.kind == "mirror" for choice in config.league.opponents)
@@ -64,8 +72,16 @@ class Split:
         self._pipeline = build_pipeline(config.experience)
         # In turn, a batch is transformed when it is claimed, in task order; else rows are when they arrive.
         self._transforms_on_arrival = self._is_async or config.mode != "both"
-        self._intake = Intake(rooms, self._buffer, self._pipeline if self._transforms_on_arrival else None)
         self._done = DoneTasks()
+        self._intake = Intake(
+            rooms,
+            self._buffer,
+            self._pipeline if self._transforms_on_arrival else None,
+            sieve=build_sieve(config.experience),
+            is_done=lambda task: task in self._done,
+        )
+        self._side = SideStores()
+        self._bill = EndpointBill(config.explore.workers)
         self._trainer = TrainerProxy(rooms)
         self._explorers: Explorers | None = None
         self._finished: list[tuple[Order, Trained]] = []
@@ -79,6 +95,8 @@ class Split:
         """Only exploring: the buffer is full. Only training: it is empty."""
         if not self._trains:
             return len(self._buffer) >= self._buffer.limits.capacity
+        if not self._learns_from_play:
+            return False
         if not self._explores and not self._trainer.queued and not self._finished:
             self._keep_trainer_busy()
             return not self._trainer.queued
@@ -86,13 +104,18 @@ class Split:
 
     def begin(self, saved: Checkpoint | None) -> None:
         """Start the processes from a checkpoint, or with fresh weights."""
+        buffer = self._rooms.config.buffer
+        self._side = open_side_stores(self._rooms, buffer.expert, buffer.pairs)
         if saved is not None:
+            self._side.load_state(saved.state.get("side", {}))
             self._buffer.load_state(saved.state["buffer"])
             self._pipeline.load_state(saved.state["pipeline"])
             self._intake.refusals.load_state(saved.state["refused"])
             self._done = DoneTasks(int(saved.state["done_before"]))
+            self._bill.load_state(saved.state.get("endpoints", {"totals": {}}))
             self._weights = saved.tensors("weights")
         self._note_logged_episodes()
+        self._pass_over_fruitless()
         self._trainer.begin(None if saved is None else saved.path)
         self._ordered = self._rooms.progress.update
         self._start_explorers()
@@ -102,15 +125,25 @@ class Split:
 
     def advance(self) -> UpdateReport:
         """Explore and train until one update is done."""
+        self._take_inbox()
         if not self._trains:
             return self._advance_exploring()
-        if self._is_async or not self._explores:
+        if not self._learns_from_play:
+            self._order(None, Experiences.empty())
+            self._wait_until(lambda: bool(self._finished))
+        elif self._is_async or not self._explores:
             self._wait_until(lambda: bool(self._finished), self._keep_everybody_busy)
         else:
             self._play_batch()
-            self._order_batch()
+            while not self._order_batch():
+                self._play_batch()
             self._wait_until(lambda: bool(self._finished))
         return self._take_update(*self._finished.pop(0))
+
+    def _take_inbox(self) -> None:
+        """Take the rows that people annotated, and drop those that they rejected."""
+        self._side.take_inbox()
+        self._buffer.discard(self._side.rejected)
 
     def tend(self, timeout_s: float) -> None:
         """Take what the workers bring."""
@@ -120,11 +153,15 @@ class Split:
     def save(self, staging: Path) -> dict[str, Any]:
         """The trainer's files, and the cursors that belong to them."""
         self._trainer.save(staging, self.tend)
+        if self._is_async and isinstance(self._rooms.tasks, TasksetTasks):
+            self._rooms.tasks.settle()
         self._weights = load_tensors(staging / "weights.safetensors")
         return {
             "buffer": self._buffer.state(),
             "pipeline": self._pipeline.state(),
             "refused": self._intake.refusals.state(),
+            "endpoints": self._bill.state(),
+            "side": self._side.state(),
             "done_before": self._done.before,
         }
 
@@ -147,6 +184,8 @@ class Split:
 
     def close(self) -> None:
         """End all processes."""
+        if bill := self._bill.metrics():
+            self._rooms.telemetry.event("endpoints", **bill)
         self._rooms.supervisor.stop(Stop(), grace_s=1.0)
 
     # -- exploring -------------------------------------------------------------------------------------------------
@@ -154,7 +193,7 @@ class Split:
     def _start_explorers(self) -> None:
         explore = self._rooms.config.explore
         slots = -(-explore.games_in_flight // explore.workers)
-        self._explorers = Explorers(self._rooms, workers=explore.workers, slots=slots)
+        self._explorers = Explorers(self._rooms, workers=explore.workers, slots=slots, bill=self._bill)
 
     def _play_batch(self) -> None:
         """Synchronous: play the tasks of this update that are not in the log yet."""
@@ -164,6 +203,8 @@ class Split:
         with self._rooms.telemetry.room("explore"):
             self._wait_until(lambda: self._done.before >= end)
         progress.next_task = end
+        if isinstance(self._rooms.tasks, TasksetTasks):
+            self._rooms.tasks.settle(before=end)
 
     def _submit(self, tasks: Sequence[TaskId]) -> None:
         rooms = self._rooms
@@ -177,7 +218,8 @@ class Split:
     def _keep_everybody_busy(self) -> None:
         if self._explores and self._explorers is not None:
             progress = self._rooms.progress
-            count = self._buffer.may_explore(self._explorers.running_for_training)
+            running = self._explorers.running_for_training + self._intake.waiting
+            count = self._intake.to_begin(progress.next_task, self._buffer.may_explore(running))
             self._submit([TaskId(task) for task in range(progress.next_task, progress.next_task + count)])
             progress.next_task += count
         self._keep_trainer_busy()
@@ -200,23 +242,29 @@ class Split:
 
     # -- training --------------------------------------------------------------------------------------------------
 
-    def _order_batch(self) -> None:
-        """Synchronous: all rows of this update's tasks, in task order, transformed in that order."""
+    def _order_batch(self) -> bool:
+        """Synchronous: all rows of this update's tasks, in task order, transformed in that order; False when operators
+        refused all of them, so that others must be played."""
         progress = self._rooms.progress
         claim = self._buffer.claim_tasks(
             progress.next_task - self._batch_episodes, self._batch_episodes, version=progress.version
         )
         if not len(claim):
-            raise self._nothing_usable(self._batch_episodes)
+            self._buffer.abandon(claim)
+            if self._intake.fruitless or self._intake.sifted_away > SIFTED_AWAY_BATCHES * self._batch_episodes:
+                raise self._nothing_usable(max(self._intake.fruitless, self._intake.sifted_away))
+            return False
         experiences = self._pipeline.on_step(self._pipeline.on_final(self._buffer.read(claim)))
         self._order(claim, experiences)
+        return True
 
     def _nothing_usable(self, episodes: int) -> RolloutError:
         self._write_refused()
-        return RolloutError(
-            f"none of the {episodes} episodes of update {self._rooms.progress.update + 1} can be trained on "
-            f"(refused: {self._intake.refusals.counts}); ludus inspect {self._rooms.run.path} shows examples"
-        )
+        refusals = self._intake.refusals
+        latest = [example for reason in refusals.counts for example in refusals.examples(reason)[-1:]]
+        what = f"none of the {episodes} episodes of update {self._rooms.progress.update + 1} can be trained on"
+        where = f"ludus inspect {self._rooms.run.path} shows more"
+        return RolloutError("; ".join([f"{what} (refused: {refusals.counts})", *latest, where]))
 
     def _keep_trainer_busy(self) -> None:
         while self._trains and self._trainer.queued < ORDERS_AHEAD:
@@ -226,22 +274,26 @@ class Split:
                 return
             self._order(claim, self._buffer.read(claim))
 
-    def _order(self, claim: Claim, experiences: Experiences) -> None:
+    def _order(self, claim: Claim | None, usual: Experiences) -> None:
         config = self._rooms.config
         self._ordered += 1
+        side = self._side.claim()
         self._trainer.order(
             update=self._ordered,
             seed=derive_seed(config.seed, "update", self._ordered) % 2**32,
             progress=min(self._rooms.progress.steps / config.train.steps, 1.0),
-            experiences=self._pipeline.on_sample(experiences),
-            claim=claim,
+            experiences=side.mixed_with(self._pipeline.on_sample(usual) if len(usual) else usual),
+            claim=(claim, side),
         )
 
     def _take_update(self, order: Order, trained: Trained) -> UpdateReport:
         self._trainer.conclude(order)
-        self._buffer.commit(order.claim)
+        claim, side = order.claim
+        self._side.commit(side)
+        if claim is not None:
+            self._buffer.commit(claim)
         episodes = len(set(order.experiences.sequences["episode"].tolist()))
-        staleness = np.asarray(order.claim.staleness, np.float64)
+        staleness = np.asarray([] if claim is None else claim.staleness, np.float64)
         return UpdateReport(
             steps=int(order.experiences.steps["mask"].sum()),
             episodes=episodes,
@@ -267,19 +319,40 @@ class Split:
     def _handle(self, event: Arrived | Lost) -> None:
         if self._explorers is not None:
             for delivery in self._explorers.absorb(event):
-                self._intake.take(delivery)
-                self._done.add(e.task.id for e in delivery.batch.episodes if e.task.purpose == "train")
+                played = self._intake.take(delivery)
+                if isinstance(self._rooms.tasks, TasksetTasks):
+                    self._rooms.tasks.absorb(played)
+                self._done.add(episode.task.id for episode in played)
         self._finished += self._trainer.absorb(event)
 
     def _note_logged_episodes(self) -> None:
         """Episodes that were acknowledged before the last stop need not be played again."""
+        tasks = self._rooms.tasks if isinstance(self._rooms.tasks, TasksetTasks) else None
         for _, table in self._rooms.episodes.scan():
+            if tasks is not None:
+                tasks.absorb(episodes_from_table(table))
             columns = zip(table.column("task").to_pylist(), table.column("purpose").to_pylist(), strict=True)
             self._done.add(task for task, purpose in columns if purpose == "train")
         if self._is_async:
             # Played again with a newer version it would be another game than the one whose experience is here.
             for _, table in self._log.scan():
-                self._done.add(table.column("task").to_pylist())
+                numbers = table.column("task").to_pylist()
+                self._done.add(numbers)
+                if tasks is not None:
+                    tasks.absorb_rewards(dict(zip(numbers, table.column("final_reward").to_pylist(), strict=True)))
+            for numbers in self._intake.refused_tasks():
+                self._done.add(numbers)
+
+    def _pass_over_fruitless(self) -> None:
+        """Synchronous: go on behind a batch that was played without anything to train on, at which the start before
+        this one stopped; whatever was wrong then may be right now."""
+        progress, count = self._rooms.progress, self._batch_episodes
+        if self._is_async or not (self._explores and self._trains):
+            return
+        while self._done.before >= progress.next_task + count:
+            if self._buffer.tasks_present(progress.next_task, count):
+                return
+            progress.next_task += count
 
     def _trim(self) -> None:
         """Give back disk that no checkpoint needs, down to the configured budget."""
@@ -290,6 +363,7 @@ class Split:
             settled = min((int(state["done_before"]) for state in retained), default=0)
             rooms.episodes.settle(settled)
             self._log.settle(settled)
+            self._intake.trim_refused(budget, settled_before=settled)
 
     def _write_refused(self) -> None:
         dropped = {reason: self._buffer.counters[reason] for reason in ("stale", "evicted_unused", "lost")}
@@ -300,6 +374,9 @@ class Split:
         running = self._explorers.running if self._explorers is not None else 0
         return {
             **self._intake.window.metrics(),
+            **self._intake.metrics,
+            **self._side.metrics(),
+            **self._bill.metrics(),
             **counters,
             "queue/episodes_in_flight": float(running),
             "queue/batches_ahead": float(self._trainer.queued),

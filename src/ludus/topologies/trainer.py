@@ -134,6 +134,9 @@ class TrainerProxy:
             config=rooms.config.model_dump_json(),
             shape=rooms.shape.to_json(),
             checkpoint=str(checkpoint) if checkpoint is not None else "",
+            scratch=str(rooms.checkpoints.directory),
+            start=str(rooms.start.run.policies) if rooms.start is not None else "",
+            start_policy=str(rooms.start.policy) if rooms.start is not None else "",
         )
         rooms.supervisor.send(NAME, setup)
 

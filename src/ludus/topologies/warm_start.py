@@ -7,7 +7,6 @@ done again from its beginning and comes to the same model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -54,13 +53,13 @@ def warm_up(rooms: Rooms, is_stopping: Callable[[], bool]) -> bool:
     shape = rooms.shape
     if rooms.config.warm_start is None or not isinstance(shape, LanguageModelShape):
         return True
-    folder = rooms.run.path / "base"
+    folder = rooms.run.base
     if not folder.is_dir():
         rooms.telemetry.event("warm_start", games=rooms.config.warm_start.games, epochs=rooms.config.warm_start.epochs)
         with rooms.telemetry.room("warm_start"):
             if not _work(rooms, folder, is_stopping):
                 return False
-    rooms.shape = replace(shape, model=shape.model.model_copy(update={"path": str(folder)}))
+    rooms.shape = shape.standing_on(folder)
     return True
 
 

@@ -106,7 +106,7 @@ class WarmUp:
         failed = [episode for episode in batch.episodes if episode.error]
         if len(failed) == len(batch.episodes):
             raise RolloutError(f"none of the {len(failed)} games could be played: {failed[0].error}")
-        return batch.experiences
+        return in_task_order(batch.experiences)
 
     def _tasks(self, players_of: Any) -> list[Task]:
         seed = derive_seed(self._config.seed, "warm-start")
@@ -162,6 +162,11 @@ class WarmUp:
         if time.monotonic() - self._reported >= REPORT_S:
             self._reported = time.monotonic()
             self._channel.send(WarmProgress(metrics=metrics))
+
+
+def in_task_order(experiences: Experiences) -> Experiences:
+    """The same sequences however they came in: what is learnt must not depend on which game was over first."""
+    return experiences.take(np.lexsort((experiences.sequences["seat"], experiences.sequences["task"])))
 
 
 def with_everything(experiences: Experiences) -> Experiences:

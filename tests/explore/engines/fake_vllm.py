@@ -144,8 +144,8 @@ def _error(status: int, message: str) -> Response:
 
 
 @contextmanager
-def fake_vllm(**options: Any) -> Iterator[FakeVllm]:
+def fake_vllm(*, port: int = 0, **options: Any) -> Iterator[FakeVllm]:
     server = FakeVllm(**options)
-    with serving(server.app()) as url:
+    with serving(server.app(), port=port) as url:
         server.url = url
         yield server

@@ -20,10 +20,10 @@ from engine_models import (
     with_peft,
 )
 
-from ludus.explore.engines.decoding.compile_kernels import load_kernels
 from ludus.explore.engines.local import LocalEngine
 from ludus.policies.language_models import LanguageModel
 from ludus.records import PolicyRef
+from ludus.runtime.native import load_library
 from ludus.testing import check_engine
 
 MakeEngine = Callable[..., LocalEngine]
@@ -52,13 +52,13 @@ def test_without_a_compiler_the_contract_holds_but_for_repeating_bits(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    load_kernels.cache_clear()
+    load_library.cache_clear()
     monkeypatch.setenv("CC", "no-such-compiler")
     try:
         with caplog.at_level(logging.WARNING):
             engine = make_engine()
     finally:
-        load_kernels.cache_clear()
+        load_library.cache_clear()
     assert not engine.is_repeatable
     assert "there is no C compiler (no-such-compiler)" in caplog.text
     check(engine, tiny, references)

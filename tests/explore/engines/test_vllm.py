@@ -24,7 +24,7 @@ from fake_vllm import CONTEXT, WORDS, fake_vllm, log_softmax, next_logits
 from scripted_endpoint import Answer, never, refuses, scripted, unused_port, writes
 
 from ludus.config.play import LanguageModelConfig, LoraConfig, VllmEngineConfig
-from ludus.errors import PolicyError, TimeoutExceeded
+from ludus.errors import PolicyError, TimeoutExceeded, Unreachable
 from ludus.explore.engines.protocol import Completion, Request, Sampling
 from ludus.explore.engines.vllm import VllmEngine
 from ludus.policies import PolicyStore
@@ -344,8 +344,40 @@ def test_a_model_that_is_not_served_is_named_with_those_that_are(store: PolicySt
 
 
 def test_a_dead_server_is_one_clear_sentence(store: PolicyStore) -> None:
-    with pytest.raises(PolicyError, match=r"cannot be reached .*is it running"):
-        generate(f"http://127.0.0.1:{unused_port()}/v1", store, a_request())
+    url = f"http://127.0.0.1:{unused_port()}/v1"
+    with pytest.raises(Unreachable, match=rf"{url} cannot be reached .*is it running"):
+        generate(url, store, a_request())
+
+
+def test_a_gateway_with_no_server_behind_it_is_out_of_reach_too(store: PolicyStore) -> None:
+    with scripted(refuses(503, "no backend")) as server, pytest.raises(Unreachable, match="status 503: no backend"):
+        generate(server.url, store, a_request(), retries=1)
+
+
+def test_all_who_ask_a_dead_server_learn_of_it_at_once(store: PolicyStore) -> None:
+    async def use(engine: VllmEngine) -> None:
+        asked = [engine.generate(a_request(seed=seed)) for seed in range(50)]
+        failures = await asyncio.gather(*asked, return_exceptions=True)
+        assert {type(failure) for failure in failures} == {Unreachable}
+        assert engine.counters.retries == 4  # of one, for all of them
+
+    with_engine(f"http://127.0.0.1:{unused_port()}/v1", store, use)
+
+
+def test_a_server_that_comes_back_with_other_settings_is_judged_anew(store: PolicyStore) -> None:
+    sampling = Sampling(max_tokens=12, temperature=0.7)
+    port = unused_port()
+
+    async def use(engine: VllmEngine) -> Completion:
+        with fake_vllm(port=port), pytest.raises(PolicyError, match=r"temperature 1, not 0\.7"):
+            await engine.generate(a_request(2, sampling=sampling))
+        with pytest.raises(Unreachable):
+            await engine.generate(a_request(2))
+        with fake_vllm(port=port, processed=True):
+            return await engine.generate(a_request(2, sampling=sampling))
+
+    completion = with_engine(f"http://127.0.0.1:{port}/v1", store, use)
+    assert completion.logps == pytest.approx(expected_logps(completion, (1, 2, 3), shift(2), heat=0.7), abs=1e-5)
 
 
 def test_a_slow_server_is_left_at_the_deadline(store: PolicyStore) -> None:

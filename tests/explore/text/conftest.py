@@ -9,7 +9,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from ludus.config.play import SpeechConfig
 from ludus.explore.engines.protocol import Completion, EngineCounters, Request
-from ludus.explore.text_players import make_text_player
+from ludus.explore.text_players import TextPlayer, make_text_player
 from ludus.explore.text_runner import TextRunner
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
@@ -61,6 +61,10 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> ChatFormat:
     return ChatFormat(AutoTokenizer.from_pretrained(folder))
 
 
+def fixed_player(name: str, game: TextGame) -> TextPlayer | None:
+    return None if name == "main" else make_text_player(name, game)
+
+
 @pytest.fixture
 def make_runner(chat: ChatFormat) -> Iterator[Callable[..., tuple[TextRunner, ParrotEngine]]]:
     made: list[TextRunner] = []
@@ -71,11 +75,10 @@ def make_runner(chat: ChatFormat) -> Iterator[Callable[..., tuple[TextRunner, Pa
         runner = TextRunner(
             run="test",
             games=(lambda key: game) if game else make_text_game,
-            players=lambda name, game: None if name == "main" else make_text_player(name, game),
             engine=engine,
             chat=chat,
             speech=speech,
-            **{"slots": 8, **options},  # type: ignore[arg-type]
+            **{"slots": 8, "players": fixed_player, **options},  # type: ignore[arg-type]
         )
         made.append(runner)
         return runner, engine

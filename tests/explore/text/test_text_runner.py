@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.errors import EngineLost, Unreachable
 from ludus.explore.text_runner import TextRunner
 from ludus.games.text_registry import make_text_game
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
@@ -176,3 +177,66 @@ def test_a_game_that_hangs_is_given_up_at_its_deadline(make_runner: Make) -> Non
     runner, _ = make_runner(first_move, game=Broken("hang"), deadline_s=0.05)
     batch = play(runner, [task(0, learner(), learner())])
     assert "TimeoutExceeded" in batch.episodes[0].error
+
+
+# -- an engine out of reach --------------------------------------------------------------------------------------------
+
+
+class Away:
+    """Out of reach for some requests, of which the first is the n-th."""
+
+    def __init__(self, engine: Any, *, first: int, requests: int) -> None:
+        self._engine = engine
+        self._away = range(first, first + requests)
+        self.asked = 0
+
+    async def generate(self, request: Any) -> Any:
+        self.asked += 1
+        if self.asked in self._away:
+            raise Unreachable("http://engine/v1 cannot be reached (it was killed); is it running?")
+        return await self._engine.generate(request)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+def be_away(runner: TextRunner, engine: Any, *, first: int, requests: int) -> Away:
+    away = Away(engine, first=first, requests=requests)
+    runner._voice.engine = away
+    return away
+
+
+def test_games_that_an_engine_interrupts_are_played_again_and_come_to_the_same(make_runner: Make) -> None:
+    tasks = [task(n, learner(), Seat(policy=RANDOM)) for n in range(12)]
+    whole = {e.id: (e.replies, e.returns) for e in play(make_runner(first_move)[0], tasks).episodes}
+    runner, engine = make_runner(first_move, patience_s=60.0)
+    be_away(runner, engine, first=20, requests=15)
+    batch = play(runner, tasks)
+    assert len(batch.episodes) == len(tasks)
+    assert not any(episode.error for episode in batch.episodes)
+    assert {e.id: (e.replies, e.returns) for e in batch.episodes} == whole
+    assert len(set(zip(batch.experiences.sequences["episode"], batch.experiences.sequences["seat"], strict=True))) == 12
+
+
+def test_one_game_at_a_time_tries_an_engine_that_is_away_and_it_is_said_why(make_runner: Make) -> None:
+    runner, engine = make_runner(first_move, patience_s=60.0)
+    away = be_away(runner, engine, first=1, requests=40)
+    runner.submit([task(n, learner(), Seat(policy=RANDOM)) for n in range(8)])
+    runner.step()
+    assert "it was killed" in runner.trouble
+    asked = away.asked
+    runner.step()
+    assert away.asked == asked + 1
+    while not runner.is_idle:
+        runner.step()
+    assert runner.trouble == ""
+    assert runner.finished_episodes == 8
+
+
+def test_an_engine_that_stays_away_stops_the_runner_with_its_name(make_runner: Make) -> None:
+    runner, engine = make_runner(first_move, patience_s=0.0)
+    be_away(runner, engine, first=3, requests=10**6)
+    runner.submit([task(n, learner(), Seat(policy=RANDOM)) for n in range(8)])
+    with pytest.raises(EngineLost, match=r"http://engine/v1 cannot be reached .*patience_s = 0 is over.* same command"):
+        runner.step()
+    assert runner.finished_episodes == 0

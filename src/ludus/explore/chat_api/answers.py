@@ -9,10 +9,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ludus.serve.token_text import TokenText
-from ludus.serve.writer import Piece
+from ludus.explore.chat_api.token_text import TokenText
+from ludus.explore.engines.protocol import Finish
 
 DONE = b"data: [DONE]\n\n"
+
+
+def new_id() -> str:
+    """An id for the answer to one request."""
+    return f"chatcmpl-{secrets.token_hex(12)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """The next part of a reply."""
+
+    text: str
+    tokens: tuple[int, ...]
+    """What was sampled since the last piece, up to a stop string; its text may still be held back."""
+    logps: tuple[float, ...]
+    finish: Finish | None = None
+    """Why the reply ends here; None while it goes on."""
+    calls: tuple[dict[str, Any], ...] = ()
+    """Tool calls that the reply consists of, as the API writes them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,13 +42,15 @@ class Choice:
     tokens: list[int] = field(default_factory=list)
     logps: list[float] = field(default_factory=list)
     finish: str | None = None
+    calls: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, piece: Piece) -> None:
         """Take the next piece."""
         self.text += piece.text
         self.tokens += piece.tokens
         self.logps += piece.logps
-        self.finish = piece.finish
+        self.finish = _reason(piece)
+        self.calls += piece.calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +61,7 @@ class Answers:
     prompt_tokens: int
     token_text: TokenText | None
     """Where log-probabilities are wanted."""
-    id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
+    id: str = field(default_factory=new_id)
     created: int = field(default_factory=lambda: int(time.time()))
 
     def whole(self, choices: Sequence[Choice]) -> dict[str, Any]:
@@ -58,7 +79,10 @@ class Answers:
     def event(self, index: int, piece: Piece) -> bytes:
         """One piece of a streamed reply."""
         logprobs = self._logprobs(piece.tokens, piece.logps)
-        return self._event(index, {"content": piece.text} if piece.text else {}, logprobs, piece.finish)
+        delta: dict[str, Any] = {"content": piece.text} if piece.text else {}
+        if piece.calls:
+            delta["tool_calls"] = [{"index": number, **call} for number, call in enumerate(piece.calls)]
+        return self._event(index, delta, logprobs, _reason(piece))
 
     def usage_event(self, completion_tokens: Sequence[int]) -> bytes:
         """The last event, for clients that asked for usage."""
@@ -74,9 +98,12 @@ class Answers:
         }
 
     def _choice(self, index: int, choice: Choice) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
+        if choice.calls:
+            message |= {"content": choice.text or None, "tool_calls": choice.calls}
         return {
             "index": index,
-            "message": {"role": "assistant", "content": choice.text, "refusal": None},
+            "message": message,
             "logprobs": self._logprobs(choice.tokens, choice.logps),
             "finish_reason": choice.finish,
         }
@@ -93,6 +120,11 @@ class Answers:
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+def _reason(piece: Piece) -> str | None:
+    """Why a reply ends, in the API's words."""
+    return "tool_calls" if piece.calls and piece.finish == "stop" else piece.finish
 
 
 def sse(value: dict[str, Any]) -> bytes:

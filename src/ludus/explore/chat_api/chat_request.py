@@ -1,16 +1,18 @@
 """A chat-completions request, checked. What would change the reply and is not supported is refused, never ignored.
 
-To support another field of the API: add it to `ChatRequest`, take it out of `UNSUPPORTED`, and use it in `writer`.
+To support another field of the API: add it to `ChatRequest`, take it out of `UNSUPPORTED`, and use it in
+`ludus.serve.writer`.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ludus.serve.problems import BadRequest
+from ludus.explore.chat_api.problems import BadRequest
 
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "audio": (None,),
@@ -30,7 +32,7 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 MOST_MESSAGES, MOST_STOPS, MOST_CHOICES = 4096, 16, 64
 
 
-def _join_parts(content: Any) -> Any:
+def join_parts(content: Any) -> Any:
     """A message's text, given as a string or as a list of text parts."""
     if not isinstance(content, list):
         return content
@@ -49,7 +51,7 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str, BeforeValidator(_join_parts)]
+    content: Annotated[str, BeforeValidator(join_parts)]
 
     def plain(self) -> dict[str, str]:
         """As chat templates know it."""
@@ -86,24 +88,43 @@ class ChatRequest(BaseModel):
     logprobs: bool = False
 
 
+Request = TypeVar("Request", bound=ChatRequest)
+
+
 def read_chat_request(body: bytes) -> ChatRequest:
     """Check a request's body.
 
     Raises:
         BadRequest: it is not JSON, a field has a wrong value, or it asks for what is not served.
     """
+    return check_request(read_fields(body), ChatRequest, UNSUPPORTED)
+
+
+def read_fields(body: bytes) -> dict[str, Any]:
+    """A body as a JSON object. Raises BadRequest when it is none."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
         raise BadRequest("the body is not valid JSON") from None
     if not isinstance(fields, dict):
         raise BadRequest("the body must be a JSON object")
-    for name, harmless in UNSUPPORTED.items():
+    return fields
+
+
+def check_request(
+    fields: Mapping[str, Any], kind: type[Request], unsupported: Mapping[str, tuple[Any, ...]]
+) -> Request:
+    """The fields as a request of some kind; those that ask for nothing are left out.
+
+    Raises:
+        BadRequest: a field has a wrong value, or one asks for what is not served.
+    """
+    for name, harmless in unsupported.items():
         if fields.get(name) not in harmless:
             raise BadRequest(f"{name} is not supported here", parameter=name, code="unsupported_parameter")
     given = {name: value for name, value in fields.items() if value is not None}
     try:
-        return ChatRequest.model_validate(given)
+        return kind.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx2 as httpx
 
-from ludus.errors import PolicyError, RolloutError, TimeoutExceeded
+from ludus.errors import PolicyError, RolloutError, TimeoutExceeded, Unreachable
 from ludus.explore.engines.addresses import check_url, is_loopback, read_key
 from ludus.explore.engines.protocol import EngineCounters
 
@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """Answers after which the same call may do better a little later."""
+AWAY = frozenset({502, 503, 504})
+"""Answers that mean that there is nobody who could answer."""
 MOST_BYTES = 64 * 1024 * 1024
 """Of one answer."""
 MOST_WAIT_S = 60.0
@@ -41,6 +43,10 @@ class EndpointRefused(PolicyError):
         super().__init__(message)
         self.status = status
         self.parameter = parameter
+
+
+class EndpointAway(EndpointRefused, Unreachable):
+    """Somebody answered that the endpoint itself is not there: a gateway, or a server that is not ready."""
 
 
 class _TryAgain(Exception):
@@ -77,6 +83,8 @@ class Endpoint:
         self._client: httpx.AsyncClient | None = None
         self._running: set[asyncio.Task[Any]] = set()
         self._is_closed = False
+        self.breaks = 0
+        """Times that the connection broke or could not be made: the server may be another one since."""
 
     async def get(self, path: str, *, deadline_s: float) -> dict[str, Any]:
         """The JSON object at a path below the endpoint's URL. Raises as `post` does."""
@@ -87,7 +95,8 @@ class Endpoint:
 
         Raises:
             EndpointRefused: an error status, at once or after the last attempt.
-            PolicyError: no connection, or nothing that could be understood.
+            Unreachable: no connection, or nobody behind it, after the last attempt.
+            PolicyError: nothing that could be understood.
             TimeoutExceeded: the deadline passed.
         """
         return self._object(await self._call("POST", path, body, deadline_s, RETRIED))
@@ -149,9 +158,10 @@ class Endpoint:
         try:
             status, headers, data = await self._exchange(method, path, content)
         except httpx.TransportError as error:
+            self.breaks += 1
             what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise _TryAgain(
-                PolicyError(f"{self.url} cannot be reached ({self._clean(what)}); is it running?")
+                Unreachable(f"{self.url} cannot be reached ({self._clean(what)}); is it running?")
             ) from error
         if status >= 300:
             refusal = self._refusal(path, status, data)
@@ -209,9 +219,8 @@ class Endpoint:
 
     def _refusal(self, path: str, status: int, data: bytes) -> EndpointRefused:
         message, parameter = _error_message(data)
-        return EndpointRefused(
-            f"{self.url}{path}: status {status}: {self._clean(message)}", status=status, parameter=parameter
-        )
+        kind = EndpointAway if status in AWAY else EndpointRefused
+        return kind(f"{self.url}{path}: status {status}: {self._clean(message)}", status=status, parameter=parameter)
 
     def _object(self, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):

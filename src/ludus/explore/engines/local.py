@@ -51,6 +51,7 @@ class LocalEngine:
         max_versions: int | None = None,
         merge_adapters: bool = False,
         cache_bytes: int = 1 << 30,
+        reuse: bool = True,
     ) -> None:
         """
         Args:
@@ -63,6 +64,7 @@ class LocalEngine:
             merge_adapters: whether each version has its own copy of the weights with its adapter merged into them.
                 That is faster for one version at a time; else versions share the base and are computed together.
             cache_bytes: memory of keys and values up to which what was computed is kept for later.
+            reuse: whether what was computed for one request is used for others.
         """
         self.counters = EngineCounters()
         self._base = language_model
@@ -80,7 +82,7 @@ class LocalEngine:
         )
         self._scheduler = Scheduler(
             slots=Slots(max_batch, context=language_model.context),
-            admission=Admission(cache, self._pool, self._sessions),
+            admission=Admission(cache, self._pool, self._sessions, reuse=reuse),
             versions=self._versions,
             model=self._model,
             prefill_tokens=prefill_tokens,

@@ -34,6 +34,10 @@ class MessageFormat:
         end = [] if ended else [END]
         return [*end, USER, *to_bytes(user_text), END, ASSISTANT]
 
+    def encode_reply(self, text: str) -> list[int]:
+        """What somebody says in the model's place, with its end mark."""
+        return [*to_bytes(text), END]
+
     def decode(self, tokens: Iterable[int]) -> str:
         """The text without marks."""
         return bytes(token for token in tokens if token < SYSTEM).decode(errors="replace")

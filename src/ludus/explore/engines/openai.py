@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.errors import PolicyError
+from ludus.errors import PolicyError, Unreachable
 from ludus.explore.engines.chat_reply import ChatReply, Usage, read_reply, read_usage
 from ludus.explore.engines.endpoint import Endpoint, EndpointRefused
 from ludus.explore.engines.message_format import END, MessageFormat
@@ -110,6 +110,10 @@ class OpenAIEngine:
             answer = await self._post(messages, sampling, seed, time.monotonic() + deadline_s)
             self._charge(read_usage(answer, messages))
             reply = read_reply(answer, needs_logprobs=self._settings.logprobs)
+        except Unreachable as error:
+            # A run waits for the engine of its own policy, and for nobody else's.
+            self.counters.failed += 1
+            raise PolicyError(str(error)) from error
         except BaseException:
             self.counters.failed += 1
             raise

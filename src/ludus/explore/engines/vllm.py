@@ -11,7 +11,6 @@ Not covered: whole models as versions (`lora: null`), a critic's values (zeros),
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -24,6 +23,7 @@ from ludus.config.play import VllmEngineConfig
 from ludus.errors import PolicyError, TimeoutExceeded
 from ludus.explore.engines.endpoint import Endpoint, EndpointRefused
 from ludus.explore.engines.protocol import Completion, EngineCounters, Request, check_request
+from ludus.explore.engines.shared_call import SharedCall
 from ludus.explore.engines.vllm_adapters import VllmAdapters
 from ludus.explore.engines.vllm_wire import (
     ServerFacts,
@@ -41,6 +41,8 @@ KEY_VARIABLE = "VLLM_API_KEY"
 """Environment variable with the server's key, where it wants one."""
 LOADS = 3
 """Times that a version is loaded for one request, at most, when the server keeps losing it."""
+MEETING_S = 600.0
+"""Limit for getting to know a server."""
 COLD, WARM = 0.25, 1.0
 """Temperatures at which a server is probed for what its log-probabilities mean."""
 
@@ -75,7 +77,8 @@ class VllmEngine:
         )
         self._adapters = VllmAdapters(self._endpoint, store, most=most_adapters) if store is not None else None
         self._facts: ServerFacts | None = None
-        self._meeting = asyncio.Lock()
+        self._met_after = 0
+        self._meeting: SharedCall[ServerFacts] = SharedCall()
 
     async def generate(self, request: Request) -> Completion:
         """Write one completion; see `Engine.generate`."""
@@ -99,11 +102,8 @@ class VllmEngine:
 
     async def _generate(self, request: Request, ends: float) -> tuple[Completion, dict[str, Any]]:
         self._refuse(check_request(request, context=self._context))
-        facts = self._facts or await self._meet(request.prompt, ends)
-        self._refuse(facts.problem_with(request.sampling))
-        # Scoring takes the whole and one token more.
-        self._refuse(check_request(request, context=facts.context - facts.must_score(request.sampling)))
         for _ in range(LOADS):
+            facts = await self._known_facts(request, ends)
             async with self._model(request.policy, ends) as model:
                 try:
                     answer = await self._post(completion_body(request, model), ends)
@@ -117,6 +117,16 @@ class VllmEngine:
                     self._adapters.forget(request.policy, model)
         raise PolicyError(f"{self._config.url}: the server lost {request.policy} {LOADS} times after loading it")
 
+    async def _known_facts(self, request: Request, ends: float) -> ServerFacts:
+        """What is known of the server, if the request can be served by it."""
+        facts = self._facts
+        if facts is None or self._met_after != self._endpoint.breaks:
+            facts = await self._meet(request.prompt, ends)
+        self._refuse(facts.problem_with(request.sampling))
+        # Scoring takes the whole and one token more.
+        self._refuse(check_request(request, context=facts.context - facts.must_score(request.sampling)))
+        return facts
+
     async def _score(self, request: Request, drawn: Completion, model: str, ends: float) -> NDArray[np.float32]:
         tokens = drawn.tokens.tolist()
         return read_scores(await self._post(scoring_body(request, tokens, model), ends), tokens)
@@ -128,20 +138,19 @@ class VllmEngine:
         return nullcontext(self._config.model) if self._adapters is None else self._adapters.lease(ref, ends=ends)
 
     async def _meet(self, prompt: tuple[int, ...], ends: float) -> ServerFacts:
-        """Learn, once, what the server serves and what its log-probabilities mean."""
+        """Learn what the server serves and what its log-probabilities mean: once, and after every lost connection."""
         try:
-            async with asyncio.timeout(ends - time.monotonic()):
-                await self._meeting.acquire()
+            return await self._meeting.join("meeting", lambda: self._ask_for_facts(prompt), ends=ends)
         except TimeoutError:
             raise TimeoutExceeded(f"{self._config.url}: the server had not answered at the deadline") from None
-        try:
-            if self._facts is None:
-                context = await self._served_context(ends)
-                gaps = [await self._probe(prompt, temperature, ends) for temperature in (COLD, WARM)]
-                self._facts = ServerFacts.from_probe(context=context, cold=gaps[0], warm=gaps[1])
-            return self._facts
-        finally:
-            self._meeting.release()
+
+    async def _ask_for_facts(self, prompt: tuple[int, ...]) -> ServerFacts:
+        ends, breaks = time.monotonic() + MEETING_S, self._endpoint.breaks
+        context = await self._served_context(ends)
+        gaps = [await self._probe(prompt, temperature, ends) for temperature in (COLD, WARM)]
+        self._facts = ServerFacts.from_probe(context=context, cold=gaps[0], warm=gaps[1])
+        self._met_after = breaks
+        return self._facts
 
     async def _served_context(self, ends: float) -> int:
         listing = await self._endpoint.get("/models", deadline_s=max(ends - time.monotonic(), 0))

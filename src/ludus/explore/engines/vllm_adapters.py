@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from ludus.errors import PolicyError, StorageError, TimeoutExceeded, boundary
+from ludus.errors import PolicyError, StorageError, TimeoutExceeded, Unreachable, boundary
 from ludus.explore.engines.endpoint import Endpoint, EndpointRefused
+from ludus.explore.engines.shared_call import SharedCall
 from ludus.policies import PolicyStore
 from ludus.policies.language_shape import LanguageModelShape
 from ludus.records import PolicyRef
 
 log = logging.getLogger(__name__)
 
+LOAD_S = 600.0
+"""Limit for loading one adapter."""
 UNLOAD_S = 30.0
 """Limit for unloading one adapter; a server that takes longer keeps it."""
 
@@ -41,6 +43,7 @@ class VllmAdapters:
         self._store = store
         self._most = most
         self._loaded: OrderedDict[PolicyRef, _Adapter] = OrderedDict()
+        self._loads: SharedCall[None] = SharedCall()
         self._loading = asyncio.Lock()
 
     @asynccontextmanager
@@ -48,10 +51,11 @@ class VllmAdapters:
         """The name under which the server has a version; it stays loaded while the context is open.
 
         Raises:
-            PolicyError: there is no such version, or the server does not take it.
+            PolicyError: there is no such version, or the server does not take it, or cannot be reached.
             TimeoutExceeded: it was not loaded by `ends` (of `time.monotonic`).
         """
-        adapter = self._loaded.get(ref) or await self._load(ref, ends)
+        while (adapter := self._loaded.get(ref)) is None:
+            await self._load(ref, ends)
         self._loaded.move_to_end(ref)
         adapter.users += 1
         try:
@@ -65,21 +69,19 @@ class VllmAdapters:
         if known is not None and known.name == name:
             del self._loaded[ref]
 
-    async def _load(self, ref: PolicyRef, ends: float) -> _Adapter:
+    async def _load(self, ref: PolicyRef, ends: float) -> None:
         try:
-            async with asyncio.timeout(ends - time.monotonic()):
-                await self._loading.acquire()
+            await self._loads.join(ref, lambda: self._load_in_turn(ref), ends=ends)
         except TimeoutError:
-            raise TimeoutExceeded(f"{ref}: other adapters were still being loaded at the deadline") from None
-        try:
-            if ref not in self._loaded:
-                name = await self._name(ref)
-                await self._send(ref, name, ends)
-                self._loaded[ref] = _Adapter(name=name)
-                await self._make_room(ref)
-            return self._loaded[ref]
-        finally:
-            self._loading.release()
+            raise TimeoutExceeded(f"{ref}: the server had not loaded its adapter at the deadline") from None
+
+    async def _load_in_turn(self, ref: PolicyRef) -> None:
+        """Load one adapter while no other is being loaded or unloaded."""
+        async with self._loading:
+            name = await self._name(ref)
+            await self._send(ref, name)
+            self._loaded[ref] = _Adapter(name=name)
+            await self._make_room(ref)
 
     async def _name(self, ref: PolicyRef) -> str:
         """Check the version as it lies on disk, whole; its name at the server."""
@@ -89,11 +91,13 @@ class VllmAdapters:
                 raise StorageError("a vLLM server loads adapters, not whole models; use lora, or the local engine")
         return f"{ref}-{policy.weights_hash[-16:]}"
 
-    async def _send(self, ref: PolicyRef, name: str, ends: float) -> None:
+    async def _send(self, ref: PolicyRef, name: str) -> None:
         folder = self._store.path(ref).resolve()
         body = {"lora_name": name, "lora_path": str(folder)}
         try:
-            await self._endpoint.command("/load_lora_adapter", body, deadline_s=max(ends - time.monotonic(), 0))
+            await self._endpoint.command("/load_lora_adapter", body, deadline_s=LOAD_S)
+        except Unreachable:
+            raise
         except EndpointRefused as refused:
             if "already been loaded" not in str(refused):
                 raise PolicyError(f"vLLM does not load {ref}: {_advice(refused, str(folder))}") from refused

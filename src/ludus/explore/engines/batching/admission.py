@@ -17,10 +17,11 @@ from ludus.explore.engines.decoding.kv_cache import BLOCK, KvCache
 class Admission:
     """Gives jobs their blocks and takes them back."""
 
-    def __init__(self, cache: KvCache, pool: BlockPool, sessions: Sessions) -> None:
+    def __init__(self, cache: KvCache, pool: BlockPool, sessions: Sessions, *, reuse: bool = True) -> None:
         self._cache = cache
         self._pool = pool
         self._sessions = sessions
+        self._reuse = reuse
 
     def look_up(self, job: Job) -> list[int]:
         """Blocks that hold the beginning of a job's prompt. Its last token is always computed: the first token to be
@@ -68,7 +69,7 @@ class Admission:
     def remember(self, job: Job, stored: NDArray[np.int32]) -> None:
         """Let others find the full blocks of a job, which hold the tokens `stored`. What a session says after its
         first prompt is its own: nobody else would ask for it, and it would fill the cache."""
-        while not job.goes_on and (job.known + 1) * BLOCK <= len(stored):
+        while self._reuse and not job.goes_on and (job.known + 1) * BLOCK <= len(stored):
             start = job.known * BLOCK
             job.name = self._pool.remember(job.name, stored[start : start + BLOCK], job.blocks[job.known])
             job.known += 1
@@ -77,7 +78,7 @@ class Admission:
         """Take a job's blocks back, or leave them with its session. `written` are the tokens drawn."""
         request = job.request
         stored = np.concatenate([job.prompt, written[:-1]])
-        if request.is_last or not request.session:
+        if request.is_last or not request.session or not self._reuse:
             if not request.is_last:
                 self.remember(job, stored)
             self.abandon(job)

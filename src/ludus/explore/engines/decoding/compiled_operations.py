@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_float, c_int64, c_void_p
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,12 +20,13 @@ from torch import Tensor
 
 from ludus.explore.engines.decoding.adapter_weights import SITES, Adapter, Site
 from ludus.explore.engines.decoding.architecture import Architecture
-from ludus.explore.engines.decoding.compile_kernels import load_kernels
 from ludus.explore.engines.decoding.drawing import Draws
 from ludus.explore.engines.decoding.kv_cache import BLOCK, KvCache
 from ludus.explore.engines.decoding.rows import Rows
 from ludus.explore.engines.decoding.weights import LayerWeights
+from ludus.runtime.native import load_library
 
+SOURCE = Path(__file__).with_name("kernels.c")
 LANES, PARTS, ROWS = 16, 3, 4
 """As in kernels.c."""
 
@@ -110,7 +112,7 @@ class CompiledOperations:
         Raises:
             CannotCompile: there is no compiler here.
         """
-        kernels = load_kernels()
+        kernels = load_library(SOURCE, "-ffp-contract=off")  # kernels.c says why
         self._norm, self._gate, self._place, self._attend, self._change, self._draw = (
             _declared(kernels, name, arguments) for name, arguments in SIGNATURES.items()
         )

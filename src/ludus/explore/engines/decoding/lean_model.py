@@ -18,7 +18,6 @@ from transformers import PreTrainedModel
 from ludus.config.play import LoraConfig
 from ludus.explore.engines.decoding.adapter_weights import fuse_adapter
 from ludus.explore.engines.decoding.architecture import Architecture, read_architecture
-from ludus.explore.engines.decoding.compile_kernels import CannotCompile
 from ludus.explore.engines.decoding.compiled_operations import CompiledOperations
 from ludus.explore.engines.decoding.decoder import Decoder, Operations, VersionWeights
 from ludus.explore.engines.decoding.drawing import Draws
@@ -28,6 +27,7 @@ from ludus.explore.engines.decoding.rows import Rows
 from ludus.explore.engines.decoding.torch_operations import TorchOperations
 from ludus.explore.engines.decoding.weights import Tensors, check_version, fuse_weights, version_parameters
 from ludus.policies.adapters import linear_layers
+from ludus.runtime.native import CannotCompile
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,93 @@
+"""Two trainer processes through a whole run: the updates of one, and nobody is left behind when one is killed."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from killing import (
+    HELPER,
+    TRAINER,
+    count_events,
+    descendants,
+    finish,
+    is_gone,
+    kill,
+    kill_worker,
+    start,
+    training_tasks,
+    wait_for_event,
+    wait_until,
+    workers,
+)
+
+from ludus.policies import PolicyStore
+from ludus.policies.language_shape import LanguageModelShape
+from ludus.records import PolicyName, PolicyRef, PolicyVersion
+from ludus.storage.jsonl import read_jsonl
+
+TRAINERS = "train.trainers=2"
+
+
+def weights(run: Path, version: int) -> dict[str, Any]:
+    ref = PolicyRef(name=PolicyName("main"), version=PolicyVersion(version))
+    return dict(PolicyStore(run / "policies").load(ref, LanguageModelShape).weights)
+
+
+def first_metrics(run: Path) -> dict[str, float]:
+    return next(line for line in read_jsonl(run / "metrics.jsonl") if "train/loss" in line)
+
+
+@pytest.mark.slow
+def test_two_trainers_learn_what_one_learns_and_outlive_their_helper(tmp_path: Path, language_run: Any) -> None:
+    config, run = tmp_path / "run.yaml", tmp_path / "run"
+    config.write_text(language_run.warmed_text)
+
+    process = start(config, run, TRAINERS)
+    assert wait_for_event(process, run, "published", 4)
+    (trainer,) = workers(process.pid, TRAINER)
+    helper = kill_worker(process, HELPER)
+    assert wait_for_event(process, run, "worker_lost", 1)
+    assert wait_until(lambda: is_gone(trainer) and is_gone(helper), 5.0), "they are replaced together"
+    assert wait_for_event(process, run, "published", 7)
+
+    ours = descendants(process.pid)
+    assert len(workers(process.pid, HELPER)) == 1
+    kill(process)
+    assert wait_until(lambda: all(is_gone(pid) for pid in ours), 5.0), "somebody was left behind"
+    code, error = finish(
+        start(config, run, "train.trainers=1", "train.tokens_per_micro_batch=64", "train.activation_checkpointing=true")
+    )
+    assert code == 0, error
+
+    for version in (1, 2):
+        for name, tensor in weights(language_run.path, version).items():
+            np.testing.assert_allclose(weights(run, version)[name], tensor, rtol=0, atol=1e-5, err_msg=name)
+    expected, found = first_metrics(language_run.path), first_metrics(run)
+    for name in ("train/loss", "train/grad_norm", "train/entropy"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
+    assert training_tasks(run) == list(range(max(training_tasks(run)) + 1))
+    assert count_events(run, "worker_lost") == 1
+    assert not list(run.rglob(".tmp-*"))
+
+
+@pytest.mark.slow
+def test_a_trainer_that_is_killed_takes_its_helper_along(tmp_path: Path, language_run: Any) -> None:
+    config, run = tmp_path / "run.yaml", tmp_path / "run"
+    config.write_text(language_run.warmed_text)
+    process = start(config, run, TRAINERS)
+    assert wait_for_event(process, run, "published", 2)
+    (helper,) = workers(process.pid, HELPER)
+    kill_worker(process, TRAINER)
+    assert wait_until(lambda: is_gone(helper), 5.0)
+    code, error = finish(process)
+    assert code == 0, error
+    assert count_events(run, "worker_lost") == 1
+    assert signal.SIGKILL.name in next(
+        event["reason"] for event in read_jsonl(run / "events.jsonl") if event["event"] == "worker_lost"
+    )
