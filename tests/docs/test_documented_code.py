@@ -34,13 +34,15 @@ def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ludus.games.text_registry._REGISTERED", {})
     monkeypatch.setattr("ludus.explore.players._REGISTERED", {})
     monkeypatch.setattr("ludus.experience.operators.registry._REGISTERED", {})
+    for registry in ("registry.WORKFLOWS", "environments.ENVIRONMENTS", "tools.tool.TOOLS", "agents.agent.AGENTS"):
+        monkeypatch.setattr(f"ludus.explore.workflows.{registry}._things", {})
     monkeypatch.setattr("ludus.league.opponents.OPPONENTS", dict(OPPONENTS))
     copies = {stage: dict(factories) for stage, factories in TRANSFORMS.items()}
     monkeypatch.setattr("ludus.experience.pipeline.TRANSFORMS", copies)
 
 
 @pytest.mark.usefixtures("own_registries")
-@pytest.mark.parametrize("name", ["game", "text_game", "player", "opponent", "transform", "operator"])
+@pytest.mark.parametrize("name", ["game", "text_game", "player", "opponent", "transform", "operator", "workflow"])
 def test_recipes_run_and_give_a_part_that_conforms(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     names = run_blocks(ROOT / "docs" / "recipes" / f"{name}.md", monkeypatch, tmp_path)
     CHECKS[name](names)
@@ -88,6 +90,20 @@ def check_operator(names: dict[str, Any]) -> None:
     assert [refusal.reason for refusal in sieve.sift(rows).refusals] == ["rambling"]
 
 
+def check_workflow(names: dict[str, Any]) -> None:
+    from ludus.explore.workflows.agents.agent import AGENTS
+    from ludus.explore.workflows.environments import ENVIRONMENTS
+    from ludus.explore.workflows.registry import WORKFLOWS
+    from ludus.explore.workflows.tools.tool import TOOLS
+
+    assert WORKFLOWS.find("doubt") is names["doubt"]
+    vault = ENVIRONMENTS.find("vault").make(most=3)
+    assert vault.reset({"prompt": "Guess."}, 5) == "Guess. A number from 0 to 3?"
+    assert [vault.step(guess).observation for guess in "021"] == ["Higher.", "Lower.", "Open."]
+    assert dict(TOOLS.find("weather").parameters)["required"] == ["city"]
+    assert AGENTS.find("ask_twice") is names["ask_twice"]
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "game": lambda names: None,
     "text_game": lambda names: None,
@@ -95,6 +111,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "opponent": check_opponent,
     "transform": check_transform,
     "operator": check_operator,
+    "workflow": check_workflow,
 }
 
 

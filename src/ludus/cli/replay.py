@@ -34,6 +34,11 @@ def replay(
     typer.echo(f"episode {found.id}  {task.game}  seed {task.seed}  {task.purpose}  {seats}")
     if found.error:
         typer.echo(f"it failed: {found.error}")
+    if task.game.startswith("tasks:"):
+        from ludus.cli.words import show_task
+
+        show_task(found, moves_only=moves_only)
+        return
     if found.replies:
         from ludus.cli.words import show_conversation
 

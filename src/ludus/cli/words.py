@@ -1,4 +1,4 @@
-"""Games of words in the terminal: sit down against a language model, or read a game that was recorded."""
+"""Words in the terminal: sit down against a language model, or read a game or an attempt that was recorded."""
 
 from __future__ import annotations
 
@@ -96,3 +96,14 @@ def show_conversation(episode: Episode, *, moves_only: bool) -> None:
             position.act(int(seat), move)
             if not moves_only:
                 typer.echo(position.text())
+
+
+def show_task(episode: Episode, *, moves_only: bool) -> None:
+    """What was said in a recorded attempt at a task, and what it was worth."""
+    for number, (heard, said) in enumerate(zip(episode.move_texts, episode.replies, strict=True)):
+        if not moves_only:
+            typer.echo(f"{number + 1:>3}. told: {heard}")
+        typer.echo(f"{number + 1:>3}. said: {said}")
+    for name, value in episode.rewards.items():
+        typer.echo(f"reward {name}: {value:g}")
+    typer.echo(f"return: {episode.returns[0]:g}" + ("  (a limit ended it)" if episode.truncated else ""))

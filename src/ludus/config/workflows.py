@@ -161,7 +161,11 @@ WorkflowConfig = Annotated[
 ]
 """How a task is attempted. The name of a kind that needs no settings may stand for the whole."""
 
+REWARDED_BY_THE_RUN = ("single_turn", "attempts", "tool_agent")
+"""Kinds that give no rewards of their own: with one of these a run needs `rewards`."""
+
 __all__ = [
+    "REWARDED_BY_THE_RUN",
     "AgentConfig",
     "AttemptsConfig",
     "CustomEnvironmentConfig",

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from ludus.config.play import ExploreConfig, SpeechConfig
 from ludus.errors import RewardError, RolloutError, TimeoutExceeded
+from ludus.explore.conversation import Chat
 from ludus.explore.conversation_rows import gather_rows
 from ludus.explore.endpoints import Counts, Endpoints
 from ludus.explore.engines.protocol import Engine
@@ -24,7 +25,6 @@ from ludus.explore.rewards.rewards import Rewards
 from ludus.explore.workflow_episode import WorkflowEpisode
 from ludus.explore.workflows.protocol import Workflow
 from ludus.explore.workflows.rollout_model import Voice
-from ludus.policies.chat import ChatFormat
 from ludus.records import Episode, EpisodeBatch, Task, episode_id
 from ludus.runtime import Pulse
 
@@ -40,7 +40,7 @@ class WorkflowRunner:
         run: str,
         workflow: Workflow,
         engine: Engine,
-        chat: ChatFormat,
+        chat: Chat,
         context: int,
         speech: SpeechConfig,
         slots: int,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.explore.chat_api.token_text import TokenText
+from ludus.explore.chat_api.token_text import TokenText, token_text
 from ludus.explore.conversation import Columns, Conversation
 from ludus.explore.workflow_episode import WorkflowEpisode
 from ludus.records import Episode
@@ -18,7 +18,7 @@ def trace(made: WorkflowEpisode, episode: Episode) -> dict[str, Any]:
     Of a token: its `id`, what it spells (`text`), whether the policy sampled it (`mask`), and if so its `logp`, the
     `version` that sampled it and the `reward` that stands on it.
     """
-    text = TokenText(made.model.format.tokenizer)
+    text = token_text(made.model.format)
     scored = made.scored
     return {
         "episode": episode.id,

@@ -8,6 +8,7 @@ from ludus.testing.operators import check_operator
 from ludus.testing.reward_conformance import check_reward
 from ludus.testing.text_conformance import check_text_game
 from ludus.testing.transforms import check_transform
+from ludus.testing.workflow_conformance import check_workflow
 
 __all__ = [
     "ConformanceError",
@@ -18,4 +19,5 @@ __all__ = [
     "check_reward",
     "check_text_game",
     "check_transform",
+    "check_workflow",
 ]

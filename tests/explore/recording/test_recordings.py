@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workflows"))
@@ -78,16 +78,20 @@ def request(*messages: tuple[str, str], **fields: Any) -> AgentRequest:
     ),
     failing=st.sets(st.integers(1, 12), max_size=3),
 )
+@example(steps=[(0, "a", 1, False), (1, "b", 1, False), (1, "b", 1, False)], failing={2})
 def test_every_reply_stands_in_one_conversation_after_what_it_was_sampled_after(
     chat: ChatFormat, steps: list[tuple[int, str, int, bool]], failing: set[int]
 ) -> None:
     """Each step goes on from some reply that there is, or begins; some ask for several replies, some at once."""
     engine = Odd(chat, failing)
     recording = open_recording(chat, engine)
-    known: list[list[tuple[str, str]]] = [[("system", "s")]]
+    known: list[tuple[list[tuple[str, str]], list[int]]] = [([("system", "s")], [])]
 
     async def ask(place: int, text: str, count: int, twice: bool) -> None:
-        before = [*known[place % len(known)], ("user", text)]
+        messages, tokens = known[place % len(known)]
+        before = [*messages, ("user", text)]
+        opening = [{"role": role, "content": said} for role, said in before]
+        prompt = [*tokens, *chat.reply(text, ended=True)] if tokens else chat.opening(opening)
         again = 2 if twice else 1
         asked = [
             recording.reply(request(*before, n=count), id=f"{len(known)}-{time}", choice=choice)
@@ -98,7 +102,8 @@ def test_every_reply_stands_in_one_conversation_after_what_it_was_sampled_after(
             if isinstance(reply, BadRequest):
                 continue
             assert not isinstance(reply, BaseException), reply
-            known.append([*before, ("assistant", f" {reply.text}\n")])
+            assert (tuple(prompt), list(reply.tokens)) in engine.given
+            known.append(([*before, ("assistant", f" {reply.text}\n")], [*prompt, *reply.tokens]))
 
     async def all_steps() -> None:
         for step in steps:

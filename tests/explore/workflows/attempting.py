@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ludus.errors import Unreachable
 from ludus.explore.engines.protocol import Completion, EngineCounters, Request
 from ludus.explore.workflow_runner import WorkflowRunner
 from ludus.policies.chat import ChatFormat
@@ -71,6 +72,18 @@ class ParrotEngine:
 
     async def close(self) -> None:
         pass
+
+
+def be_away(engine: Any, *, first: int, requests: int) -> None:
+    """Be out of reach for some requests, of which the first is the n-th."""
+    generate, asked = engine.generate, iter(range(1, 10**9))
+
+    async def away(request: Any) -> Any:
+        if next(asked) in range(first, first + requests):
+            raise Unreachable("http://engine/v1 cannot be reached (it was killed); is it running?")
+        return await generate(request)
+
+    engine.generate = away
 
 
 def listen(engine: Any) -> list[tuple[Request, Completion]]:

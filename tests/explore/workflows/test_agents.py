@@ -11,7 +11,7 @@ import httpx2 as httpx
 import openai
 import psutil
 import pytest
-from attempting import Make, attempt, listen, run, sampled
+from attempting import Make, attempt, be_away, listen, run, sampled
 
 from ludus.errors import ConfigError
 from ludus.explore.workflows import Outcome
@@ -351,13 +351,15 @@ def test_a_program_that_fails_or_hangs_costs_its_own_episode(make_runner: Make, 
         "sys.exit('it is broken' if how == 'fail' else 0)\n"
     )
     register_agent_program("failing", [sys.executable, str(script)])
-    runner, _ = make_runner(lambda prompt: "4", agent("failing"), deadline_s=3.0)
-    batch = run(runner, [attempt(n, how=how) for n, how in enumerate(("hang", "fail", "flood", "silent"))])
+    runner, _ = make_runner(lambda prompt: "4", agent("failing"))
+    batch = run(runner, [attempt(n, how=how) for n, how in enumerate(("fail", "flood", "silent"))])
     errors = {episode.task.inputs["how"]: episode.error for episode in batch.episodes}
-    assert errors["hang"].startswith("TimeoutExceeded")
     assert "exited with code 1: it is broken" in errors["fail"]
     assert "printed more than 1,048,576 bytes" in errors["flood"]
     assert errors["silent"].startswith("PolicyError: the workflow ended without a reply")
+    runner, _ = make_runner(lambda prompt: "4", agent("failing"), deadline_s=1.0)
+    (episode,) = run(runner, [attempt(how="hang")]).episodes
+    assert episode.error.startswith("TimeoutExceeded")
     assert not [child for child in children() if child.name() in ("sleep", "python")]
 
 
@@ -439,20 +441,51 @@ def test_the_endpoint_opens_to_nobody_but_the_attempt(make_runner: Make) -> None
     assert kept[0].base_url.startswith("http://127.0.0.1:")
     assert len(batch.experiences) == 1
 
+
+def test_a_token_opens_nothing_when_its_attempt_is_over(make_runner: Make) -> None:
+    kept: list[str] = []
+
     async def late(task: AgentTask) -> float:
-        """Uses the token of an attempt that is over."""
+        kept.append(task.api_key)
         async with client(task) as openai_client:
             await openai_client.chat.completions.create(model="x", messages=[user("a")])  # type: ignore[list-item]
-        async with openai.AsyncOpenAI(base_url=task.base_url, api_key=kept[0].api_key, max_retries=0) as other:
+        async with openai.AsyncOpenAI(base_url=task.base_url, api_key=kept[0], max_retries=0) as other:
             try:
-                await other.chat.completions.create(model="x", messages=[user("a")])  # type: ignore[list-item]
+                await other.chat.completions.create(model="x", messages=[user("b")])  # type: ignore[list-item]
             except openai.AuthenticationError:
                 return 0.5
         return 0.0
 
     register_agent("late", late)
-    runner, _ = make_runner(lambda prompt: "4", agent("late"))
-    assert run(runner, [attempt()]).episodes[0].returns == (0.5,)
+    runner, _ = make_runner(lambda prompt: "4", agent("late"), slots=1)
+    batch = run(runner, [attempt(0), attempt(1)])
+    assert {episode.task.id: episode.returns[0] for episode in batch.episodes} == {0: 0.0, 1: 0.5}
+    assert len(set(kept)) == 2
+
+
+def test_an_attempt_that_the_engine_interrupts_begins_again(make_runner: Make) -> None:
+    began: list[int] = []
+
+    async def easygoing(task: AgentTask) -> str | None:
+        began.append(task.inputs["row"])
+        async with client(task) as openai_client:
+            said = None
+            for _ in range(3):
+                try:
+                    reply = await openai_client.chat.completions.create(model="x", messages=[user("a")])  # type: ignore[list-item]
+                    said = reply.choices[0].message.content
+                except openai.APIError:
+                    said = "4"
+            return said
+
+    register_agent("easygoing", easygoing)
+    runner, engine = make_runner(lambda prompt: "5", agent("easygoing"), patience_s=60.0)
+    be_away(engine, first=4, requests=3)
+    batch = run(runner, [attempt(n, answer="5") for n in range(3)])
+    assert [(episode.error, episode.returns, len(episode.replies)) for episode in batch.episodes] == [
+        ("", (1.0,), 3)
+    ] * 3
+    assert len(began) > 3
 
 
 def test_a_request_that_is_given_up_leaves_the_conversation_as_it_was(make_runner: Make, chat: ChatFormat) -> None:

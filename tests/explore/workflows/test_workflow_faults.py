@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import pytest
-from attempting import Make, attempt, run
+from attempting import Make, attempt, be_away, run
 
-from ludus.errors import EngineLost, EnvError, Unreachable
+from ludus.errors import EngineLost, EnvError
 from ludus.explore import bounded_work
 from ludus.explore.workflows import Outcome, RolloutModel, register_workflow
 from ludus.records import Task
@@ -178,18 +178,6 @@ def test_retries_are_bounded_and_a_failed_reward_is_not_retried(make_runner: Mak
     del lacking.inputs["answer"]
     assert "no field 'answer'" in run(runner, [lacking]).episodes[0].error
     assert len(engine.requests) == 5
-
-
-def be_away(engine: Any, *, first: int, requests: int) -> None:
-    """Be out of reach for some requests, of which the first is the n-th."""
-    generate, asked = engine.generate, iter(range(1, 10**9))
-
-    async def away(request: Any) -> Any:
-        if next(asked) in range(first, first + requests):
-            raise Unreachable("http://engine/v1 cannot be reached (it was killed); is it running?")
-        return await generate(request)
-
-    engine.generate = away
 
 
 async def swallow(task: Task, model: RolloutModel) -> str:

@@ -7,6 +7,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from ludus.explore.chat_api.problems import BadRequest
+
 _ONE_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 """How tokenizers with byte fallback write a byte."""
 
@@ -36,6 +38,18 @@ class TokenText:
             return written, [int(byte[1], 16)]
         text = str(self._tokenizer.decode([token], clean_up_tokenization_spaces=False))
         return text, list(text.encode(errors="replace"))
+
+
+def token_text(format: Any) -> TokenText:
+    """What the tokens of a chat format spell.
+
+    Raises:
+        BadRequest: it has no tokenizer.
+    """
+    tokenizer = getattr(format, "tokenizer", None)
+    if tokenizer is None:
+        raise BadRequest("there are no log-probabilities of single tokens here", parameter="logprobs")
+    return TokenText(tokenizer)
 
 
 def _is_byte_level(tokenizer: Any) -> bool:

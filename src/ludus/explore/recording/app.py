@@ -18,7 +18,7 @@ from starlette.routing import Route
 from ludus.explore.chat_api.answers import DONE, Answers, Choice, Piece, new_id
 from ludus.explore.chat_api.http import EventStream, answering, http_problem, read_body, while_wanted
 from ludus.explore.chat_api.problems import BadRequest
-from ludus.explore.chat_api.token_text import TokenText
+from ludus.explore.chat_api.token_text import TokenText, token_text
 from ludus.explore.recording.agent_request import AgentRequest, read_agent_request, read_reward
 from ludus.explore.recording.recording import Recording
 
@@ -97,7 +97,7 @@ class Routes:
         if not wanted.logprobs:
             return None
         if self._token_text is None:
-            self._token_text = TokenText(recording.model.format.tokenizer)
+            self._token_text = token_text(recording.model.format)
         return self._token_text
 
 

@@ -7,6 +7,7 @@ pidfd), so a signal can never hit another process.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -67,6 +68,11 @@ class Nursery:
         with self._lock:
             self._end()
             self._complaints.close()
+
+    def __del__(self) -> None:
+        """Whoever forgets to close it leaves no process behind."""
+        with contextlib.suppress(Exception):
+            self.close()
 
     def _connect(self) -> socket.socket:
         if self._socket is not None:

@@ -4,9 +4,27 @@ A user's own workflow is an async function of a task and a `RolloutModel`; `regi
 (docs/recipes/workflow.md).
 """
 
+from ludus.explore.workflows.agents.agent import AgentTask, register_agent, register_agent_program
+from ludus.explore.workflows.environments import EnvStep, TextEnvironment, register_environment
 from ludus.explore.workflows.outcome import Outcome
 from ludus.explore.workflows.protocol import Workflow
 from ludus.explore.workflows.registry import register_workflow
 from ludus.explore.workflows.rollout_model import Chat, OutOfRoom, RolloutModel
+from ludus.explore.workflows.tools.tool import ToolError, register_tool
 
-__all__ = ["Chat", "OutOfRoom", "Outcome", "RolloutModel", "Workflow", "register_workflow"]
+__all__ = [
+    "AgentTask",
+    "Chat",
+    "EnvStep",
+    "OutOfRoom",
+    "Outcome",
+    "RolloutModel",
+    "TextEnvironment",
+    "ToolError",
+    "Workflow",
+    "register_agent",
+    "register_agent_program",
+    "register_environment",
+    "register_tool",
+    "register_workflow",
+]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ludus.config.workflows import CustomWorkflowConfig
 from ludus.errors import ConfigError
-from ludus.explore.workflows.registry import WORKFLOWS
 from ludus.explore.workflows.rollout_model import RolloutModel
 from ludus.records import Task
 
@@ -17,18 +15,17 @@ from ludus.records import Task
 class CustomWorkflow:
     """What was registered, with the face of a workflow."""
 
-    def __init__(self, config: CustomWorkflowConfig) -> None:
+    def __init__(self, name: str, found: Callable[..., Any], options: Mapping[str, Any]) -> None:
         """
         Raises:
-            ConfigError: there is no such workflow, or it cannot be made with these options.
+            ConfigError: it is no workflow, or cannot be made with these options.
         """
-        found = WORKFLOWS.find(config.name)
-        self._made = _make(config, found) if inspect.isclass(found) else None
-        self._run = partial(found, **config.options) if self._made is None else self._made.run
+        self._made = _make(name, found, options) if inspect.isclass(found) else None
+        run = found if self._made is None else getattr(self._made, "run", None)
+        if not inspect.iscoroutinefunction(run):
+            raise ConfigError(f"workflow {name!r}: expected an async function of a task and a model")
+        self._run: Callable[..., Any] = partial(run, **options) if self._made is None else run
         self.many_chats = bool(getattr(self._made or found, "many_chats", True))
-        function = found if self._made is None else self._made.run
-        if not inspect.iscoroutinefunction(function):
-            raise ConfigError(f"workflow {config.name!r}: expected an async function of a task and a model")
 
     async def run(self, task: Task, model: RolloutModel) -> Any:
         """Whatever the user's code comes to."""
@@ -41,8 +38,8 @@ class CustomWorkflow:
             await closed
 
 
-def _make(config: CustomWorkflowConfig, found: Callable[..., Any]) -> Any:
+def _make(name: str, found: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     try:
-        return found(**config.options)
+        return found(**options)
     except Exception as error:  # whatever a user's class may raise
-        raise ConfigError(f"workflow {config.name!r} could not be made: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"workflow {name!r} could not be made: {type(error).__name__}: {error}") from error

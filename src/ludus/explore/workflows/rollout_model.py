@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ludus.errors import EngineLost, EnvError, PolicyError
+from ludus.explore.conversation import Chat as Format
 from ludus.explore.conversation import Conversation
 from ludus.explore.engines.protocol import Completion, Request, Sampling
 from ludus.explore.outage import Interrupted
 from ludus.explore.policy_voice import ANSWER_S, PolicyVoice
 from ludus.explore.rewards.rewards import Scored
-from ludus.policies.chat import ChatFormat
 from ludus.records import EpisodeId, PolicyRef, Task, derive_seed
 
 MOST_CHATS = 4096
@@ -42,7 +42,7 @@ class Voice:
     """What the models of all attempts share."""
 
     policy: PolicyVoice
-    format: ChatFormat
+    format: Format
     context: int
     """Tokens that a conversation may have."""
     max_tokens: int
@@ -92,7 +92,7 @@ class RolloutModel:
         return self._seat.policy
 
     @property
-    def format(self) -> ChatFormat:
+    def format(self) -> Format:
         """What makes conversations into tokens."""
         return self._voice.format
 

@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from ludus.config.workflows import ToolAgentConfig
+from ludus.explore.sandbox.isolation import find_isolation
 from ludus.explore.sandbox.sandbox import Sandbox, make_sandbox
 from ludus.explore.workflows.outcome import Outcome
 from ludus.explore.workflows.rollout_model import OutOfRoom, RolloutModel
@@ -17,7 +18,7 @@ from ludus.explore.workflows.templates import fill
 from ludus.explore.workflows.tools.calculator import calculator
 from ludus.explore.workflows.tools.calls import ToolCall, describe_tools, find_calls, write_result
 from ludus.explore.workflows.tools.python_tool import make_python
-from ludus.explore.workflows.tools.tool import TOOLS, Tool, ToolError, make_tool
+from ludus.explore.workflows.tools.tool import BUILT_IN, TOOLS, Tool, ToolError, make_tool
 from ludus.records import Task, derive_seed
 
 LEFT_OUT = "\n[...]\n"
@@ -112,6 +113,15 @@ class ToolAgent:
                 return await tool.call(call.arguments, task=task, seed=seed)
         except TimeoutError:
             raise ToolError(f"{call.name} took longer than {self._config.limit_s:g} s") from None
+
+
+def check_tools(config: ToolAgentConfig) -> None:
+    """Check that the tools exist, and that programs can be kept in where they are asked for. Raises ConfigError."""
+    for name in config.tools:
+        if name == "python":
+            find_isolation()
+        elif name not in BUILT_IN:
+            TOOLS.find(name)
 
 
 def shortened(text: str, most: int) -> str:

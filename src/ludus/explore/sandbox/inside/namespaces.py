@@ -49,14 +49,15 @@ def build_root(*, readable: list[str], disk_bytes: int, user: int) -> None:
     calls.mount("new", "new", "", calls.MS_BIND)
     calls.pivot_root(".", "old")
     os.chdir("/")
-    for path in (*SYSTEM, *readable):
-        _show(path)
-    for path in DEVICES:
-        _show(path, is_device=True)
+    # Before the others: what is to be readable may lie below /tmp.
     os.mkdir("/new/tmp")
     options = f"size={disk_bytes},nr_inodes={max(disk_bytes >> 12, 256)},mode=0700"
     owner = "" if user == NOBODY else f",uid={user},gid={user}"
     calls.mount("tmpfs", "/new/tmp", "tmpfs", calls.MS_NOSUID | calls.MS_NODEV, options + owner)
+    for path in (*SYSTEM, *readable):
+        _show(path)
+    for path in DEVICES:
+        _show(path, is_device=True)
     calls.unmount("/old")
     os.chdir("/new")
     calls.pivot_root(".", ".")

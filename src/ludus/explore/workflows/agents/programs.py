@@ -129,7 +129,7 @@ async def _end(process: Process) -> None:
     """End the program with all that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
     transport: Any = getattr(process, "_transport", None)
     if transport is not None:
-        transport.close()
+        transport.close()  # first: what it printed and nobody read would keep `wait` waiting
+    await process.wait()

@@ -1,0 +1,147 @@
+"""`check_workflow`: attempts tasks through a workflow of your own with a policy that says what you like, and junk.
+
+Covered: an outcome for whatever a policy may say, repetition, independence of what else is attempted at the same time,
+the task's fields left alone, time. Not covered: whether the outcome is any good. No model is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ludus.config.play import SpeechConfig
+from ludus.explore.engines.message_format import MessageFormat
+from ludus.explore.engines.protocol import Completion, EngineCounters, Request
+from ludus.explore.rewards.attempt import Attempt, Mark
+from ludus.explore.rewards.protocol import Instant
+from ludus.explore.rewards.rewards import Part, Rewards
+from ludus.explore.workflow_runner import WorkflowRunner
+from ludus.explore.workflows.custom import CustomWorkflow
+from ludus.records import Episode, PolicyName, PolicyRef, Seat, Task, TaskId
+from ludus.testing.conformance import require
+from ludus.testing.reward_conformance import HOSTILE
+
+CONTEXT = 65_536
+POLICY = PolicyRef(name=PolicyName("main"))
+Say = Callable[[list[dict[str, str]]], str]
+"""What the policy replies to a conversation, given as messages."""
+
+
+def check_workflow(
+    workflow: Callable[..., Any],
+    tasks: Sequence[Mapping[str, Any]],
+    say: Say,
+    *,
+    options: Mapping[str, Any] | None = None,
+    limit_s: float = 10.0,
+) -> list[Episode]:
+    """Check a workflow; raise `ConformanceError` naming the promise that it breaks.
+
+    Args:
+        workflow: As `register_workflow` takes it.
+        tasks: The fields of tasks like yours.
+        say: What the policy replies; each task is also attempted with replies that no one would hope for.
+        options: Those of the config.
+        limit_s: Of one attempt.
+
+    Returns:
+        What became of each task. Its reward is the workflow's own, or 0 for what the run's rewards would score.
+    """
+    require(bool(tasks), "a workflow is checked with at least one task like yours")
+    made = CustomWorkflow("checked", workflow, options or {})
+    together = _attempt(made, tasks, say, slots=len(tasks), limit_s=limit_s)
+    alone = _attempt(made, tasks, say, slots=1, limit_s=limit_s)
+    for first, second in zip(together, alone, strict=True):
+        same = (first.replies, first.returns, first.error) == (second.replies, second.returns, second.error)
+        require(same, f"the same attempt comes to the same, whatever else is going on; {_shown(first)} did not")
+        require(not first.error, f"an attempt has an outcome; {_shown(first)}: {first.error}")
+    for reply in HOSTILE:
+        for episode in _attempt(made, tasks, lambda messages, reply=reply: reply, slots=1, limit_s=limit_s):  # type: ignore[misc]
+            why = f"for {_shown(episode)} and the reply {reply[:40]!r}: {episode.error}"
+            require(not episode.error, f"an attempt has an outcome whatever the policy says; {why}")
+    return together
+
+
+def _attempt(
+    workflow: CustomWorkflow, tasks: Sequence[Mapping[str, Any]], say: Say, *, slots: int, limit_s: float
+) -> list[Episode]:
+    runner = WorkflowRunner(
+        run="check",
+        workflow=_Shared(workflow),
+        engine=SayingEngine(say),
+        chat=MessageFormat(),
+        context=CONTEXT,
+        speech=SpeechConfig(max_tokens=CONTEXT // 4),
+        slots=slots,
+        rewards=Rewards([Part(label="nothing", weight=1.0, reward=_Nothing())]),
+        deadline_s=limit_s,
+    )
+    seats = (Seat(policy=POLICY, learns=True),)
+    given = [
+        Task(id=TaskId(number), game="tasks:check", seed=number, seats=seats, inputs=copy.deepcopy(dict(inputs)))
+        for number, inputs in enumerate(tasks)
+    ]
+    try:
+        runner.submit(given)
+        while not runner.is_idle:
+            runner.step()
+        episodes = runner.harvest().episodes
+    finally:
+        runner.close()
+    for task, inputs in zip(given, tasks, strict=True):
+        require(task.inputs == dict(inputs), "a workflow leaves the task's fields alone")
+    return sorted(episodes, key=lambda episode: episode.task.id)
+
+
+class SayingEngine:
+    """A policy that says what a function of the conversation says; its tokens are bytes."""
+
+    is_repeatable = True
+
+    def __init__(self, say: Say) -> None:
+        self.counters = EngineCounters()
+        self._say = say
+        self._format = MessageFormat()
+
+    async def generate(self, request: Request) -> Completion:
+        """Say it, as far as it fits."""
+        await asyncio.sleep(0)
+        whole = self._format.encode_reply(self._say(self._format.messages(request.prompt)))
+        tokens = np.array(whole[: request.sampling.max_tokens], np.int32)
+        return Completion(
+            tokens=tokens,
+            logps=np.full(len(tokens), -1.0, np.float32),
+            values=np.zeros(len(tokens), np.float32),
+            policy=request.policy,
+            finish="stop" if len(tokens) == len(whole) else "length",
+        )
+
+    def end_session(self, session: str) -> None:
+        """Nothing is kept."""
+
+    async def close(self) -> None:
+        """There is nothing to give back."""
+
+
+class _Shared:
+    """A workflow that several runners use, one after the other: none of them closes it."""
+
+    def __init__(self, workflow: CustomWorkflow) -> None:
+        self.many_chats = workflow.many_chats
+        self.run = workflow.run
+
+    async def close(self) -> None:
+        """Not yet."""
+
+
+class _Nothing(Instant):
+    async def mark(self, attempt: Attempt) -> Mark:
+        return Mark(value=0.0)
+
+
+def _shown(episode: Episode) -> str:
+    return f"task {episode.task.id} ({str(episode.task.inputs)[:60]})"
