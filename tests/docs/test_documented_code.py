@@ -115,7 +115,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
-@pytest.mark.parametrize("page", ["docs/index.md", "README.md"])
+@pytest.mark.parametrize("page", [pytest.param("docs/index.md", marks=pytest.mark.slow), "README.md"])
 def test_the_first_pages_train_from_python(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     names = run_blocks(ROOT / page, monkeypatch, tmp_path)
     assert names["status"].stage == "done"

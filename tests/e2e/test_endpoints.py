@@ -132,6 +132,7 @@ def test_requests_are_not_logged_one_by_one(played: tuple[Path, ScriptedServer])
     assert "chat/completions" not in logs
 
 
+@pytest.mark.slow
 def test_a_served_run_is_an_opponent_of_another(
     played: tuple[Path, ScriptedServer], model: Path, tmp_path: Path
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_run_with_dead_endpoints_ends_with_a_sentence_that_names_them_and_goes
         assert Loop(config, tmp_path / "run").run_to_end().stage == "done"
 
 
+@pytest.mark.slow
 def test_money_that_is_spent_stays_spent_when_the_run_goes_on(
     played: tuple[Path, ScriptedServer], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
