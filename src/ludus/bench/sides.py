@@ -18,6 +18,8 @@ from ludus.bench.cpu import tree_cpu_s
 from ludus.runtime import limit_threads
 
 WARM_UP_UPDATES = 3
+MEASURED_UPDATES = 3
+"""At least."""
 SHARED = """
 seed: 1
 policy: {network: {kind: mlp, hidden: [128, 128]}}
@@ -60,13 +62,15 @@ def run_loop(seconds: float, *stages: str, shared: str = SHARED, plugins: Sequen
         loop = Loop(parse_config(stages[-1] + shared, "bench.yaml"), run, plugins=plugins)
         loop.start()
         first = wait_for(loop, lambda status: status.stage == "training").update + WARM_UP_UPDATES
+        # From the end of one update to the end of another: an update of a large batch is most of a short measurement.
         steps, cpu, wall = (
             wait_for(loop, lambda status: status.update >= first).steps,
             tree_cpu_s(),
             time.perf_counter(),
         )
-        wait_for(loop, lambda status: time.perf_counter() - wall >= seconds and status.update > first)
-        status = loop.status()
+        last = wait_for(loop, lambda status: time.perf_counter() - wall >= seconds).update
+        last = max(last + 1, first + MEASURED_UPDATES)
+        status = wait_for(loop, lambda status: status.update >= last)
         figures = {
             "steps": status.steps - steps,
             "cpu_s": tree_cpu_s() - cpu,
