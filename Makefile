@@ -15,6 +15,7 @@ VLLM_STAMP := $(VLLM_VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 # Tests never reach for the network, and never for more threads than they are given.
+TEST_JOBS ?= 2
 TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREADS=1
 ARGS ?=
 
@@ -32,8 +33,8 @@ llm: $(LLM_STAMP) ## install what language models need, then watch a tiny one le
 
 install: $(DEV_STAMP) ## install everything for development
 
-test: $(DEV_STAMP) ## the ordinary tests (a few minutes; ARGS="tests/config -x" narrows them)
-	@$(TEST_ENV) $(BIN)/python -m pytest $(ARGS)
+test: $(DEV_STAMP) ## the ordinary tests (about ten minutes; ARGS="tests/config -x" narrows them)
+	@$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(ARGS)
 
 test-vllm: $(DEV_STAMP) $(VLLM_STAMP) ## the vLLM engine against a real server, in an environment of its own
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/vllm -m vllm $(ARGS)

@@ -139,17 +139,31 @@ def test_league_prints_ladder_and_payoffs_and_draws_them(run_ludus, finished_run
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["ladder.png", "payoffs.png"]
 
 
-def test_curves_draws_what_the_metrics_did(run_ludus, finished_run: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    code, out, _ = run_ludus("curves", finished_run, "--out", tmp_path / "curves.svg")
+def test_plot_draws_what_the_metrics_did(run_ludus, finished_run: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = run_ludus("plot", finished_run, "--out", tmp_path / "curves.svg")
     assert code == 0
     assert "evaluate/random/score:" in out
     assert (tmp_path / "curves.svg").read_bytes().startswith(b"<?xml")
-    code, _, error = run_ludus("curves", finished_run, "--metric", "no/such", "--out", tmp_path / "none.png")
+    code, _, error = run_ludus("plot", finished_run, "--metric", "no/such", "--out", tmp_path / "none.png")
     assert code == 2
     assert "no/such" in error
 
 
-@pytest.mark.parametrize("command", ["inspect", "league", "curves", "replay", "play", "export"])
+def test_plot_lays_runs_with_labels_over_each_other(run_ludus, finished_run: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    one, pattern = f"one={finished_run}", f"others={finished_run.parent}/{finished_run.name[:-1]}?"
+    code, out, _ = run_ludus("plot", one, pattern, "--out", tmp_path / "both.svg")
+    assert code == 0
+    assert f"one: {finished_run.name}: evaluate/random/score:" in out
+    assert f"others: {finished_run.name}: evaluate/random/score:" in out
+    code, _, error = run_ludus("plot", one, pattern)
+    assert code == 2
+    assert "--out" in error
+    code, _, error = run_ludus("plot", f"none={tmp_path}/none-*", "--out", tmp_path / "none.png")
+    assert code == 2
+    assert "nothing is called" in error
+
+
+@pytest.mark.parametrize("command", ["inspect", "league", "plot", "replay", "play", "export"])
 def test_a_directory_that_is_no_run_is_bad_input(run_ludus, command: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     code, _, error = run_ludus(command, tmp_path / "nothing")
     assert code == 2

@@ -1,4 +1,7 @@
-"""What a run's metrics did over its steps, as a picture: one panel for each unit, one line for each metric.
+"""What metrics did over the steps of runs, as a picture.
+
+One run: one panel for each unit, one line for each metric. Several: one panel for each metric, one line for each label,
+which is the mean of its runs in a band from the least to the most of them.
 
 Drawn without a display and without pyplot's global state; matplotlib is imported when a picture is asked for.
 """
@@ -9,11 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 from io import BytesIO
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from ludus.storage.jsonl import read_jsonl
 
-DEFAULT = ("evaluate/*/score", "evaluate/invalid_moves", "evaluate/return")
-SHARES = ("*/score", "*invalid_moves", "*/wins", "*/draws", "*_fraction")
+DEFAULT = ("evaluate/*/score", "evaluate/*/success", "evaluate/invalid_moves", "evaluate/return")
+SHARES = ("*/score", "*/success", "*/pass@*", "*invalid_moves", "*/wins", "*/draws", "*_fraction")
 """Metrics that lie between 0 and 1 are shown as percentages."""
 RARITIES = ("*invalid_moves",)
 """Of these, those that are near 0 when all is well: each has a panel of its own, or it would lie on the axis."""
@@ -34,26 +40,71 @@ def read_curves(metrics: Path, patterns: Sequence[str] = DEFAULT) -> dict[str, C
 
 
 def draw_curves(curves: Mapping[str, Curve], title: str, *, form: str = "png") -> bytes:
-    """The picture, as PNG or SVG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter, PercentFormatter
-
+    """The metrics of one run, as PNG or SVG."""
     panels = _panels(curves)
-    figure = Figure(figsize=(7.2, 0.8 + 2.6 * max(len(panels), 1)), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
-    for axes, names in zip(figure.subplots(max(len(panels), 1), squeeze=False)[:, 0], panels, strict=False):
+    figure, all_axes = _make_panels(len(panels))
+    for axes, names in zip(all_axes, panels, strict=False):
         for place, name in enumerate(names):
             steps, values = zip(*curves[name], strict=True)
-            colour, marker = _COLOURS[place % len(_COLOURS)], _MARKERS[place % len(_MARKERS)]
-            axes.plot(steps, values, color=colour, marker=marker, markersize=4, linewidth=1.5, label=name)
-        if _is_share(names[0]):
-            axes.set_ylim(*((0.0, None) if _is_rarity(names[0]) else (-0.02, 1.02)))
-            axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-        axes.xaxis.set_major_formatter(EngFormatter())
-        axes.set_xlabel("steps")
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=8)
+            axes.plot(steps, values, label=name, **_line(place))
+        _finish_panel(axes, names[0])
+    return _render(figure, title, form)
+
+
+def draw_labelled(runs: Mapping[str, Sequence[Mapping[str, Curve]]], title: str, *, form: str = "png") -> bytes:
+    """The metrics of several runs by label, as PNG or SVG."""
+    names = list(dict.fromkeys(name for several in runs.values() for curves in several for name in curves))
+    figure, all_axes = _make_panels(len(names))
+    for axes, name in zip(all_axes, names, strict=False):
+        for place, (label, several) in enumerate(runs.items()):
+            curves = [curves[name] for curves in several if name in curves]
+            if not curves:
+                continue
+            steps, values = align(curves)
+            count = f" ({len(curves)} runs)" if len(curves) > 1 else ""
+            axes.plot(steps, values.mean(axis=0), label=f"{label}{count}", **_line(place))
+            colour = _COLOURS[place % len(_COLOURS)]
+            axes.fill_between(steps, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+        _finish_panel(axes, name)
+        axes.set_ylabel(name)
+    return _render(figure, title, form)
+
+
+def align(curves: Sequence[Curve]) -> tuple[Any, Any]:
+    """The steps of the first curve that all of them reach, and the values of each there, between its points if need
+    be."""
+    begin, end = max(curve[0][0] for curve in curves), min(curve[-1][0] for curve in curves)
+    steps = np.array([step for step, _ in curves[0] if begin <= step <= end] or [begin])
+    return steps, np.array([np.interp(steps, *np.array(curve).T) for curve in curves])
+
+
+def _make_panels(count: int) -> tuple[Any, Any]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 0.8 + 2.6 * max(count, 1)), layout="constrained", dpi=150)
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(max(count, 1), squeeze=False)[:, 0]
+
+
+def _line(place: int) -> dict[str, Any]:
+    colour, marker = _COLOURS[place % len(_COLOURS)], _MARKERS[place % len(_MARKERS)]
+    return {"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.5}
+
+
+def _finish_panel(axes: Any, name: str) -> None:
+    from matplotlib.ticker import EngFormatter, PercentFormatter
+
+    if _is_share(name):
+        axes.set_ylim(*((0.0, None) if _is_rarity(name) else (-0.02, 1.02)))
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.xaxis.set_major_formatter(EngFormatter())
+    axes.set_xlabel("steps")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _render(figure: Any, title: str, form: str) -> bytes:
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     out = BytesIO()
     figure.savefig(out, format=form)

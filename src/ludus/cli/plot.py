@@ -1,0 +1,90 @@
+"""`ludus plot`: how runs have gone so far, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def plot(
+    runs: Annotated[
+        list[str], typer.Argument(help="Directories of runs, live or finished; or LABEL=PATTERN for a line of several.")
+    ],
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Metric or pattern, such as 'train/*'. Default: what evaluations measure.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write, .png or .svg. Default: RUN/curves.png.")] = None,
+    title: Annotated[str | None, typer.Option(help="Headline. Default: the name of the run.")] = None,
+) -> None:
+    """Draw metrics over the steps of one run, or of several side by side.
+
+    Runs with the same label are one line, their mean, in a band from the least to the most of them.
+
+    \b
+    Examples:
+      ludus plot runs/connect_four
+      ludus plot runs/connect_four --metric train/entropy --metric 'train/*_kl' --out /tmp/training.svg
+      ludus plot 'mix=runs/study/mix-*' 'grpo=runs/study/grpo-*' --metric 'evaluate/*/success' --out study.png
+    """
+    from ludus.errors import ConfigError
+    from ludus.storage.atomic import write_bytes
+    from ludus.telemetry.curves import draw_curves, draw_labelled
+
+    labelled = _find_runs(runs)
+    single = labelled[0][1][0] if len(labelled) == 1 and len(labelled[0][1]) == 1 else None
+    if out is None and single is None:
+        raise ConfigError("--out: write the name of the picture, such as --out study.png, when there are several runs")
+    target = out or Path(runs[0]) / "curves.png"
+    if target.suffix not in (".png", ".svg"):
+        raise ConfigError(f"--out {target}: expected a file that ends in .png or .svg")
+    form = target.suffix[1:]
+    if single is not None:
+        curves = _read(single, metric)
+        write_bytes(target, draw_curves(curves, title or labelled[0][0], form=form))
+        for name, points in curves.items():
+            typer.echo(f"{name}: {_ends(points)}")
+    else:
+        found = {label: [_read(path, metric) for path in paths] for label, paths in labelled}
+        write_bytes(target, draw_labelled(found, title or "", form=form))
+        for label, several in found.items():
+            for path, curves in zip(dict(labelled)[label], several, strict=True):
+                for name, points in curves.items():
+                    typer.echo(f"{label}: {path.name}: {name}: {_ends(points)}")
+    typer.echo(f"picture: {target}")
+
+
+def _find_runs(texts: Sequence[str]) -> list[tuple[str, list[Path]]]:
+    """Label and directories; runs without a label have their name as one."""
+    from glob import glob
+
+    from ludus.cli.runs import open_run
+    from ludus.errors import ConfigError
+
+    found: dict[str, list[Path]] = {}
+    for text in texts:
+        label, separator, pattern = text.rpartition("=") if not Path(text).exists() else ("", "", text)
+        paths = sorted(glob(pattern)) if separator else [pattern]
+        if not paths:
+            raise ConfigError(f"{text}: nothing is called {pattern}")
+        for path in paths:
+            directory, config = open_run(Path(path))
+            found.setdefault(label or config.name, []).append(directory.path)
+    return list(found.items())
+
+
+def _read(run: Path, metric: Sequence[str] | None) -> dict[str, list[tuple[float, float]]]:
+    from ludus.errors import ConfigError
+    from ludus.telemetry.curves import DEFAULT, read_curves
+
+    curves = read_curves(run / "metrics.jsonl", metric or DEFAULT)
+    if not curves:
+        raise ConfigError(f"{run} has no metric that matches {', '.join(metric or DEFAULT)} yet")
+    return curves
+
+
+def _ends(points: Sequence[tuple[float, float]]) -> str:
+    (first, begin), (last, end) = points[0], points[-1]
+    return f"{begin:.4g} at step {first:,.0f}, {end:.4g} at {last:,.0f}"
