@@ -63,3 +63,37 @@ def test_a_mixed_objective_is_spelled_out() -> None:
         config = resolve(build_config(values, ["explore.group=4", f"train.algorithm.preset={preset}"]))
         rows = dict(describe(config))
         assert (rows["algorithm"], rows["mu"]) == (algorithm, mu)
+
+
+def test_every_batch_size_of_a_mixed_objective_is_worked_out() -> None:
+    values = {
+        "name": "x",
+        "tasks": ["ludus/arithmetic"],
+        "rewards": [{"kind": "exact"}],
+        "policy": {"model": {"path": "ludus/mini"}},
+        "explore": {"group": 8},
+        "buffer": {"expert": {"sources": ["ludus/arithmetic"], "rows": 36}},
+        "train": {"batch_episodes": 64, "minibatch": 30, "epochs": 2, "algorithm": {"preset": "mix"}},
+        "evaluate": {"tasks": [{"path": "ludus/arithmetic", "split": "test", "name": "held_out"}], "samples": 4},
+    }
+    rows = dict(describe(resolve(build_config(values))))
+    assert rows["batch"] == "64 episodes (8 beginnings, 8 attempts at each)"
+    assert rows["expert rows"] == "36 in each batch"
+    assert rows["minibatches per epoch"] == "4 (100 sequences, up to 30 in each)"
+    assert rows["optimizer steps"] == "8 per update (epochs: 2)"
+    assert rows["evaluations"].endswith("every task of held_out 4 times")
+
+
+def test_a_run_that_only_imitates_plays_no_batch() -> None:
+    values = {
+        "name": "x",
+        "tasks": ["ludus/arithmetic"],
+        "rewards": [{"kind": "exact"}],
+        "policy": {"model": {"path": "ludus/mini"}},
+        "buffer": {"expert": {"sources": ["ludus/arithmetic"], "rows": 36}},
+        "train": {"minibatch": 36, "algorithm": {"preset": "sft"}},
+    }
+    rows = dict(describe(resolve(build_config(values))))
+    assert "batch" not in rows
+    assert rows["minibatches per epoch"] == "1 (36 sequences, up to 36 in each)"
+    assert rows["evaluations"].endswith("of nothing (evaluate.tasks is empty)")

@@ -8,6 +8,7 @@ import os
 from ludus.config.endpoints import EndpointConfig
 from ludus.config.fused import fused_obstacles
 from ludus.config.learn import MuConfig, TermConfig
+from ludus.config.presets import wanted_sources
 from ludus.config.problems import dotted
 from ludus.config.rewards import label_of
 from ludus.config.run import RunConfig
@@ -102,21 +103,61 @@ def _fused_batch(config: RunConfig) -> list[Row]:
 
 def _split_batch(config: RunConfig) -> list[Row]:
     train, buffer = config.train, config.buffer
-    unit, what = ("steps", "steps") if config.policy.model is None else ("sequences", "sampled tokens")
+    what = "steps" if config.policy.model is None else "sampled tokens"
     rows = [
-        ("batch", f"{train.batch_episodes:,} episodes"),
-        ("minibatches per epoch", f"one for every {train.minibatch:,} {unit} of the batch"),
-        ("optimizer steps", f"{train.epochs} for every {train.minibatch:,} {unit} of the batch"),
-        ("updates in the run", f"until {train.steps:,} {what} are done (games differ in length)"),
+        *_batch_sizes(config),
+        *_optimizer_steps(config),
+        (
+            "updates in the run",
+            f"until {train.steps:,} {what} are done ({'answers' if config.tasks else 'games'} differ in length)",
+        ),
     ]
-    if buffer.expert is not None:
-        rows.append(("expert rows", f"{buffer.expert.rows:,} in each batch"))
-    if buffer.pairs is not None:
-        rows.append(("preference pairs", f"{buffer.pairs.pairs:,} in each batch"))
     if config.schedule == "async":
         rows.append(("experience", f"at most {train.max_staleness} versions old, used at most {buffer.reuse} times"))
         rows.append(("buffer", f"{buffer.capacity:,} sequences, {buffer.sampler}; first batch at {buffer.min_size:,}"))
     return rows
+
+
+def _optimizer_steps(config: RunConfig) -> list[Row]:
+    train = config.train
+    sequences = _sequences(config)
+    if sequences is None:
+        unit = "steps" if config.policy.model is None else "sequences"
+        return [
+            ("minibatches per epoch", f"one for every {train.minibatch:,} {unit} of the batch"),
+            ("optimizer steps", f"{train.epochs} for every {train.minibatch:,} {unit} of the batch"),
+        ]
+    minibatches = math.ceil(sequences / train.minibatch)
+    return [
+        ("minibatches per epoch", f"{minibatches:,} ({sequences:,} sequences, up to {train.minibatch:,} in each)"),
+        ("optimizer steps", f"{minibatches * train.epochs:,} per update (epochs: {train.epochs})"),
+    ]
+
+
+def _sequences(config: RunConfig) -> int | None:
+    """Sequences in a whole batch; None where that depends on who sits where and on how long games last."""
+    learns_from_play = "usual" in wanted_sources(config.train.algorithm)
+    if config.policy.model is None or (learns_from_play and (not config.tasks or config.explore.speech.rows == "turn")):
+        return None
+    buffer = config.buffer
+    expert = (buffer.expert.rows or 0) if buffer.expert else 0
+    pairs = 2 * (buffer.pairs.pairs or 0) if buffer.pairs else 0
+    return (config.train.batch_episodes or 0) * learns_from_play + expert + pairs
+
+
+def _batch_sizes(config: RunConfig) -> list[Row]:
+    """What a batch is made of: of the policy's own episodes, of experts' rows, of pairs."""
+    wanted, group = wanted_sources(config.train.algorithm), config.explore.group
+    episodes, buffer = config.train.batch_episodes or 0, config.buffer
+    parts: list[Row] = []
+    if "usual" in wanted:
+        beginnings = f" ({episodes // group:,} beginnings, {group} attempts at each)" if group > 1 else ""
+        parts.append(("batch", f"{episodes:,} episodes{beginnings}"))
+    if buffer.expert is not None:
+        parts.append(("expert rows", f"{buffer.expert.rows:,} in each batch"))
+    if buffer.pairs is not None:
+        parts.append(("preference pairs", f"{buffer.pairs.pairs:,} in each batch"))
+    return parts
 
 
 def _learning(config: RunConfig) -> list[Row]:
@@ -148,13 +189,21 @@ def _intervals(config: RunConfig) -> list[Row]:
     interval = f"{every:,} updates" if every > 1 else "update"
     count = "" if updates is None else f", {math.ceil(updates / every):,} in the run"
     evaluate, steps = config.evaluate, config.train.steps
-    games = evaluate.games * (len(evaluate.against) + evaluate.pool_opponents)
-    final = evaluate.final_games * len(evaluate.against)
     return [
         ("checkpoints", f"every {interval}{count}, {config.checkpoint.keep} kept"),
         ("snapshots", f"{_every(config.league.snapshot_every, steps)}, {config.league.pool_size} kept as opponents"),
-        ("evaluations", f"{_every(evaluate.every, steps)}, {games:,} games each; {final:,} at the end"),
+        ("evaluations", f"{_every(evaluate.every, steps)}, {_measured(config)}"),
     ]
+
+
+def _measured(config: RunConfig) -> str:
+    evaluate = config.evaluate
+    if config.tasks:
+        samples = "once" if evaluate.samples == 1 else f"{evaluate.samples} times"
+        names = ", ".join(str(each.name) for each in evaluate.tasks)
+        return f"every task of {names} {samples}" if names else "of nothing (evaluate.tasks is empty)"
+    games = evaluate.games * (len(evaluate.against) + evaluate.pool_opponents)
+    return f"{games:,} games each; {evaluate.final_games * len(evaluate.against):,} at the end"
 
 
 def _every(interval: int | None, steps: int) -> str:
