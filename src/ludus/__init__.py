@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ludus.games import Game, GameSpec, Position, make_game, register_game
     from ludus.league import register_opponents
     from ludus.loop import Loop
+    from ludus.staged import StagedLoop, make_loop
     from ludus.tasks import register_curriculum, register_processor
 
 __all__ = [
@@ -25,9 +26,11 @@ __all__ = [
     "Mark",
     "Position",
     "RunConfig",
+    "StagedLoop",
     "__version__",
     "load_config",
     "make_game",
+    "make_loop",
     "parse_config",
     "register_curriculum",
     "register_game",
@@ -48,8 +51,10 @@ _HOMES = {
     "Mark": "ludus.explore.rewards",
     "Position": "ludus.games",
     "RunConfig": "ludus.config.run",
+    "StagedLoop": "ludus.staged",
     "load_config": "ludus.config.load",
     "make_game": "ludus.games",
+    "make_loop": "ludus.staged",
     "parse_config": "ludus.config.load",
     "register_curriculum": "ludus.tasks",
     "register_game": "ludus.games",

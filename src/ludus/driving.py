@@ -24,6 +24,11 @@ class Status:
     stage: Stage
     run: str
     run_dir: str
+    stage_name: str = ""
+    """Of a run in stages: which of them this is about. (`stage` is what is being done in it.)"""
+    stage_number: int = 0
+    """Counted from 1; 0 where there are no stages."""
+    stage_count: int = 0
     update: int = 0
     steps: int = 0
     total_steps: int = 0

@@ -11,13 +11,14 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ludus.config.derive import resolve
 from ludus.config.dump import dump_config
 from ludus.config.resume import check_resumable
 from ludus.config.run import RunConfig
 from ludus.driving import Driveable, Status
-from ludus.errors import CorruptRecord
+from ludus.errors import ConfigError, CorruptRecord
 from ludus.plugins import load_plugins
 from ludus.records import PolicyVersion
 from ludus.storage.atomic import sweep_leftovers, write_text
@@ -49,9 +50,11 @@ class Loop(Driveable):
     ) -> None:
         super().__init__()
         load_plugins(plugins)
+        if config.stages:
+            raise ConfigError("stages: this config has some; run it with StagedLoop (or make_loop), not with Loop")
         self.config = resolve(config)
-        self._games = find_games(self.config)
-        self.run = RunDirectory(Path(run_dir) if run_dir is not None else Path("runs") / config.name)
+        self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
+        self._games = find_games(self.config, self.run)
         self._plugins = tuple(str(plugin) for plugin in plugins)
         self._strict_resume = strict_resume
         self._sinks = tuple(sinks)
@@ -61,7 +64,7 @@ class Loop(Driveable):
     def status(self) -> Status:
         """What the run is doing now."""
         rooms = self._rooms
-        counters = {} if rooms is None else rooms.progress.counters()
+        counters: dict[str, Any] = {} if rooms is None else rooms.progress.counters()
         return Status(
             stage=self._stage,
             run=self.config.name,
@@ -83,9 +86,9 @@ class Loop(Driveable):
                 topology = make_topology(rooms)
                 self._rooms = rooms
                 self._attach_sinks(rooms)
-                if self.config.warm_start is not None:
-                    self._enter("warming up")
-                if warm_up(rooms, lambda: self._stopping) and self._gather(rooms):
+                if self.config.mode == "evaluate":
+                    self._measure(rooms, topology)
+                elif self._warm_up(rooms) and self._gather(rooms):
                     self._begin(rooms, topology)
                     self._train(rooms, topology)
                     self._end(rooms, topology)
@@ -96,6 +99,12 @@ class Loop(Driveable):
                 if topology is not None:
                     topology.close()
                 rooms.close()
+
+    def _warm_up(self, rooms: Rooms) -> bool:
+        """Make the model that the policy stands on; returns whether it is there (else the run was stopped)."""
+        if self.config.warm_start is not None:
+            self._enter("warming up")
+        return warm_up(rooms, lambda: self._stopping)
 
     def _gather(self, rooms: Rooms) -> bool:
         """Fetch what is learnt from besides play; returns whether it is there (else the run was stopped)."""
@@ -130,16 +139,17 @@ class Loop(Driveable):
     def _conclude(self, rooms: Rooms, topology: Topology, report: UpdateReport) -> None:
         """What happens between two updates."""
         progress, config = rooms.progress, self.config
-        before = progress.count(report)
-        is_last = progress.steps >= config.train.steps
-        snapshot_due = crosses(config.league.snapshot_every, before, progress.steps) or is_last
-        evaluation_due = crosses(config.evaluate.every, before, progress.steps) and not is_last
-        publishes = topology.publishes_every_update or snapshot_due or evaluation_due
+        progress.count(report)
+        is_last, interval = progress.steps >= config.train.steps, topology.publish_interval
+        version_due = is_last or (interval is not None and progress.unpublished >= interval)
+        since, may_publish = progress.published_steps, version_due or interval is None
+        snapshot_due = is_last or (may_publish and crosses(config.league.snapshot_every, since, progress.steps))
+        evaluation_due = may_publish and crosses(config.evaluate.every, since, progress.steps) and not is_last
+        publishes = version_due or snapshot_due or evaluation_due
         if evaluation_due:
             self._settle(rooms, topology)
         if publishes:
-            progress.version = self._next_version(rooms)
-            rooms.pool.set_learner(rooms.learner)
+            self._make_version(rooms)
         if snapshot_due:
             rooms.pool.add_snapshot(rooms.learner, progress.steps)
             rooms.pool.retire()
@@ -160,13 +170,32 @@ class Loop(Driveable):
         elif not rooms.progress.finished:
             self._enter("evaluating")
             self._settle(rooms, topology, may_stop=True)
+            self._publish_rest(rooms, topology)
             if rooms.evaluation.job is None:
                 rooms.evaluation.issue(rooms.learner, step=rooms.progress.steps, is_final=True)
                 topology.submit_evaluation(rooms.evaluation.pending_tasks())
             self._settle(rooms, topology, may_stop=True)
-            if rooms.evaluation.job is None:
+            if rooms.evaluation.job is None and topology.drain(lambda: self._stopping):
                 rooms.progress.finish()
                 self._commit(rooms, topology)
+        rooms.telemetry.event("ended", stopped=self._stopping, **rooms.progress.counters())
+
+    def _measure(self, rooms: Rooms, topology: Topology) -> None:
+        """Mode evaluate: nothing is trained; the versions of another run are measured one after the other."""
+        saved = rooms.checkpoints.latest(strict=self._strict_resume)
+        if saved is not None:
+            self._restore(rooms, saved)
+        topology.begin(saved)
+        rooms.telemetry.event("started", resumed=saved is not None, **rooms.progress.counters())
+        while not topology.is_exhausted and not self._stopping:
+            self._enter("evaluating")
+            report, is_issued = topology.advance(), rooms.evaluation.job is not None
+            scores = self._settle(rooms, topology, may_stop=True)
+            if is_issued and rooms.evaluation.job is None:
+                rooms.telemetry.event("measured", policy=str(rooms.learner), step=rooms.progress.steps, scores=scores)
+                rooms.progress.count(report)
+                self._commit(rooms, topology)
+                self._obey(rooms, topology)
         rooms.telemetry.event("ended", stopped=self._stopping, **rooms.progress.counters())
 
     # -- the parts -------------------------------------------------------------------------------------------------
@@ -202,6 +231,18 @@ class Loop(Driveable):
         if rooms.progress.steps < self.config.train.steps:
             rooms.progress.finished = False
 
+    def _make_version(self, rooms: Rooms) -> None:
+        """What has been learnt is a version from now on."""
+        rooms.progress.publish(self._next_version(rooms))
+        rooms.pool.set_learner(rooms.learner)
+
+    def _publish_rest(self, rooms: Rooms, topology: Topology) -> None:
+        """There was nothing left to train on between two versions: what was learnt since the last is one, too."""
+        if topology.publish_interval is not None and rooms.progress.unpublished:
+            self._make_version(rooms)
+            self._commit(rooms, topology)
+            self._publish(rooms, topology)
+
     def _next_version(self, rooms: Rooms) -> PolicyVersion:
         """Synchronous runs repeat themselves exactly, numbers included; others never use a number twice."""
         newest = rooms.progress.version
@@ -222,19 +263,21 @@ class Loop(Driveable):
                     self._commit(rooms, topology)
             self._enter("training")
 
-    def _settle(self, rooms: Rooms, topology: Topology, *, may_stop: bool = False) -> None:
-        """Wait for the evaluation in progress and count it into the league.
+    def _settle(self, rooms: Rooms, topology: Topology, *, may_stop: bool = False) -> dict[str, float]:
+        """Wait for the evaluation in progress and count it into the league; returns what it came to.
 
         Between updates the wait is not cut short by `stop`: skipping an evaluation would make the run another one.
         """
         with rooms.telemetry.room("evaluate"):
             while not rooms.evaluation.is_complete and not (may_stop and self._stopping):
                 topology.tend(POLL_S)
-        if rooms.evaluation.is_complete:
-            measured = rooms.evaluation.job
-            scores = rooms.evaluation.settle()
-            if measured is not None and scores:
-                rooms.telemetry.metrics(measured.step, scores)
+        if not rooms.evaluation.is_complete:
+            return {}
+        measured = rooms.evaluation.job
+        scores = rooms.evaluation.settle()
+        if measured is not None and scores:
+            rooms.telemetry.metrics(measured.step, scores)
+        return scores
 
     def _commit(self, rooms: Rooms, topology: Topology) -> None:
         """Save everything as one manifest. Until it has its name on disk, nothing has happened."""

@@ -72,6 +72,18 @@ def test_admission_is_the_known_rule_when_nothing_is_dropped(
         assert found == max(expected, batch - left)
 
 
+@given(st.integers(0, 3), st.integers(1, 5), st.data())
+def test_what_is_played_can_be_trained_on_before_it_is_too_old(
+    staleness: int, interval: int, data: st.DataObject
+) -> None:
+    """With nothing in stock, rows are wanted for the updates until the version after the last that may use them."""
+    unpublished = data.draw(st.integers(0, interval - 1))
+    some = Stock(size=0, eligible=0, slots=0, inserted=0, sampled=0, claims=0, unpublished=unpublished)
+    found = rows_wanted(limits(max_staleness=staleness, capacity=10**6, interval=interval), some)
+    versions = [(unpublished + update) // interval for update in range(1000)]
+    assert found == 8 * sum(version <= staleness for version in versions)
+
+
 def test_explorers_stop_when_the_window_is_full() -> None:
     assert rows_wanted(limits(max_staleness=None), stock(64)) == 0
     assert rows_wanted(limits(max_staleness=None), stock(60)) == 4

@@ -91,3 +91,39 @@ def test_a_plugin_makes_its_parts_known(tmp_path: Path) -> None:
     assert run.invoke(app, [str(file)]).exit_code == 2
     found = run.invoke(app, [str(file), "--plugin", str(plugin)])
     assert found.exit_code == 0, found.stderr
+
+
+STAGES = """\
+name: mine
+games: [pgx:connect_four]
+stages:
+  - {name: first, train: {steps: 100000}}
+  - {name: second, train: {steps: 200000}, league: {opponents: [{kind: fixed, players: [nobody]}]}}
+"""
+
+
+def test_every_stage_is_described_with_its_directory(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(STAGES.replace("nobody", "random"))
+    found = run.invoke(app, [str(file)])
+    assert found.exit_code == 0, found.stderr
+    first, second = found.stdout.split("stage 2 of 2: second\n")
+    assert first.splitlines()[0] == "stage 1 of 2: first"
+    assert "runs/mine/1_first" in first
+    assert "runs/mine/2_second" in second
+    assert "the policy of runs/mine/1_first" in second
+
+
+def test_a_part_that_a_stage_lacks_is_found_with_the_stage(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(STAGES)
+    found = run.invoke(app, [str(file)])
+    assert found.exit_code == 2
+    assert found.stderr.startswith("stages.1: ")
+    assert "nobody" in found.stderr
+
+
+def test_measuring_is_described_without_what_training_would_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = run.invoke(app, ["mode=evaluate", "policy.start=runs/x"])
+    assert found.stderr == "policy.start: runs/x is not a run; write the directory of one, such as runs/sft\n"

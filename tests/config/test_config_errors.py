@@ -94,8 +94,8 @@ def test_a_good_config_has_no_problems() -> None:
         ("telemetry: {zzz: 1}", "telemetry.zzz: unknown key; telemetry takes tensorboard, every_s"),
         (
             "<<: 1",
-            "<<: unknown key; the top level takes name, seed, games, tasks, workflow, rewards, topology, schedule, mode, policy, explore, "
-            "experience, buffer, train, warm_start, league, evaluate, checkpoint, record, telemetry, runtime",
+            "<<: unknown key; the top level takes name, seed, games, tasks, workflow, rewards, topology, schedule, synchronise, mode, policy, "
+            "explore, experience, buffer, train, warm_start, league, evaluate, checkpoint, record, telemetry, runtime, stages",
         ),
     ],
 )
@@ -129,8 +129,8 @@ foo: *a
         "run.yaml:12   foo: given twice (first on line 11)",
         "run.yaml:12   foo: alias *a is not allowed; write the value out",
         'command line  train.steps: expected a whole number > 0 and ≤ 1000000000000000, got "ten"',
-        "command line  bar: unknown key; the top level takes name, seed, games, tasks, workflow, rewards, topology, schedule, mode, policy, "
-        "explore, experience, buffer, train, warm_start, league, evaluate, checkpoint, record, telemetry, runtime",
+        "command line  bar: unknown key; the top level takes name, seed, games, tasks, workflow, rewards, topology, schedule, synchronise, mode, policy, "
+        "explore, experience, buffer, train, warm_start, league, evaluate, checkpoint, record, telemetry, runtime, stages",
     ]
 
 

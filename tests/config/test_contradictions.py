@@ -173,7 +173,8 @@ def make(*overrides: str) -> RunConfig:
         ),
         (
             ["train.max_staleness=5"],
-            "train.max_staleness: has no effect: schedule: sync is never behind; write schedule: async, or leave it out",
+            "train.max_staleness: has no effect: schedule: sync is as far behind as synchronise.offset says; "
+            "write schedule: async, or leave it out",
         ),
         (
             ["train.algorithm.advantage={kind: gae, rho_clip: 2}"],

@@ -103,6 +103,11 @@ def make_language(*overrides: str) -> RunConfig:
     return make(*words, *overrides, game="open_spiel:tic_tac_toe")
 
 
+def with_preset(name: str) -> list[str]:
+    teacher = ["policy.teacher=models/large"] if name == "distill" else []
+    return [f"train.algorithm.preset={name}", *teacher]
+
+
 ON_BOARDS = {"ppo", "a2c", "reinforce", "reinforce_pp", "topr", "sft"}
 
 
@@ -110,7 +115,7 @@ ON_BOARDS = {"ppo", "a2c", "reinforce", "reinforce_pp", "topr", "sft"}
 @pytest.mark.parametrize("changes", [[], ["schedule=async"], ["topology=split"]])
 def test_resolving_again_changes_nothing_also_after_a_round_trip(preset: str, changes: list[str]) -> None:
     make_one = make if preset in ON_BOARDS else make_language
-    config = resolve(make_one(*changes, f"train.algorithm.preset={preset}"))
+    config = resolve(make_one(*changes, *with_preset(preset)))
     assert resolve(config) == config
     loaded = parse_config(dump_config(config), "config.yaml")
     assert loaded == config
@@ -118,7 +123,7 @@ def test_resolving_again_changes_nothing_also_after_a_round_trip(preset: str, ch
 
 
 def test_a_language_models_loss_is_averaged_as_the_preset_says_unless_it_is_given() -> None:
-    found = {name: resolve(make_language(f"train.algorithm.preset={name}")).train for name in ALGORITHMS}
+    found = {name: resolve(make_language(*with_preset(name))).train for name in ALGORITHMS}
     assert {name: train.aggregation for name, train in found.items()} == {
         name: preset.aggregation for name, preset in ALGORITHMS.items()
     }

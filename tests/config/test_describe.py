@@ -97,3 +97,17 @@ def test_a_run_that_only_imitates_plays_no_batch() -> None:
     assert "batch" not in rows
     assert rows["minibatches per epoch"] == "1 (36 sequences, up to 36 in each)"
     assert rows["evaluations"].endswith("of nothing (evaluate.tasks is empty)")
+
+
+def test_measuring_says_what_of_whom_and_on_what() -> None:
+    values = {"name": "x", "games": ["pgx:connect_four"], "mode": "evaluate", "policy": {"start": "runs/y"}}
+    rows = dict(describe(resolve(build_config(values))))
+    assert rows["run"] == "runs/x-evaluate"
+    assert rows["measures"] == "the latest version of runs/y; nothing is trained"
+    assert rows["evaluation"] == "400 games against each of random"
+    assert rows["processes"] == "main, 1 explorer"
+    assert not {"batch", "algorithm", "topology"} & rows.keys()
+    all_of_them = resolve(build_config({**values, "evaluate": {"versions": "all"}}))
+    assert dict(describe(all_of_them))["measures"] == "all versions of runs/y; nothing is trained"
+    one = resolve(build_config({**values, "policy": {"start": "runs/y@3"}}))
+    assert dict(describe(one))["measures"] == "one version: runs/y@3; nothing is trained"

@@ -76,3 +76,17 @@ def test_a_saved_config_that_cannot_be_read_is_bad_input_not_a_crash() -> None:
 
 def test_every_key_that_may_change_exists() -> None:
     assert set(MAY_CHANGE) <= {".".join(map(str, path)) for path in all_paths(RunConfig)}
+
+
+def test_a_run_that_trains_cannot_become_one_that_measures() -> None:
+    start = "policy.start=runs/y"
+    check_resumable(dump_config(make(start, "topology=split")), make(start, "topology=split", "mode=train"))
+    with pytest.raises(ConfigError, match='mode: the run has "both", now "evaluate"'):
+        check_resumable(dump_config(make(start)), make(start, "mode=evaluate"))
+
+
+def test_another_version_of_the_same_run_may_be_measured() -> None:
+    one = make("mode=evaluate", "policy.start=runs/y@3")
+    check_resumable(dump_config(one), make("mode=evaluate", "policy.start=runs/y", "evaluate.versions=all"))
+    with pytest.raises(ConfigError, match=r'policy\.start: the run has "runs/y@3", now "runs/z@3"'):
+        check_resumable(dump_config(one), make("mode=evaluate", "policy.start=runs/z@3"))

@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 
 from ludus import Loop, load_config
-from ludus.topologies import find_games
+from ludus.config.derive import resolve_stages
+from ludus.staged import check_parts
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("**/*.yaml"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_part_that_an_example_names_exists_and_fits(path: Path) -> None:
-    assert find_games(load_config(path))
+    check_parts(resolve_stages(load_config(path)))
 
 
 SMALL = {

@@ -113,3 +113,16 @@ def test_scalars_read_as_numbers_only_what_python_reads_as_the_same_number(text:
         elif isinstance(value, int) and not isinstance(value, bool):
             decimal = float(text) if not text.startswith(("0x", "0o")) else float(int(text, 0))
             assert float(value) == decimal
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from(KEYS), trees, max_size=3), min_size=1, max_size=3),
+    st.sampled_from(all_paths(RunConfig)),
+    trees,
+)
+def test_random_stages(stages: list[dict[str, object]], path: Path, value: object) -> None:
+    named = [{**stage, "name": f"stage{index}"} for index, stage in enumerate(stages)]
+    text = yaml.safe_dump({"name": "x", "games": ["pgx:connect_four"], "stages": named}, allow_unicode=True)
+    check(text, [])
+    with suppress(ValueError):
+        check(text, [".".join(map(str, path)) + "=" + json.dumps(value)])

@@ -36,3 +36,14 @@ def test_evaluation_tasks_never_meet_training_tasks_or_each_other() -> None:
     assert second[0].id - first[0].id == EVALUATION_STRIDE
     assert {task.purpose for task in first} == {"evaluate"}
     assert not {task.seed for task in first} & {task.seed for task in second}
+
+
+def test_the_last_of_a_group_is_greedy_where_that_is_asked_for() -> None:
+    line_up = (*SEATS, Seat(policy=PolicyRef(name=PolicyName("random"))))
+    games = [GameChoice(key="open_spiel:tic_tac_toe")]
+    made = GameTasks(games, 3, 3, greedy=True).training(0, 6, lambda task, game: line_up)
+    usual = GameTasks(games, 3, 3).training(0, 6, lambda task, game: line_up)
+    assert [[seat.greedy for seat in task.seats] for task in made] == [[task.id % 3 == 2, False] for task in made]
+    for one, other in zip(made, usual, strict=True):
+        assert (one.id, one.seed, one.game_seed, one.group) == (other.id, other.seed, other.game_seed, other.group)
+        assert one.seats == other.seats or one.id % 3 == 2

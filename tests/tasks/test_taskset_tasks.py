@@ -284,3 +284,16 @@ def test_rewards_are_those_of_the_seat_that_learns(make: Make) -> None:
     tasks.absorb([replace(played(task), returns=(0.0, 1.0))])
     tasks.settle()
     assert np.allclose(tasks.state()["orders"]["sums"]["rows"][0][1:3], [1.0, 0.0])
+
+
+def test_the_last_attempt_of_a_group_is_greedy_and_orders_do_not_learn_from_it(make: Make) -> None:
+    adaptive = make(order="adaptive")
+    tasks, usual = TasksetTasks([adaptive], seed=3, group=3, greedy=True), TasksetTasks([adaptive], seed=3, group=2)
+    made, others = tasks.training(0, 3, seats_for), usual.training(0, 2, seats_for)
+    assert [task.seats[0].greedy for task in made] == [False, False, True]
+    assert {task.inputs["row"] for task in made} == {task.inputs["row"] for task in others}
+    tasks.absorb(played(task, reward) for task, reward in zip(made, (1.0, 0.0, 1.0), strict=True))
+    usual.absorb(played(task, reward) for task, reward in zip(others, (1.0, 0.0), strict=True))
+    tasks.settle()
+    usual.settle()
+    assert tasks.state()["orders"] == usual.state()["orders"]

@@ -17,6 +17,8 @@ def test_it_behaves_like_a_set_that_holds_everything_below_its_mark(batches: lis
     assert done.missing(3, 45) == [task for task in range(3, 45) if task not in model]
     assert set(range(done.before)) <= model
     assert done.before not in model
+    again = DoneTasks(done.before, done.above)
+    assert (again.before, again.above) == (done.before, done.above)
 
 
 @given(st.integers(1, 50), st.integers(0, 200), st.integers(0, 100))

@@ -56,6 +56,7 @@ class Buffer:
         rows_per_episode: int = 1,
         concurrency: int = 1,
         max_staleness: int | None = None,
+        interval: int = 1,
     ) -> None:
         """Open the buffer on its log: every row there is unused until `load_state` says otherwise.
 
@@ -64,8 +65,9 @@ class Buffer:
             rows_per_episode: Sequences that an episode brings, at most: its learning seats.
             concurrency: Episodes that may be played at the same time.
             max_staleness: Versions that a row may be behind when it is claimed; None for no bound.
+            interval: Updates between two versions.
         """
-        self.limits = make_limits(config, batch_rows=batch_rows, max_staleness=max_staleness)
+        self.limits = make_limits(config, batch_rows=batch_rows, max_staleness=max_staleness, interval=interval)
         self._config = config
         self._log = log
         self._rows_per_episode = rows_per_episode
@@ -201,9 +203,9 @@ class Buffer:
         self._window["priority"][self._window.find(np.asarray(rows)[here])] = values[here]
         self._highest_priority = max(self._highest_priority, float(values.max(initial=0.0)))
 
-    def may_explore(self, running: int) -> int:
-        """Episodes that may be started now, while `running` are being played."""
-        episodes = ceil(rows_wanted(self.limits, self._stock()) / self._rows_per_episode)
+    def may_explore(self, running: int, *, unpublished: int = 0) -> int:
+        """Episodes that may be started now, while `running` are being played, so many updates after their version."""
+        episodes = ceil(rows_wanted(self.limits, self._stock(unpublished)) / self._rows_per_episode)
         return max(min(self._concurrency, episodes) - running, 0)
 
     def state(self) -> dict[str, Any]:
@@ -336,7 +338,7 @@ class Buffer:
             eligible &= (self._window["ready"] <= self._batches + len(self._claims)) & (self._window["pending"] == 0)
         return eligible
 
-    def _stock(self) -> Stock:
+    def _stock(self, unpublished: int = 0) -> Stock:
         left = self._uses_left()
         return Stock(
             size=len(self._window),
@@ -345,4 +347,5 @@ class Buffer:
             inserted=self._counters["inserted"],
             sampled=self._counters["committed"] + sum(len(claim) for claim in self._claims.values()),
             claims=len(self._claims),
+            unpublished=unpublished,
         )

@@ -3,7 +3,8 @@
 Both sides wait for each other. The trainer waits while a batch is not there (`may_claim`); explorers wait while enough
 is there or on its way (`rows_wanted`): no more than the trainer can consume before it grows too old. For `reuse` 1 that
 is the rule `accepted + running < (max_staleness + version + 1) * batch`, written with what is in stock instead of with
-counts since the start, so that rows which are dropped or refused are asked for again.
+counts since the start, so that rows which are dropped or refused are asked for again. Where a version lasts for
+`interval` updates, what is played with it can be trained on in so many times as many, less those that it has had.
 
 No deadlock: if nothing is claimed and `may_claim` is false, then `rows_wanted` is at least 1, and each row that arrives
 brings the missing number down by one; while something is claimed, the trainer is at work and will commit or abandon.
@@ -33,6 +34,8 @@ class Limits:
     samples_per_insert: float
     max_staleness: int | None
     """None: rows never grow too old, and explorers fill the window."""
+    interval: int = 1
+    """Updates between two versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +54,11 @@ class Stock:
     """Rows given out since the start of the run, claimed ones included."""
     claims: int
     """Batches given out and neither committed nor abandoned."""
+    unpublished: int = 0
+    """Updates since the version was published that is played with now."""
 
 
-def make_limits(config: BufferConfig, *, batch_rows: int, max_staleness: int | None) -> Limits:
+def make_limits(config: BufferConfig, *, batch_rows: int, max_staleness: int | None, interval: int = 1) -> Limits:
     """Fill in the defaults and refuse what could never give a batch."""
     limits = Limits(
         batch_rows=batch_rows,
@@ -62,6 +67,7 @@ def make_limits(config: BufferConfig, *, batch_rows: int, max_staleness: int | N
         reuse=config.reuse,
         samples_per_insert=config.samples_per_insert or float(config.reuse),
         max_staleness=max_staleness,
+        interval=interval,
     )
     problems = []
     if limits.capacity < batch_rows:
@@ -83,7 +89,8 @@ def rows_wanted(limits: Limits, stock: Stock) -> int:
     ahead: float = limits.capacity - stock.size
     if limits.max_staleness is not None:
         supply = min(stock.slots, _uses_allowed(limits, stock))
-        budget = (limits.max_staleness + 1 - stock.claims) * limits.batch_rows - supply
+        updates = (limits.max_staleness + 1) * limits.interval - stock.unpublished - stock.claims
+        budget = updates * limits.batch_rows - supply
         ahead = min(ahead, budget / min(limits.samples_per_insert, limits.reuse))
     missing = _rows_missing(limits, stock) if stock.claims == 0 else 0
     return max(ceil(ahead - _ROUNDING), missing, 0)

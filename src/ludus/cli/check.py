@@ -29,7 +29,8 @@ def check(
     """
     from ludus.cli.overrides import split_config
     from ludus.config import describe, json_schema, load_or_demo
-    from ludus.config.derive import resolve
+    from ludus.config.derive import resolve_stages
+    from ludus.config.stages import stage_folder
     from ludus.errors import ConfigError
 
     if schema:
@@ -38,17 +39,22 @@ def check(
         typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
         return
     from ludus.plugins import load_plugins
-    from ludus.topologies import find_games
+    from ludus.staged import check_parts
 
     try:
         load_plugins([str(file) for file in plugin or []])
         loaded = load_or_demo(*split_config(config, overrides))
-        rows = describe(loaded)
-        find_games(resolve(loaded))
+        stages = resolve_stages(loaded)
+        check_parts(stages)
     except ConfigError as error:
         for problem in error.problems:
             typer.echo(problem, err=True)
         raise typer.Exit(2) from None
-    width = max(len(label) for label, _ in rows)
-    for label, value in rows:
-        typer.echo(f"{label:<{width}}  {value}")
+    for number, stage in enumerate(stages):
+        if loaded.stages:
+            typer.echo(f"stage {number + 1} of {len(stages)}: {loaded.stages[number].name}")
+        name = stage_folder(number, loaded.stages[number].name) if loaded.stages else ""
+        rows = describe(stage, loaded.home / name)
+        width = max(len(label) for label, _ in rows)
+        for label, value in rows:
+            typer.echo(f"{label:<{width}}  {value}")

@@ -53,13 +53,13 @@ def workflow(
       ludus debug workflow my.yaml --task 12 --plugin my_workflow.py
       ludus debug workflow my.yaml workflow.max_tokens=64 --run runs/mine --every-token
     """
-    from ludus.config.derive import resolve
+    from ludus.config.derive import resolve_stages
     from ludus.config.load import load_config
     from ludus.plugins import load_plugins
 
     plugins = [str(file) for file in plugin or []]
     load_plugins(plugins)
-    loaded = resolve(load_config(config, overrides or []))
+    loaded = resolve_stages(load_config(config, overrides or []))[-1]
     runner, ref = _open(loaded, config, run, policy, plugins)
     try:
         shown = _attempt(runner, _find_task(loaded, task, ref, greedy=greedy))
@@ -100,6 +100,7 @@ def _open(
     if run is not None:
         directory, trained = open_run(run)
         chosen = choose_policy(directory, trained, policy)
+        setup.run_dir = str(directory.path)
         setup.shape = PolicyStore(directory.policies).load(chosen).shape.to_json()
         return build_workflow_runner(setup, config, Pulse()), chosen
     ref = PolicyRef(name=PolicyName(config.policy.name))

@@ -28,7 +28,7 @@ def league(
     directory, config = open_run(run)
     with Catalog.open_readonly(directory.catalog) as catalog:
         standing = standing_of_run(catalog)
-    pictures = draw(standing, config.name, png or run / "league")
+    pictures = draw(standing, config.name, png or directory.path / "league")
     if as_json:
         typer.echo(json.dumps({**standing.to_json(), "pictures": [str(path) for path in pictures]}))
         return

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import sys
 import time
 from collections import deque
 from dataclasses import asdict
-from textwrap import shorten
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console, Group
@@ -18,18 +14,18 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ludus.cli.summary import evaluation_scores, held_out_scores, print_summary
+
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
     from ludus.driving import Status
     from ludus.loop import Loop
+    from ludus.staged import StagedLoop
 
 PLAIN_EVERY_S = 5.0
 SPARKS = "▁▂▃▄▅▆▇█"
 RATE_WINDOW_S = 10.0
-LAST_WORDS = 6
-"""Replies of the last game that are shown at the end."""
 
 
 class Display(Protocol):
@@ -50,7 +46,7 @@ class Display(Protocol):
         ...
 
 
-def make_display(loop: Loop, *, quiet: bool, json_lines: bool) -> Display:
+def make_display(loop: Loop | StagedLoop, *, quiet: bool, json_lines: bool) -> Display:
     """The display that fits where the output goes."""
     if quiet:
         return Silent()
@@ -98,8 +94,10 @@ class Rate:
         self._marks: deque[tuple[float, int]] = deque()
 
     def update(self, steps: int) -> float:
-        """Note where the run is; returns the current rate."""
+        """Note where the run is; returns the current rate. With another stage, steps begin again."""
         now = time.monotonic()
+        if self._marks and steps < self._marks[-1][1]:
+            self._marks.clear()
         self._marks.append((now, steps))
         while now - self._marks[0][0] > RATE_WINDOW_S:
             self._marks.popleft()
@@ -110,23 +108,26 @@ class Rate:
 class PlainLines(Silent):
     """A line every few seconds: for logs and pipes."""
 
-    def __init__(self, console: Console, loop: Loop) -> None:
+    def __init__(self, console: Console, loop: Loop | StagedLoop) -> None:
         self._console = console
         self._loop = loop
         self._last = -PLAIN_EVERY_S
-        self._stage = ""
+        self._stage = ("", 0)
         self._rate = Rate()
 
     def show(self, status: Status) -> None:
         """Print when it is time, or when the stage has changed."""
         rate = self._rate.update(status.steps)
         now = time.monotonic()
-        if status.stage == self._stage and now - self._last < PLAIN_EVERY_S:
+        stage = (status.stage, status.stage_number)
+        if stage == self._stage and now - self._last < PLAIN_EVERY_S:
             return
-        self._last, self._stage = now, status.stage
-        scores = "  ".join(f"{name} {value:.0%}" for name, value in evaluation_scores(status).items())
+        self._last, self._stage = now, stage
+        measured = {**evaluation_scores(status.metrics), **held_out_scores(status.metrics)}
+        scores = "  ".join(f"{name} {value:.0%}" for name, value in measured.items())
         scores = scores or warm_up_progress(status)
-        line = f"{status.stage:<10} {status.steps:>11,}/{status.total_steps:,} steps  {rate:>8,.0f}/s  {scores}"
+        steps = f"{status.steps:>11,}/{status.total_steps:,} steps"
+        line = f"{which_stage(status)}{status.stage:<10} {steps}  {rate:>8,.0f}/s  {scores}"
         print(line.rstrip(), file=self._console.file, flush=True)
 
     def summarise(self, status: Status) -> None:
@@ -137,7 +138,7 @@ class PlainLines(Silent):
 class LivePanel(Silent):
     """A panel that is redrawn in place."""
 
-    def __init__(self, console: Console, loop: Loop) -> None:
+    def __init__(self, console: Console, loop: Loop | StagedLoop) -> None:
         self._console = console
         self._loop = loop
         self._live = Live(console=console, refresh_per_second=4, transient=False)
@@ -165,7 +166,7 @@ class LivePanel(Silent):
     def _headline(self, status: Status, rate: float) -> Text:
         left = (status.total_steps - status.steps) / rate if rate > 0 else 0.0
         text = Text.assemble(
-            (f"{status.run} ", "bold"),
+            (f"{status.run} {which_stage(status)}", "bold"),
             (f"{status.stage}", "green" if status.stage in ("training", "done") else "yellow"),
             f"  {status.steps:,} of {status.total_steps:,} steps  {rate:,.0f}/s",
         )
@@ -182,11 +183,15 @@ class LivePanel(Silent):
 
     def _facts(self, status: Status) -> Table:
         table = Table.grid(padding=(0, 2))
-        for name, value in evaluation_scores(status).items():
-            curve = self._curves.setdefault(name, [])
+        labelled = {
+            **{f"score against {name}": value for name, value in evaluation_scores(status.metrics).items()},
+            **{f"success on {name}": value for name, value in held_out_scores(status.metrics).items()},
+        }
+        for label, value in labelled.items():
+            curve = self._curves.setdefault(label, [])
             if not curve or curve[-1] != value:
                 curve.append(value)
-            table.add_row(f"score against {name}", f"{value:6.1%}", Text(sparkline(curve[-40:], 0.0, 1.0), "cyan"))
+            table.add_row(label, f"{value:6.1%}", Text(sparkline(curve[-40:], 0.0, 1.0), "cyan"))
         for label, key, form in FACTS:
             if key in status.metrics:
                 table.add_row(label, format(status.metrics[key], form), "")
@@ -204,13 +209,9 @@ FACTS = (
 )
 
 
-def evaluation_scores(status: Status) -> dict[str, float]:
-    """Newest score against each fixed opponent."""
-    scores = {}
-    for name, value in status.metrics.items():
-        if name.startswith("evaluate/") and name.endswith("/score"):
-            scores[name.removeprefix("evaluate/").removesuffix("/score")] = value
-    return scores
+def which_stage(status: Status) -> str:
+    """`2/3 mix `; empty where there are no stages."""
+    return f"{status.stage_number}/{status.stage_count} {status.stage_name} " if status.stage_count else ""
 
 
 def warm_up_progress(status: Status) -> str:
@@ -227,55 +228,6 @@ def sparkline(values: list[float], low: float, high: float) -> str:
     return "".join(SPARKS[min(int((value - low) / span * len(SPARKS)), len(SPARKS) - 1)] for value in values)
 
 
-def print_summary(console: Console, loop: Loop, status: Status) -> None:
-    """Say how it ended, show the ladder, and what to do next."""
-    from ludus.league import standing_of_run
-    from ludus.league.tables import ladder_table
-    from ludus.storage.catalog import Catalog
-
-    run = status.run_dir
-    if status.stage == "done":
-        with Catalog.open_readonly(loop.run.catalog) as catalog:
-            console.print(ladder_table(standing_of_run(catalog)))
-        for name, value in evaluation_scores(status).items():
-            console.print(f"final score against {name}: {value:.1%}", highlight=False, soft_wrap=True)
-        if "evaluate/return" in status.metrics:
-            console.print(f"final mean return: {status.metrics['evaluate/return']:g}", highlight=False)
-        if loop.config.policy.model is not None:
-            print_last_words(console, loop.run.path)
-        ludus = command_name()
-        hints = f"run: {run}    play against it: {ludus} play {run}    ladder: {ludus} league {run}"
-        console.print(hints, highlight=False, soft_wrap=True)
-    elif status.stage == "stopped":
-        console.print(
-            f"stopped at {status.steps:,} steps; the same command goes on from there ({run})", highlight=False
-        )
-
-
-def print_last_words(console: Console, run: Path) -> None:
-    """What was said in the last game that was recorded, and what it came to."""
-    from ludus.cli.replay import find_episode
-    from ludus.errors import ConfigError
-
-    try:
-        game = find_episode(run, "last")
-    except ConfigError:
-        return
-    seats = game.task.seats
-    said = [
-        f"{seats[seat].policy.name}: {shorten(' '.join(reply.split()), 60, placeholder=' ...')!r}"
-        for seat, reply in zip(game.move_seats.tolist(), game.replies, strict=True)
-    ]
-    shown = [*said[:LAST_WORDS], *([f"{len(said) - LAST_WORDS} more"] if len(said) > LAST_WORDS else [])]
-    came_to = ", ".join(f"{who.policy.name} {value:g}" for who, value in zip(seats, game.returns, strict=True))
-    console.print(f"last game: {'; '.join(shown)}; came to: {came_to}", highlight=False, soft_wrap=True, markup=False)
-
-
 def _duration(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
-
-
-def command_name() -> str:
-    """How to type this command here: by its name when it is found, else by the path it was started with."""
-    return "ludus" if shutil.which("ludus") else os.path.relpath(sys.argv[0])

@@ -15,6 +15,7 @@ import typer
 if TYPE_CHECKING:
     from ludus.driving import Status
     from ludus.loop import Loop
+    from ludus.staged import StagedLoop
 
 
 def run(
@@ -39,25 +40,28 @@ def run(
       ludus run
       ludus run examples/connect_four.yaml train.steps=1000000 seed=7
       ludus run my.yaml --plugin my_game.py --run-dir /data/runs/first
+      ludus run my.yaml mode=evaluate policy.start=runs/first evaluate.versions=all
     """
     from ludus.cli.overrides import split_config
     from ludus.config.demo import load_or_demo
+    from ludus.config.derive import resolve_stages
     from ludus.config.describe import compute_threads
-    from ludus.loop import Loop
     from ludus.runtime import available_cores, limit_threads
+    from ludus.staged import make_loop
 
     path, changes = split_config(config, overrides)
     loaded = load_or_demo(path, changes)
-    limit_threads(compute_threads(loaded, available_cores()), os.environ)
+    threads = max(compute_threads(stage, available_cores()) for stage in resolve_stages(loaded))
+    limit_threads(threads, os.environ)
     plugins = [str(file) for file in plugin or []]
-    loop = Loop(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)
+    loop = make_loop(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)
     catch_signals(loop)
     status = watch(loop, quiet=quiet, json_lines=json_lines)
     if status.stage == "stopped":
         raise typer.Exit(130)
 
 
-def catch_signals(loop: Loop) -> None:
+def catch_signals(loop: Loop | StagedLoop) -> None:
     """First SIGINT or SIGTERM: save and stop in order. Second: end at once; what is on disk is consistent anyway."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -70,7 +74,7 @@ def catch_signals(loop: Loop) -> None:
     signal.signal(signal.SIGTERM, on_signal)
 
 
-def watch(loop: Loop, *, quiet: bool, json_lines: bool) -> Status:
+def watch(loop: Loop | StagedLoop, *, quiet: bool, json_lines: bool) -> Status:
     """Start the loop and show its progress until it ends."""
     from ludus.cli.progress import make_display
 

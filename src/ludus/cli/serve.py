@@ -44,7 +44,9 @@ def serve(
 
         service = open_service(directory, config, threads=threads, max_in_flight=max_in_flight)
         newest, *versions = [card["id"] for card in service.members.cards()]
-        typer.echo(f"serving {newest} from {run}; versions: {len(versions)}, {versions[-1]} to {versions[0]}")
+        typer.echo(
+            f"serving {newest} from {directory.path}; versions: {len(versions)}, {versions[-1]} to {versions[0]}"
+        )
         typer.echo(f"{url_of(listener)}  {'with' if token else 'without'} a token; stop with Ctrl-C")
         run_server(make_app(service, token=token), listener)
 

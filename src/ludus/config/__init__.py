@@ -5,7 +5,7 @@ A config is data: names in it are looked up in registries, never imported. The m
 """
 
 from ludus.config.demo import demo_config, demo_text, load_or_demo
-from ludus.config.derive import resolve
+from ludus.config.derive import resolve, resolve_stages
 from ludus.config.describe import describe, updates_in_run
 from ludus.config.dump import dump_config
 from ludus.config.flow import (
@@ -35,6 +35,7 @@ from ludus.config.run import (
     Topology,
 )
 from ludus.config.schema import json_schema
+from ludus.config.stage import StageConfig
 
 __all__ = [
     "ALGORITHMS",
@@ -67,6 +68,7 @@ __all__ = [
     "RunConfig",
     "RuntimeConfig",
     "Schedule",
+    "StageConfig",
     "TelemetryConfig",
     "TermConfig",
     "Topology",
@@ -83,5 +85,6 @@ __all__ = [
     "parse_config",
     "parse_resolved",
     "resolve",
+    "resolve_stages",
     "updates_in_run",
 ]

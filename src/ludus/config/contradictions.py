@@ -10,7 +10,9 @@ import math
 import re
 from collections.abc import Callable, Iterator
 
+from ludus.config.baseline_checks import baseline_contradictions
 from ludus.config.endpoint_checks import endpoint_contradictions
+from ludus.config.evaluate_checks import evaluate_contradictions
 from ludus.config.fused import fused_obstacles
 from ludus.config.ineffective import ineffective_settings
 from ludus.config.learn import GROUP_KINDS, TrainConfig
@@ -18,6 +20,7 @@ from ludus.config.objective_checks import objective_contradictions
 from ludus.config.presets import needs_critic
 from ludus.config.problems import Contradiction, Path, dotted
 from ludus.config.run import RunConfig
+from ludus.config.synchronise_checks import synchronise_contradictions
 from ludus.config.task_checks import task_contradictions
 
 _LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "activation_checkpointing", "trainers")
@@ -31,15 +34,19 @@ def find_contradictions(config: RunConfig, *, seats: int = 2) -> list[Contradict
         _fused_batch if config.topology == "fused" else _split_batch,
         _algorithm,
         objective_contradictions,
+        baseline_contradictions,
         _language_model,
         _league,
         _repeats,
         endpoint_contradictions,
         task_contradictions,
+        evaluate_contradictions,
         ineffective_settings,
     ]
     found = [one for check in checks for one in check(config)]
-    return [*found, *(_buffer(config, seats) if config.topology == "split" else ())]
+    if config.topology == "split":
+        found += [*_buffer(config, seats), *synchronise_contradictions(config, seats)]
+    return found
 
 
 def _at(path: str | Path, text: str) -> Contradiction:
@@ -120,11 +127,13 @@ def _buffer(config: RunConfig, seats: int) -> Iterator[Contradiction]:
         text = f"{buffer.samples_per_insert} cannot be reached with buffer.reuse: {buffer.reuse}"
         yield _at("buffer.samples_per_insert", f"{text}; write at most {buffer.reuse}, or a higher reuse")
     if config.schedule == "async":
-        if min_size > (staleness + 1) * episodes:
-            text = f"only {(staleness + 1) * episodes} episodes are played before the first update"
+        updates = (staleness + 1) * config.synchronise.interval
+        if min_size > updates * episodes:
+            text = f"only {updates * episodes} episodes are played before the first update"
             yield _at("buffer.min_size", f"{text} (train.max_staleness: {staleness}); write at most that")
-        if buffer.reuse > staleness + 1:
-            text = f"{buffer.reuse} uses need experience {buffer.reuse - 1} versions old"
+        if buffer.reuse > updates:
+            versions = (buffer.reuse - 1) // config.synchronise.interval
+            text = f"{buffer.reuse} uses need experience {versions} versions old"
             yield _at("buffer.reuse", f"{text}, but train.max_staleness is {staleness}; write at least that there")
 
 

@@ -8,6 +8,7 @@ the rule in the field's documentation.
 from __future__ import annotations
 
 import re
+from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from ludus.config.base import Model
@@ -17,27 +18,49 @@ from ludus.config.learn import AlgorithmConfig, TrainConfig
 from ludus.config.presets import ALGORITHMS
 from ludus.config.problems import Contradiction, dotted
 from ludus.config.run import RunConfig
+from ludus.config.stages import split_stages, stage_contradictions, stage_path
 from ludus.errors import ConfigError
 
 _STEPS_PER_GAME = 16
 _SEQUENCES_PER_STEP = 64
 _BATCHES_KEPT = 8
 _SNAPSHOTS = 20
-_CHECKPOINT_EVERY = {"fused": 50, "split": 1}
+_FUSED_CHECKPOINT_EVERY = 50
 
 M = TypeVar("M", bound=Model)
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """Fill in every default that follows from other keys.
+    """Fill in every default that follows from other keys. A config with stages stays as it is: its stages are filled.
 
     Raises:
         ConfigError: keys contradict each other; one line for each contradiction, with both key paths.
     """
-    filled = fill_defaults(config)
-    if found := contradictions(filled):
+    filled = config if config.stages else fill_defaults(config)
+    if found := whole_contradictions(config) if config.stages else contradictions(filled):
         raise ConfigError(*(f"{dotted(one.path)}: {one.text}" for one in found))
     return filled
+
+
+def resolve_stages(config: RunConfig, directory: FilePath | None = None) -> tuple[RunConfig, ...]:
+    """Every stage of a config as the run that it is, with its defaults; of one without stages, itself.
+
+    Raises:
+        ConfigError: keys contradict each other.
+    """
+    resolve(config)
+    return tuple(fill_defaults(stage) for stage in split_stages(config, directory))
+
+
+def whole_contradictions(config: RunConfig) -> list[Contradiction]:
+    """What cannot hold together in any stage of a config, or between them; paths begin with `stages`."""
+    filled = tuple(fill_defaults(stage) for stage in split_stages(config))
+    inside = [
+        Contradiction(path=stage_path(index, one.path), text=one.text)
+        for index, stage in enumerate(filled)
+        for one in contradictions(stage)
+    ]
+    return [*stage_contradictions(config, filled), *inside]
 
 
 def contradictions(filled: RunConfig) -> list[Contradiction]:
@@ -98,7 +121,8 @@ def _fill_intervals(config: RunConfig) -> RunConfig:
     evaluate = _fill(config.evaluate, every=league.snapshot_every)
     if config.tasks and "against" not in evaluate.model_fields_set:
         evaluate = _with(evaluate, against=())
-    checkpoint = _fill(config.checkpoint, every=_CHECKPOINT_EVERY[config.topology or "split"])
+    every = _FUSED_CHECKPOINT_EVERY if config.topology == "fused" else config.synchronise.interval
+    checkpoint = _fill(config.checkpoint, every=every)
     record = config.record
     if config.topology == "fused" and evaluate.every and config.train.batch_steps:
         record = _fill(record, sample_every=max(1, evaluate.every // config.train.batch_steps))
@@ -109,7 +133,7 @@ def _fill_buffer(config: RunConfig) -> RunConfig:
     episodes = config.train.batch_episodes or 1
     buffer = _fill(
         config.buffer,
-        capacity=_BATCHES_KEPT * episodes * seats_per_game(config),
+        capacity=max(_BATCHES_KEPT, config.synchronise.offset + 1) * episodes * seats_per_game(config),
         # At least one seat of each episode learns: with more, the first batch could wait for rows that never come.
         min_size=episodes,
         samples_per_insert=float(config.buffer.reuse),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
 
 from ludus.config.endpoints import EndpointConfig
 from ludus.config.fused import fused_obstacles
 from ludus.config.learn import MuConfig, TermConfig
-from ludus.config.presets import wanted_sources
+from ludus.config.presets import needs_greedy, wanted_sources
 from ludus.config.problems import dotted
 from ludus.config.rewards import label_of
 from ludus.config.run import RunConfig
@@ -19,9 +20,13 @@ _MOST_THREADS = 4
 Row = tuple[str, str]
 
 
-def describe(config: RunConfig) -> list[Row]:
-    """Name and value of everything a reader of the YAML would otherwise have to work out."""
+def describe(config: RunConfig, run_dir: Path | None = None) -> list[Row]:
+    """Name and value of everything a reader of the YAML would otherwise have to work out; `run_dir` of a stage."""
+    where = ("run", str(run_dir or config.home))
+    if config.mode == "evaluate":
+        return [where, *_what_runs(config), *_measuring(config), *_endpoints(config)]
     return [
+        where,
         *_what_runs(config),
         *_endpoints(config),
         *(_fused_batch(config) if config.topology == "fused" else _split_batch(config)),
@@ -39,11 +44,35 @@ def updates_in_run(config: RunConfig) -> int | None:
 def _what_runs(config: RunConfig) -> list[Row]:
     games = ", ".join(f"{game.key} ({game.weight:g})" if len(config.games) > 1 else game.key for game in config.games)
     return [
-        ("run", f"runs/{config.name}"),
         *([("games", games)] if config.games else _tasks(config)),
         ("policy", f"{config.policy.name}: {_policy(config)}"),
+        *_teacher(config),
+        *([] if config.mode == "evaluate" else _how_it_runs(config)),
+    ]
+
+
+def _how_it_runs(config: RunConfig) -> list[Row]:
+    start = [] if config.policy.start is None else [("begins with", f"the policy of {config.policy.start}")]
+    return [
+        *start,
         ("topology", f"{config.topology}{_why_split(config)}"),
         ("schedule", config.schedule if config.mode == "both" else f"{config.schedule}, {config.mode} only"),
+    ]
+
+
+def _measuring(config: RunConfig) -> list[Row]:
+    evaluate, workers, start = config.evaluate, config.explore.workers, config.policy.start or ""
+    which = f"all versions of {start}" if evaluate.versions == "all" else f"the latest version of {start}"
+    if "@" in start:
+        which = f"one version: {start}"
+    if config.tasks:
+        on = f"every task of {', '.join(each.name for each in evaluate.tasks)}, attempts at each: {evaluate.samples}"
+    else:
+        on = f"{evaluate.final_games:,} games against each of {', '.join(evaluate.against) or 'the past versions'}"
+    return [
+        ("measures", f"{which}; nothing is trained"),
+        ("evaluation", on),
+        ("processes", f"main, {workers} explorer{'s' if workers > 1 else ''}"),
     ]
 
 
@@ -82,6 +111,11 @@ def _policy(config: RunConfig) -> str:
     return f"{network.kind} {shape}"
 
 
+def _teacher(config: RunConfig) -> list[Row]:
+    teacher = config.policy.teacher
+    return [] if teacher is None else [("teacher", f"{teacher.path or teacher.run}, in {teacher.dtype}")]
+
+
 def _why_split(config: RunConfig) -> str:
     obstacles = fused_obstacles(config)
     return f" ({dotted(obstacles[0].path)}: {obstacles[0].reason})" if config.topology == "split" and obstacles else ""
@@ -112,10 +146,26 @@ def _split_batch(config: RunConfig) -> list[Row]:
             f"until {train.steps:,} {what} are done ({'answers' if config.tasks else 'games'} differ in length)",
         ),
     ]
+    if config.mode == "both" and "usual" in wanted_sources(train.algorithm):
+        rows.append(("synchronisation", _synchronisation(config)))
     if config.schedule == "async":
         rows.append(("experience", f"at most {train.max_staleness} versions old, used at most {buffer.reuse} times"))
         rows.append(("buffer", f"{buffer.capacity:,} sequences, {buffer.sampler}; first batch at {buffer.min_size:,}"))
     return rows
+
+
+def _synchronisation(config: RunConfig) -> str:
+    """Who waits for whom, and how far behind the weights that play are."""
+    pace = config.synchronise
+    every = "every update" if pace.interval == 1 else f"every {pace.interval:,} updates"
+    if config.schedule == "async":
+        return f"driven: a version after {every}, played with as soon as it is there"
+    if not pace.updates_behind:
+        return f"fixed: a version after {every}, and the next batch is played with it"
+    ahead = f", {pace.offset:,} batch{'es' if pace.offset > 1 else ''} played ahead" if pace.offset else ""
+    versions = f"{pace.versions_behind:,} version{'' if pace.versions_behind == 1 else 's'}"
+    updates = f"{pace.updates_behind:,} update{'' if pace.updates_behind == 1 else 's'}"
+    return f"fixed: a version after {every}{ahead}; at most {versions} and {updates} behind"
 
 
 def _optimizer_steps(config: RunConfig) -> list[Row]:
@@ -142,7 +192,9 @@ def _sequences(config: RunConfig) -> int | None:
     buffer = config.buffer
     expert = (buffer.expert.rows or 0) if buffer.expert else 0
     pairs = 2 * (buffer.pairs.pairs or 0) if buffer.pairs else 0
-    return (config.train.batch_episodes or 0) * learns_from_play + expert + pairs
+    episodes = config.train.batch_episodes or 0
+    greedy = episodes // config.explore.group if needs_greedy(config.train.algorithm) else 0
+    return (episodes - greedy) * learns_from_play + expert + pairs
 
 
 def _batch_sizes(config: RunConfig) -> list[Row]:
@@ -153,6 +205,10 @@ def _batch_sizes(config: RunConfig) -> list[Row]:
     if "usual" in wanted:
         beginnings = f" ({episodes // group:,} beginnings, {group} attempts at each)" if group > 1 else ""
         parts.append(("batch", f"{episodes:,} episodes{beginnings}"))
+        if needs_greedy(config.train.algorithm):
+            greedy = episodes // group
+            text = f"{greedy:,} of these, the last at each beginning; {episodes - greedy:,} are trained on"
+            parts.append(("greedy attempts", text))
     if buffer.expert is not None:
         parts.append(("expert rows", f"{buffer.expert.rows:,} in each batch"))
     if buffer.pairs is not None:

@@ -1,6 +1,7 @@
 """A config as YAML text.
 
-Invariant: the text loads back to an equal config, nulls kept, and other YAML readers read the same values in it.
+Invariant: the text loads back to an equal config, nulls kept, and other YAML readers read the same values in it. A
+config with stages is written without its defaults, which may follow from what a stage changes.
 """
 
 from __future__ import annotations
@@ -24,5 +25,6 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def dump_config(config: RunConfig) -> str:
-    """Write every key of a config, in the order of the schema."""
-    return yaml.dump(config.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    """Write every key of a config, in the order of the schema; of one with stages, those that were given."""
+    values = config.model_dump(mode="json", exclude_unset=bool(config.stages))
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ludus.config.problems import Path
 from ludus.config.run import RunConfig
+from ludus.config.synchronise import SynchroniseConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +43,11 @@ def _flow(config: RunConfig) -> list[Obstacle]:
     if config.schedule != "sync":
         reason = "play and training at the same time need separate processes"
         found.append(Obstacle(path=("schedule",), reason=reason, instead="sync"))
-    if config.mode != "both":
+    if config.mode in ("explore", "train"):
         found.append(Obstacle(path=("mode",), reason=f"mode {config.mode} is a process of its own", instead="both"))
+    if config.synchronise != SynchroniseConfig():
+        reason = "explorers with versions of their own are separate processes"
+        found.append(Obstacle(path=("synchronise",), reason=reason, instead="{interval: 1, offset: 0}"))
     for stage in ("operators", "final", "step", "sampling"):
         if getattr(config.experience, stage):
             what = "operators" if stage == "operators" else "reward transforms"

@@ -58,7 +58,7 @@ def _flow(config: RunConfig) -> Iterator[Contradiction]:
             why = f"buffer.sampler is {config.buffer.sampler}; write sampler: prioritised"
             yield from _set(config.buffer, ("buffer",), "priority priority_exponent", why)
     if config.schedule == "sync" and config.train.max_staleness:
-        why = "schedule: sync is never behind; write schedule: async, or leave it out"
+        why = "schedule: sync is as far behind as synchronise.offset says; write schedule: async, or leave it out"
         yield from _set(config.train, ("train",), "max_staleness", why)
 
 

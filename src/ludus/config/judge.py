@@ -78,8 +78,10 @@ class EvaluateConfig(Model):
     """The reward from which on an attempt counts as success in pass@k."""
     pool_opponents: int = Field(default=2, ge=0)
     """Past versions to rate each new version against."""
+    versions: Literal["latest", "all"] = "latest"
+    """Mode evaluate: which versions of the run in `policy.start` are measured; of `all`, those still on disk."""
     final_games: int = Field(default=400, ge=0)
-    """Games per opponent when training is done."""
+    """Games per opponent when training is done, and in the mode evaluate."""
     greedy: bool = True
     """Play the likeliest action against fixed players. Versions always sample against each other: two greedy ones
     would play the same game over and over."""

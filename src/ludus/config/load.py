@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus.config.derive import contradictions, fill_defaults
+from ludus.config.derive import contradictions, fill_defaults, whole_contradictions
 from ludus.config.overrides import apply_overrides
 from ludus.config.problems import Path as KeyPath
 from ludus.config.problems import Place, Problem, nearest_place, refusal
 from ludus.config.run import RunConfig
+from ludus.config.staged_documents import stage_mistakes
+from ludus.config.stages import stage_place
 from ludus.config.validation import validate
 from ludus.config.yaml_loading import MAX_BYTES, Document, read_yaml
 from ludus.errors import ConfigError
@@ -35,10 +37,21 @@ def parse_config(text: str | bytes, name: str, overrides: Sequence[str] = ()) ->
 
 
 def parse_resolved(text: str | bytes, name: str, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a config from text and resolve it; contradictions are reported with the line of the key they are about."""
+    """Read a config from text and resolve it; contradictions are reported with the line of the key they are about.
+
+    One with stages is given back as it was written: each of them is resolved for itself (`resolve_stages`).
+    """
     config, places = parse_document(read_yaml(text, name), overrides)
-    filled = fill_defaults(config)
     start = Place(source=name, line=1)
+    if config.stages:
+        problems = [
+            Problem(place=stage_place(places, found.path, start), path=found.path, text=found.text)
+            for found in whole_contradictions(config)
+        ]
+        if problems:
+            raise refusal(problems)
+        return config
+    filled = fill_defaults(config)
     problems = [
         Problem(place=nearest_place(places, found.path, start), path=found.path, text=found.text)
         for found in contradictions(filled)
@@ -60,6 +73,7 @@ def parse_document(document: Document, overrides: Sequence[str]) -> tuple[RunCon
         raise refusal(document.problems)
     document = apply_overrides(document, overrides)
     config, mistakes = validate(document.content, document.places, document.source)
+    mistakes += stage_mistakes(document, config, mistakes)
     known = {problem.path for problem in document.problems if problem.path}
     problems = [*document.problems, *(found for found in mistakes if not _is_covered(found.path, known))]
     if problems or config is None:

@@ -1,7 +1,7 @@
 """Changes from the command line: `train.steps=1e6`, `league.opponents.0.weight=2`, `policy.network={kind: resnet}`.
 
 The value is YAML, the key path is split at dots and a number counts the entries of a list from 0. One behind the last
-entry adds one.
+entry adds one. `train.steps=9` counts for every stage, also where one says otherwise; `stages.1.train.steps=9` for one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
             content, mistakes = _put(content, path, value, path)
         if not mistakes:
             _mark(places, path)
+            content, mistakes = _put_into_stages(content, places, path, value)
         problems += mistakes
     return Document(
         source=document.source, content=content, places=places, problems=problems, is_whole=document.is_whole
@@ -67,6 +68,30 @@ def _put(node: Any, path: Path, value: Any, whole: Path) -> tuple[Any, list[Prob
     around = dotted(whole[: len(whole) - len(path)])
     kind = "a list; its entries are numbered from 0" if isinstance(node, list) else show(node)
     return node, [_problem(whole, f"{around} is {kind}")]
+
+
+def _put_into_stages(content: Any, places: dict[Path, Place], path: Path, value: Any) -> tuple[Any, list[Problem]]:
+    """Replace what stages say about a key of the whole run."""
+    problems: list[Problem] = []
+    stages = content.get("stages") if isinstance(content, dict) else None
+    for index, stage in enumerate(stages if isinstance(stages, list) else ()):
+        if path[0] not in ("stages", "name") and _says_otherwise(stage, path):
+            inside: Path = ("stages", index, *path)
+            content, mistakes = _put(content, inside, value, inside)
+            problems += mistakes
+            _mark(places, inside)
+    return content, problems
+
+
+def _says_otherwise(node: Any, path: Path) -> bool:
+    """Whether something stands at the path, or a list or a plain value on the way to it."""
+    for part in path:
+        if not isinstance(node, dict):
+            return True
+        if str(part) not in node:
+            return False
+        node = node[str(part)]
+    return True
 
 
 def _put_entry(entries: list[Any], index: int, rest: Path, value: Any, whole: Path) -> tuple[Any, list[Problem]]:

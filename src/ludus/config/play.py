@@ -69,6 +69,26 @@ class LanguageModelConfig(Model):
     """Tokens that a conversation may have. Default: what the model was made for, at most 4,096."""
 
 
+class TeacherConfig(Model):
+    """Another language model that says how likely it would have said what the policy said. The path alone may stand for
+    the whole.
+    """
+
+    shorthand: ClassVar[str] = "a model such as Qwen/Qwen3-4B"
+
+    path: str | None = Field(default=None, min_length=1, max_length=4096, examples=["models/large", "Qwen/Qwen3-4B"])
+    """A folder, or the id of a model on the hub, as in `policy.model`. Its tokenizer must be the policy's."""
+    run: str | None = Field(default=None, min_length=1, max_length=4096, examples=["runs/large", "runs/large@12"])
+    """Instead of a path: a run, or one version of its policy. This run keeps a copy of it."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """What it computes in."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_bare_path(cls, value: Any) -> Any:
+        return {"path": value} if isinstance(value, str) else value
+
+
 class PolicyConfig(Model):
     """The policy that learns: a small network, or a language model."""
 
@@ -78,8 +98,10 @@ class PolicyConfig(Model):
     model: LanguageModelConfig | None = None
     """When given, the policy is this language model and `network` does not count."""
     start: str | None = Field(default=None, min_length=1, max_length=4096, examples=["runs/sft", "runs/sft@12"])
-    """Language models: a run, or one version of its policy, whose weights this policy begins with instead of the
-    model's own. What that run's model stands on (a warm start) comes along."""
+    """A run, or one version of its policy, whose weights this policy begins with instead of fresh ones or the model's
+    own. What a language model there stands on (a warm start) comes along. In the mode evaluate: what is measured."""
+    teacher: TeacherConfig | None = None
+    """Language models, with the advantage `distill`: whom the policy is to become like."""
 
 
 class LocalEngineConfig(Model):

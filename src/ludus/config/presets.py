@@ -106,5 +106,19 @@ def wanted_sources(algorithm: AlgorithmConfig) -> frozenset[Source]:
     return frozenset(term.source for term in _terms(algorithm) if term.weight or term.weight_end)
 
 
+def needs_greedy(algorithm: AlgorithmConfig) -> bool:
+    """Whether the last attempt of each group is the policy's likeliest, for the others to be compared with."""
+    return _advantage(algorithm).kind == "remax" and "usual" in wanted_sources(algorithm)
+
+
+def needs_teacher(algorithm: AlgorithmConfig) -> bool:
+    """Whether somebody must say how likely each token would have been to them."""
+    return _advantage(algorithm).kind == "distill"
+
+
+def _advantage(algorithm: AlgorithmConfig) -> AdvantageConfig:
+    return ALGORITHMS[algorithm.preset].advantage if algorithm.advantage is None else algorithm.advantage
+
+
 def _terms(algorithm: AlgorithmConfig) -> tuple[TermConfig, ...]:
     return ALGORITHMS[algorithm.preset].objective if algorithm.objective is None else algorithm.objective

@@ -9,7 +9,7 @@ otherwise adds up in another order.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ludus.config.load import parse_config
@@ -55,15 +55,37 @@ def check_resumable(saved: str, config: RunConfig) -> None:
     Raises:
         ConfigError: the saved config cannot be read, or a key differs that may not; one line for each.
     """
-    before = parse_config(saved, "config.yaml").model_dump(mode="json")
-    after = config.model_dump(mode="json")
-    lines = [
-        f"{dotted(path)}: the run has {_show(old)}, now {_show(new)}; write it as before, or choose another --run-dir"
-        for path, old, new in _differences(before, after, ())
-        if not any(_is_within(path, key.split(".")) for key in MAY_CHANGE)
+    changed = changed_keys(saved, config)
+    if changed:
+        raise ConfigError(
+            *(f"{dotted(path)}: {what}; write it as before, or choose another --run-dir" for path, what in changed)
+        )
+
+
+def changed_keys(saved: str, config: RunConfig, *, also: Sequence[str] = ()) -> list[tuple[Path, str]]:
+    """The keys that may not change and did, each with what it was and is.
+
+    Args:
+        saved: the `config.yaml` of the run.
+        config: the resolved config that it is to go on with.
+        also: keys of `MAY_CHANGE` that may not.
+    """
+    before, after = parse_config(saved, "config.yaml"), config
+    may_change = [key.split(".") for key in MAY_CHANGE if key not in also]
+    if (before.mode == "evaluate") != (after.mode == "evaluate"):
+        # Such a run has no trainer's state, and another nothing but that.
+        may_change.remove(["mode"])
+    elif after.mode == "evaluate" and _run_of(before) == _run_of(after):
+        may_change.append(["policy", "start"])  # another version of the same run
+    return [
+        (path, f"the run has {_show(old)}, now {_show(new)}")
+        for path, old, new in _differences(before.model_dump(mode="json"), after.model_dump(mode="json"), ())
+        if not any(_is_within(path, key) for key in may_change)
     ]
-    if lines:
-        raise ConfigError(*lines)
+
+
+def _run_of(config: RunConfig) -> str:
+    return (config.policy.start or "").partition("@")[0]
 
 
 def _differences(before: Any, after: Any, path: Path) -> Iterator[tuple[Path, Any, Any]]:

@@ -6,6 +6,7 @@ To add a key: a field with its documentation under it; a default that depends on
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -16,19 +17,22 @@ from ludus.config.judge import EvaluateConfig, LeagueConfig
 from ludus.config.learn import TrainConfig
 from ludus.config.play import ExploreConfig, GameChoice, PolicyConfig
 from ludus.config.rewards import RewardConfigs
+from ludus.config.stage import StageConfig
+from ludus.config.synchronise import SynchroniseConfig
 from ludus.config.tasksets import TasksetConfig
 from ludus.config.workflows import SingleTurnConfig, WorkflowConfig
 
 Topology = Literal["fused", "split"]
 Schedule = Literal["sync", "async"]
-Mode = Literal["both", "explore", "train"]
+Mode = Literal["both", "explore", "train", "evaluate"]
 
 
 class CheckpointConfig(Model):
     """When the state of the run is saved, and how many saves are kept."""
 
     every: int | None = Field(default=None, gt=0)
-    """Updates between checkpoints. Default: 50 in the fused topology, 1 in the split one."""
+    """Updates between checkpoints. Default: 50 in the fused topology, `synchronise.interval` in the split one. Whenever
+    a version is published, the state is saved too."""
     keep: int = Field(default=3, ge=2)
     """Checkpoints kept; the one before the newest is the fallback when the newest is damaged."""
 
@@ -90,7 +94,8 @@ class RunConfig(Model):
     """One run. `ludus check FILE` validates it and prints what follows from it."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", examples=["connect_four"])
-    """Name of the run; its directory is `runs/<name>` unless --run-dir says otherwise."""
+    """Name of the run; its directory is `runs/<name>` (`runs/<name>-evaluate` in the mode evaluate) unless --run-dir
+    says otherwise."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     games: tuple[GameChoice, ...] = Field(default=(), strict=False)
     """What is played. A run has games, or tasks."""
@@ -102,12 +107,15 @@ class RunConfig(Model):
     """What an attempt at a task is worth: the weighted sum of these."""
     topology: Topology | None = None
     """`fused`: explore and train in one program on one device (pgx games). `split`: separate processes (any game).
-    Default: fused where it can be: one pgx game, schedule sync, no reward transforms, no fixed opponents
-    other than random."""
+    Default: fused where it can be: one pgx game, schedule sync, synchronise as it is by default, no reward transforms,
+    no fixed opponents other than random."""
     schedule: Schedule = "sync"
     """`sync`: play, then train, in turn; deterministic. `async`: both at once, bounded by `train.max_staleness`."""
+    synchronise: SynchroniseConfig = SynchroniseConfig()
+    """Split topology: how often explorers get new weights, and how far they play ahead."""
     mode: Mode = "both"
-    """`explore` only fills the buffer; `train` only empties it."""
+    """`explore` only fills the buffer; `train` only empties it; `evaluate` trains nothing and measures the versions of
+    the run that `policy.start` names."""
     policy: PolicyConfig = PolicyConfig()
     explore: ExploreConfig = ExploreConfig()
     experience: ExperienceConfig = ExperienceConfig()
@@ -121,3 +129,11 @@ class RunConfig(Model):
     record: RecordConfig = RecordConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     runtime: RuntimeConfig = RuntimeConfig()
+    stages: tuple[StageConfig, ...] = Field(default=(), strict=False, max_length=64)
+    """Runs that are done one after the other, each beginning with the policy of the one before it. Each has a name and
+    whatever differs from the keys beside `stages`."""
+
+    @property
+    def home(self) -> Path:
+        """Where the run lives unless --run-dir says otherwise."""
+        return Path("runs") / (f"{self.name}-evaluate" if self.mode == "evaluate" else self.name)

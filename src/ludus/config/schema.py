@@ -21,6 +21,7 @@ def json_schema() -> dict[str, Any]:
         _drop_field_titles(definition)
     _drop_field_titles(schema)
     _require_kind(schema)
+    _let_stages_change_keys(schema)
     _allow_shorthands(schema)
     return {"$schema": DIALECT, **schema, "title": "ludus run"}
 
@@ -46,6 +47,14 @@ def _unions(node: Any) -> list[dict[str, Any]]:
         return []
     here = [node] if "discriminator" in node else []
     return here + [found for entry in node.values() for found in _unions(entry)]
+
+
+def _let_stages_change_keys(schema: dict[str, Any]) -> None:
+    """A stage may have any key of the run but the name, which is its own, and stages."""
+    stage = schema["$defs"]["StageConfig"]
+    keys = {key: value for key, value in schema["properties"].items() if key not in ("name", "stages")}
+    stage["properties"] = {**stage["properties"], **keys}
+    stage["additionalProperties"] = False
 
 
 def _allow_shorthands(schema: dict[str, Any]) -> None:

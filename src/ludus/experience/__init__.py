@@ -1,5 +1,6 @@
 """From raw episodes to verified experience: checks, operators, reward transforms, and a record of what was refused."""
 
+from ludus.experience.baselines import are_greedy, mark_greedy, with_baselines
 from ludus.experience.groups import Groups, find_groups
 from ludus.experience.kept_rows import KeptRows
 from ludus.experience.open_groups import OpenGroups, WholeGroups
@@ -30,13 +31,16 @@ __all__ = [
     "Verdict",
     "Verified",
     "WholeGroups",
+    "are_greedy",
     "build_pipeline",
     "build_sieve",
     "decisions",
     "find_groups",
     "last_chosen",
     "make_operator",
+    "mark_greedy",
     "register_operator",
     "register_transform",
     "verify",
+    "with_baselines",
 ]

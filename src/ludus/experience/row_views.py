@@ -69,6 +69,7 @@ def view_row(stored: StoredRow, decode: Decoder | None) -> dict[str, Any]:
         "policy": str(columns["policy"]),
         "version": int(row.steps["version"][start]) if start < row.step_count else 0,
         "truncated": bool(columns["truncated"]),
+        **({"greedy": True} if columns.get("greedy") else {}),
     }
 
 

@@ -33,7 +33,7 @@ class LanguageModel:
     model: PreTrainedModel
     """In evaluation mode, without gradients; adapters are put beside it, not into it."""
     tokenizer: Any
-    """A `PreTrainedTokenizerBase` with a chat template."""
+    """A `PreTrainedTokenizerBase`, with a chat template if the model is to speak."""
     context: int
     """Tokens that a conversation may have."""
     path: str
@@ -47,12 +47,15 @@ class LanguageModel:
         return int(self.model.config.get_text_config().hidden_size)
 
 
-def load_language_model(config: LanguageModelConfig, *, threads: int | None = None) -> LanguageModel:
+def load_language_model(
+    config: LanguageModelConfig, *, threads: int | None = None, speaks: bool = True
+) -> LanguageModel:
     """Load a model and its tokenizer.
 
     Args:
         config: which model, in which type, with how much context.
         threads: how many threads PyTorch may use in this process from now on; None leaves that as it is.
+        speaks: whether it is to hold conversations, and not only to judge tokens.
 
     Raises:
         ConfigError: there is no such model here, or it cannot be used; one sentence says why.
@@ -62,7 +65,7 @@ def load_language_model(config: LanguageModelConfig, *, threads: int | None = No
     folder = find_model_folder(config.path)
     settings = _load_settings(config.path, folder)
     context = _context(config, settings)
-    tokenizer = _load_tokenizer(config.path, folder)
+    tokenizer = _load_tokenizer(config.path, folder, speaks=speaks)
     model = _load_weights(config, folder)
     embeddings: Any = model.get_input_embeddings()
     rows = embeddings.weight.shape[0]
@@ -105,10 +108,10 @@ def _context(config: LanguageModelConfig, settings: transformers.PreTrainedConfi
     return config.context
 
 
-def _load_tokenizer(path: str, folder: Path) -> Any:
+def _load_tokenizer(path: str, folder: Path, *, speaks: bool = True) -> Any:
     with _refusing(f"{path} has no tokenizer that transformers can use"), quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    if not tokenizer.chat_template:
+    if speaks and not tokenizer.chat_template:
         raise ConfigError(
             f"{path} has a tokenizer without a chat template, so it cannot hold a conversation; "
             "use the model's instruct version, or put a chat_template.jinja into its folder"

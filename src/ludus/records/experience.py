@@ -29,6 +29,8 @@ Some rows have more columns, and `joining.py` says what it means when a row lack
     raw_reward                          float32: `shaped_reward` before the operators
     source                              str: `usual`, `expert` or `pairs`
     pair, chosen                        int64, bool: which pair of answers, and whether it is the better one
+    greedy                              bool: an attempt at the likeliest, which others are compared with (`remax`)
+    baseline                            float32, only in a batch: what that attempt of the row's group got
     reason, detail                      str: why it was refused (in the log `refused`)
 """
 

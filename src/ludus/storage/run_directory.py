@@ -4,7 +4,7 @@
              checkpoints/<update>/  episodes/*.arrow  experiences/*.arrow  policies/<name>/<version>/
              quarantine/  logs/attempt_<n>/  logs/latest -> attempt_<n>
     and, where there is something for them:
-             base/ (the model of a warm start)
+             base/ (the model of a warm start)  teacher/<name>/<version>/ (another run's policy, to become like)
              refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
 
 Invariant: no other file spells these names. A directory is a run when it has both `format.json` and `config.yaml`; one
@@ -51,6 +51,7 @@ class RunDirectory:
         self.expert = path / "expert"
         self.pairs = path / "pairs"
         self.base = path / "base"
+        self.teacher = path / "teacher"
         self.policies = path / "policies"
         self.quarantine = path / "quarantine"
         self.logs = path / "logs"

@@ -10,6 +10,7 @@ import numpy as np
 
 from ludus.config.play import GameChoice
 from ludus.records import Seat, Task, TaskId, derive_seed
+from ludus.tasks.greedy_attempts import greedy_seats, is_greedy
 
 FIRST_EVALUATION_TASK = 2**40
 """Evaluation tasks are numbered from here; no run gets that far with training tasks."""
@@ -22,9 +23,13 @@ SeatsFor = Callable[[TaskId, str], tuple[Seat, ...]]
 class GameTasks:
     """Training tasks are numbered 0, 1, 2, ...; evaluation tasks from `FIRST_EVALUATION_TASK` on."""
 
-    def __init__(self, games: Sequence[GameChoice], seed: int, group: int = 1) -> None:
-        """`group` tasks that follow each other begin alike: same game, same chance, same line-up."""
+    def __init__(self, games: Sequence[GameChoice], seed: int, group: int = 1, *, greedy: bool = False) -> None:
+        """`group` tasks that follow each other begin alike: same game, same chance, same line-up.
+
+        With `greedy`, the learning seats of the last of them are to take the likeliest action.
+        """
         self._group = group
+        self._greedy = greedy
         self._keys = [game.key for game in games]
         weights = np.array([game.weight for game in games], np.float64)
         self._cumulative = np.cumsum(weights / weights.sum())
@@ -48,11 +53,12 @@ class GameTasks:
             return Task(id=task, game=game, seed=seed, seats=seats_for(task, game))
         number, first = task // self._group, TaskId(task - task % self._group)
         game = self.game(first)
+        seats = seats_for(TaskId(number), game)
         return Task(
             id=task,
             game=game,
             seed=seed,
-            seats=seats_for(TaskId(number), game),
+            seats=greedy_seats(seats) if self._greedy and is_greedy(task, self._group) else seats,
             group=f"g{number}",
             inputs={"group_seed": derive_seed(self._seed, "group", number)},
         )

@@ -23,6 +23,7 @@ from ludus.errors import ConfigError, StorageError
 from ludus.records import Episode, Seat, Task, TaskId, derive_seed
 from ludus.tasks.curricula import Curriculum, make_curriculum
 from ludus.tasks.game_tasks import EVALUATION_STRIDE, FIRST_EVALUATION_TASK, SeatsFor
+from ludus.tasks.greedy_attempts import greedy_seats, is_greedy
 from ludus.tasks.group_ledger import GroupLedger
 from ludus.tasks.mixture import Mixture
 from ludus.tasks.taskset import Taskset
@@ -32,9 +33,18 @@ class TasksetTasks:
     """Training tasks are numbered 0, 1, 2, ...; `group` of them that follow each other attempt the same row."""
 
     def __init__(
-        self, tasksets: Sequence[Taskset], seed: int, group: int = 1, *, held_out: Sequence[Taskset] = ()
+        self,
+        tasksets: Sequence[Taskset],
+        seed: int,
+        group: int = 1,
+        *,
+        held_out: Sequence[Taskset] = (),
+        greedy: bool = False,
     ) -> None:
-        """`held_out` are for evaluation only; those that are trained on can be evaluated on, too."""
+        """`held_out` are for evaluation only; those that are trained on can be evaluated on, too.
+
+        With `greedy`, the last attempt of each group is to take the likeliest tokens; orders do not learn from it.
+        """
         self._sets = {taskset.name: taskset for taskset in (*tasksets, *held_out)}
         if len(self._sets) < len(tasksets) + len(held_out):
             raise ConfigError("tasks: two tasksets have the same name; give one of them another")
@@ -42,6 +52,7 @@ class TasksetTasks:
         self._held_out = [taskset.name for taskset in held_out]
         self._seed = seed
         self._group = group
+        self._greedy = greedy
         self._mixture = Mixture([taskset.config.weight for taskset in tasksets], seed)
         self._curricula = {taskset.name: self._curriculum(taskset) for taskset in tasksets}
         self._ledger = GroupLedger(group)
@@ -66,14 +77,18 @@ class TasksetTasks:
     def _training(self, task: TaskId, seats_for: SeatsFor) -> Task:
         number = task // self._group
         taskset, row = self._choice(number)
+        seats = seats_for(TaskId(number), taskset.game)
         return Task(
             id=task,
             game=taskset.game,
             seed=derive_seed(self._seed, "task", task),
-            seats=seats_for(TaskId(number), taskset.game),
+            seats=greedy_seats(seats) if self._is_greedy(task) else seats,
             group=f"g{number}",
             inputs=_inputs(taskset, row, derive_seed(self._seed, "group", number)),
         )
+
+    def _is_greedy(self, task: int) -> bool:
+        return self._greedy and is_greedy(task, self._group)
 
     def _choice(self, group: int) -> tuple[Taskset, int]:
         known = self._ledger.find(group) if self._adapts else None
@@ -158,7 +173,7 @@ class TasksetTasks:
     def settle(self, before: int | None = None) -> None:
         """Let the orders learn from groups that are complete. `before`: only from those of tasks below this one."""
         for group in self._ledger.settle(None if before is None else before // self._group):
-            rewards = [group.rewards[attempt] for attempt in sorted(group.rewards)]
+            rewards = [group.rewards[attempt] for attempt in sorted(group.rewards) if not self._is_greedy(attempt)]
             self._curricula[group.taskset].feedback(group.row, [value for value in rewards if value is not None])
 
     # -- state -----------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ SHARES = ("*/score", "*/success", "*/pass@*", "*invalid_moves", "*/wins", "*/dra
 """Metrics that lie between 0 and 1 are shown as percentages."""
 RARITIES = ("*invalid_moves",)
 """Of these, those that are near 0 when all is well: each has a panel of its own, or it would lie on the axis."""
+_HALF = 0.5
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "osD^vP"
 
@@ -71,10 +72,10 @@ def draw_labelled(runs: Mapping[str, Sequence[Mapping[str, Curve]]], title: str,
 
 
 def align(curves: Sequence[Curve]) -> tuple[Any, Any]:
-    """The steps of the first curve that all of them reach, and the values of each there, between its points if need
-    be."""
+    """The steps of the first curve, from where all of them have begun to where the first of them ends, and the values
+    of each there, between its points if need be."""
     begin, end = max(curve[0][0] for curve in curves), min(curve[-1][0] for curve in curves)
-    steps = np.array([step for step, _ in curves[0] if begin <= step <= end] or [begin])
+    steps = np.unique([min(max(step, begin), max(begin, end)) for step, _ in curves[0]])
     return steps, np.array([np.interp(steps, *np.array(curve).T) for curve in curves])
 
 
@@ -96,7 +97,8 @@ def _finish_panel(axes: Any, name: str) -> None:
     from matplotlib.ticker import EngFormatter, PercentFormatter
 
     if _is_share(name):
-        axes.set_ylim(*((0.0, None) if _is_rarity(name) else (-0.02, 1.02)))
+        low = 0.0 if axes.dataLim.ymin < _HALF else _HALF
+        axes.set_ylim(*((0.0, None) if _is_rarity(name) else (low - 0.02, 1.02)))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.set_xlabel("steps")

@@ -11,6 +11,10 @@ __all__ = ["Progress", "Rooms", "Topology", "UpdateReport", "crosses", "find_gam
 
 def make_topology(rooms: Rooms) -> Topology:
     """The topology that the config asks for."""
+    if rooms.config.mode == "evaluate":
+        from ludus.topologies.evaluating import Evaluating
+
+        return Evaluating(rooms)
     if rooms.config.topology == "fused":
         from ludus.topologies.fused import Fused
 

@@ -8,10 +8,16 @@ from collections.abc import Iterable
 class DoneTasks:
     """A set of task numbers that grows mostly in order, kept small."""
 
-    def __init__(self, before: int = 0) -> None:
+    def __init__(self, before: int = 0, above: Iterable[int] = ()) -> None:
         self.before = before
         """Every task below this is done."""
         self._above: set[int] = set()
+        self.add(above)
+
+    @property
+    def above(self) -> list[int]:
+        """The tasks above the mark that are done, in order."""
+        return sorted(self._above)
 
     def add(self, tasks: Iterable[int]) -> None:
         """These tasks are done, too."""

@@ -7,7 +7,7 @@ by an explorer process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.explore.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
 from ludus.games.pgx import PgxGame
-from ludus.policies import PolicyShape, as_numpy
+from ludus.policies import PolicyShape, PolicyStore, as_numpy
 from ludus.records import PolicyRef, Task, derive_seed
 from ludus.runtime import Stop
 from ludus.storage.checkpoints import Checkpoint
@@ -45,7 +45,7 @@ class FusedState(NamedTuple):
 class Fused:
     """The fused topology."""
 
-    publishes_every_update = False
+    publish_interval: int | None = None
     is_exhausted = False
 
     def __init__(self, rooms: Rooms) -> None:
@@ -144,6 +144,10 @@ class Fused:
             self._explorers = Explorers(self._rooms, workers=1, slots=EVALUATION_SLOTS)
         self._explorers.submit(tasks)
 
+    def drain(self, is_stopping: Callable[[], bool]) -> bool:
+        """Nothing is played ahead."""
+        return True
+
     def close(self) -> None:
         """End the explorer process."""
         self._rooms.supervisor.stop(Stop() if self._explorers is not None else None)
@@ -200,9 +204,17 @@ class Fused:
         key = jax.random.key(derive_seed(seed, "fused") % 2**32)
         key_games, key = jax.random.split(key)
         games = jax.jit(self._runner.start)(key_games)
-        state = FusedState(self._learner.init(seed), games, key)
+        state = FusedState(self._first_learner(), games, key)
         # The program donates its input, so no two leaves may share a buffer.
         return FusedState(*jax.tree.map(lambda leaf: leaf.copy(), tuple(state)))
+
+    def _first_learner(self) -> LearnerState:
+        """Fresh weights, or another run's with a fresh optimizer."""
+        state, start = self._learner.init(self._rooms.config.seed), self._rooms.start
+        if start is None:
+            return state
+        weights = PolicyStore(start.run.policies).load(start.policy).weights
+        return self._learner.state_from_tensors({**self._learner.state_tensors(state), "weights": weights})
 
     def _restored(self, saved: Checkpoint) -> FusedState:
         learner = self._learner.state_from_tensors({part: saved.tensors(part) for part in ("weights", "optimizer")})

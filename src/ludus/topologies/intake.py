@@ -8,10 +8,12 @@ tasks come in groups, an episode waits until all of its group are there, and cou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ludus.buffer import Buffer
+from ludus.config.presets import needs_greedy
 from ludus.experience import (
     OpenGroups,
     Pipeline,
@@ -21,6 +23,7 @@ from ludus.experience import (
     Sifted,
     Verified,
     WholeGroups,
+    mark_greedy,
     verify,
 )
 from ludus.records import Episode, EpisodeBatch, Experiences
@@ -57,6 +60,7 @@ class Intake:
         self._sieve = sieve or Sieve()
         group = rooms.config.explore.group
         self._groups = OpenGroups(group, is_done) if group > 1 else None
+        self._has_greedy = needs_greedy(rooms.config.train.algorithm)
         self._refused = RefusedLog(rooms.run.path, rooms.catalog) if self._sieve else None
         self._sifted: dict[str, float] = {}
         self.refusals = Refusals()
@@ -125,9 +129,10 @@ class Intake:
         rooms = self._rooms
         with rooms.telemetry.room("experience"):
             raw = EpisodeBatch(episodes=episodes, experiences=experiences)
-            verified = verify(raw, specs=rooms.specs, known_versions=self._knows)
+            verified = self._marked(verify(raw, specs=rooms.specs, known_versions=self._knows))
             self.refusals.add(verified.refused)
-            self.window.add([*verified.episodes, *(episode for episode in episodes if episode.error)])
+            sampled = [each for each in verified.episodes if not any(seat.greedy for seat in each.task.seats)]
+            self.window.add([*sampled, *(episode for episode in episodes if episode.error)])
             whole = self._whole_groups(episodes, verified)
             if whole is None:
                 return ()
@@ -145,6 +150,12 @@ class Intake:
         self.training_episodes += len(whole.episodes)
         self.training_steps += int(np.sum(accepted.steps["mask"])) if len(accepted) else 0
         return episodes if self._groups is None else whole.episodes
+
+    def _marked(self, verified: Verified) -> Verified:
+        """With greedy attempts told from the others, where there are any in the run."""
+        if not self._has_greedy:
+            return verified
+        return replace(verified, experiences=mark_greedy(verified.experiences, verified.episodes))
 
     def _whole_groups(self, episodes: tuple[Episode, ...], verified: Verified) -> WholeGroups | None:
         if self._groups is not None:

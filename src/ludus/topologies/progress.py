@@ -13,6 +13,8 @@ class UpdateReport:
     steps: int
     episodes: int
     metrics: dict[str, float] = field(default_factory=dict)
+    is_learnt: bool = True
+    """Whether the weights have changed; exploring alone leaves them as they are."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,16 +32,25 @@ class Progress:
     next_task: int = 0
     """Number of the next training task."""
 
+    unpublished: int = 0
+    """Updates since the newest version was published."""
+    published_steps: int = 0
+    """Steps at which that was."""
     finished: bool = False
     """Whether training and the final evaluation are done."""
 
-    def count(self, report: UpdateReport) -> int:
-        """Add an update; returns the steps before it."""
-        before = self.steps
+    def count(self, report: UpdateReport) -> None:
+        """Add an update."""
         self.update += 1
+        self.unpublished += report.is_learnt
         self.steps += report.steps
         self.episodes += report.episodes
-        return before
+
+    def publish(self, version: int) -> None:
+        """The state after this update is a version."""
+        self.version = version
+        self.unpublished = 0
+        self.published_steps = self.steps
 
     def finish(self) -> None:
         """Mark the run as done. That is an update of its own, since a checkpoint of an update never changes."""
@@ -58,6 +69,8 @@ class Progress:
         """Go back to a checkpoint."""
         for name, value in state.items():
             setattr(self, name, type(getattr(self, name))(value))
+        if "published_steps" not in state:  # a checkpoint of the time when every update was published
+            self.published_steps = self.steps
 
 
 def crosses(every: int | None, before: int, after: int) -> bool:

@@ -35,13 +35,14 @@ from ludus.storage.run_directory import RunDirectory
 from ludus.storage.segments import SegmentLog
 from ludus.tasks import GameTasks, TasksetTasks
 from ludus.telemetry import Telemetry
+from ludus.topologies.batches_ahead import policies_named
 from ludus.topologies.evaluation import Evaluation
 from ludus.topologies.progress import Progress
 from ludus.topologies.sources import source_problems
-from ludus.topologies.starting import Start, find_start
+from ludus.topologies.starting import AnyShape, Start, check_fits_games, find_start
 from ludus.topologies.task_sets import TasksetGame, find_tasksets, make_tasks
+from ludus.topologies.teaching import check_teacher
 
-AnyShape = PolicyShape | LanguageModelShape
 Games = Mapping[str, Game | TextGame | TasksetGame]
 """What a run plays, by key: boards for networks, games of words or tasksets for language models."""
 
@@ -69,7 +70,7 @@ class Rooms:
     matchmaker: Matchmaker
     evaluation: Evaluation
     progress: Progress
-    start: Start | None = None
+    start: Start[AnyShape] | None = None
     """The weights to begin with, where they are another run's."""
     plugins: tuple[str, ...] = ()
     retained: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -141,6 +142,7 @@ class Rooms:
             needed |= {PolicyRef.parse(row["ref"]) for row in state["league"]["members"] if row["active"]}
             job = state["evaluation"]["job"] or {"learner": str(self.learner), "opponents": []}
             needed |= {PolicyRef.parse(text) for text in (job["learner"], *job["opponents"])}
+            needed |= policies_named(state.get("issued", ()))
         return needed | set(self.policies.versions(self.config.policy.name)[-VERSIONS_KEPT:])
 
     def close(self) -> None:
@@ -149,8 +151,8 @@ class Rooms:
         self.catalog.close()
 
 
-def find_games(config: RunConfig) -> Games:
-    """Make every game of a config, and check that all parts that it names exist and fit together.
+def find_games(config: RunConfig, run: RunDirectory | None = None) -> Games:
+    """Make every game of a config, and check that all parts that it names exist and fit together; `run` may have some.
 
     Raises:
         ConfigError: one line for each part that is unknown or does not fit; nothing has been written yet.
@@ -172,7 +174,10 @@ def find_games(config: RunConfig) -> Games:
         build_pipeline(config.experience)
     with collecting(problems):
         build_sieve(config.experience)
-    problems += source_problems(config)
+    if config.mode != "evaluate":
+        problems += source_problems(config)
+        with collecting(problems):
+            check_teacher(config, run)
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
     return games
@@ -184,7 +189,8 @@ def _find_boards(config: RunConfig, problems: list[str]) -> dict[str, Game]:
         games = {choice.key: make_game(choice.key) for choice in config.games}
     if games:
         with collecting(problems):
-            network_shape(config, {key: game.spec for key, game in games.items()})
+            shape = network_shape(config, {key: game.spec for key, game in games.items()})
+            check_fits_games(find_start(config), shape)
     for name in _fixed_players(config):
         for game in games.values():
             with collecting(problems):
@@ -276,12 +282,14 @@ def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path
     )
 
 
-def policy_shape(config: RunConfig, specs: dict[str, GameSpec], start: Start | None = None) -> AnyShape:
+def policy_shape(config: RunConfig, specs: dict[str, GameSpec], start: Start[AnyShape] | None = None) -> AnyShape:
     """What the policy is: a network that fits the games, or a language model, which fits all of them."""
+    if config.mode == "evaluate" and start is not None:
+        return start.shape
     if config.policy.model is None:
         return network_shape(config, specs)
     model = config.policy.model
-    if start is not None:
+    if start is not None and isinstance(start.shape, LanguageModelShape):
         model = model.model_copy(update={"path": start.shape.model.path})
     return LanguageModelShape(model=model, critic=needs_critic(config.train.algorithm), games=tuple(specs))
 

@@ -25,8 +25,8 @@ from ludus.policies.model_folder import find_model_folder
 from ludus.policies.model_text import ModelText, tokenizer_fingerprint
 from ludus.records import Experiences, PolicyRef
 from ludus.storage.arrow import episodes_from_table
-from ludus.storage.run_directory import RunDirectory
 from ludus.storage.segment_reader import SegmentReader
+from ludus.storage.staged_directory import find_run
 from ludus.topologies.row_files import Asking
 
 ROWS_PER_PART = 1024
@@ -41,7 +41,7 @@ class RunRows:
         self._asking = asking
         self._text = text
         self._model = model
-        self._run = RunDirectory(Path(config.run))
+        self._run = find_run(Path(config.run))
         if not self._run.is_run():
             raise ConfigError(f"run: {config.run} is not a run directory")
         self.unusable: Counter[str] = Counter()

@@ -7,11 +7,6 @@ from collections.abc import Iterator
 from ludus.config.presets import wanted_sources
 from ludus.config.run import RunConfig
 
-_UNSERVED_ADVANTAGES = {
-    "remax": "needs the reward of a greedy attempt beside each group, which no run makes yet; write rloo",
-    "distill": "needs a teacher's log-probabilities, which no run makes yet; learn from its episodes (buffer.expert)",
-}
-
 
 def source_problems(config: RunConfig) -> Iterator[str]:
     """What is learnt from and not there, or there and not learnt from; one line each."""
@@ -23,6 +18,3 @@ def source_problems(config: RunConfig) -> Iterator[str]:
             yield f"buffer.{source}: train.algorithm learns from {source}, and there is none; write its sources"
         if is_given and source not in wanted:
             yield f"buffer.{source}: nothing in train.algorithm learns from it; write a term with source: {source}"
-    kind = algorithm.advantage.kind if algorithm.advantage else ""
-    if kind in _UNSERVED_ADVANTAGES:
-        yield f"train.algorithm.advantage.kind: {kind} {_UNSERVED_ADVANTAGES[kind]}"

@@ -1,8 +1,9 @@
 """Explorers and trainer as separate processes; this process holds tasks, experience, buffer, league and storage.
 
-Synchronous: update k plays exactly its own tasks with version k, then trains on exactly those, in task order; the
-result does not depend on who finished when. Asynchronous: both go on at once, bounded by the buffer's limits and by
-`train.max_staleness`. In both, an episode is on disk before it counts.
+Synchronous: an update trains on exactly the tasks of one batch, in task order. Batches are issued between updates, so
+many ahead as `synchronise.offset` says, and played with the version that was newest then; the result does not depend on
+who finished when. Asynchronous: both go on at once, bounded by the buffer's limits and by `train.max_staleness`. In
+both, an episode is on disk before it counts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from ludus.buffer import Buffer, Claim, SideStores
 from ludus.config.presets import wanted_sources
 from ludus.errors import RolloutError
-from ludus.experience import build_pipeline, build_sieve
+from ludus.experience import are_greedy, build_pipeline, build_sieve, with_baselines
 from ludus.records import Experiences, PolicyRef, Seat, Task, TaskId, derive_seed
 from ludus.runtime import Arrived, Lost, Stop
 from ludus.storage.arrow import episodes_from_table
@@ -25,6 +26,7 @@ from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.segments import SegmentLog
 from ludus.storage.tensors import load_tensors
 from ludus.tasks import TasksetTasks
+from ludus.topologies.batches_ahead import BatchesAhead, IssuedBatch
 from ludus.topologies.done_tasks import DoneTasks
 from ludus.topologies.endpoint_bill import EndpointBill
 from ludus.topologies.explorers import Explorers
@@ -56,7 +58,8 @@ class Split:
         self._trains = config.mode != "explore"
         self._learns_from_play = "usual" in wanted_sources(config.train.algorithm)
         self._explores = config.mode != "train" and self._learns_from_play
-        self.publishes_every_update = self._trains
+        self.publish_interval = config.synchronise.interval if self._trains else None
+        self._offset = config.synchronise.offset
         self._batch_episodes = config.train.batch_episodes or 1
         mirrors = any(choice.kind == "mirror" for choice in config.league.opponents)
         seats = max(spec.players for spec in rooms.specs.values()) if mirrors else 1
@@ -68,11 +71,14 @@ class Split:
             rows_per_episode=seats,
             concurrency=config.explore.games_in_flight * 2,
             max_staleness=config.train.max_staleness if self._is_async else None,
+            interval=config.synchronise.interval,
         )
         self._pipeline = build_pipeline(config.experience)
         # In turn, a batch is transformed when it is claimed, in task order; else rows are when they arrive.
         self._transforms_on_arrival = self._is_async or config.mode != "both"
         self._done = DoneTasks()
+        self._ahead = BatchesAhead()
+        self._lag: dict[str, float] = {}
         self._intake = Intake(
             rooms,
             self._buffer,
@@ -111,17 +117,16 @@ class Split:
             self._buffer.load_state(saved.state["buffer"])
             self._pipeline.load_state(saved.state["pipeline"])
             self._intake.refusals.load_state(saved.state["refused"])
-            self._done = DoneTasks(int(saved.state["done_before"]))
+            self._done = DoneTasks(int(saved.state["done_before"]), saved.state.get("done_above", ()))
+            self._ahead.load_state(saved.state.get("issued", ()))
             self._bill.load_state(saved.state.get("endpoints", {"totals": {}}))
             self._weights = saved.tensors("weights")
         self._note_logged_episodes()
-        self._pass_over_fruitless()
         self._trainer.begin(None if saved is None else saved.path)
         self._ordered = self._rooms.progress.update
         self._start_explorers()
-        unfinished = self._done.missing(self._done.before, self._rooms.progress.next_task)
-        if self._is_async and self._explores and unfinished:
-            self._submit([TaskId(task) for task in unfinished])
+        if self._explores:
+            self._submit_again()
 
     def advance(self) -> UpdateReport:
         """Explore and train until one update is done."""
@@ -134,9 +139,10 @@ class Split:
         elif self._is_async or not self._explores:
             self._wait_until(lambda: bool(self._finished), self._keep_everybody_busy)
         else:
-            self._play_batch()
-            while not self._order_batch():
-                self._play_batch()
+            while len(self._ahead) <= self._offset:
+                self._issue_batch()
+            while not self._order_batch(self._play_batch()):
+                self._issue_batch()
             self._wait_until(lambda: bool(self._finished))
         return self._take_update(*self._finished.pop(0))
 
@@ -163,6 +169,8 @@ class Split:
             "endpoints": self._bill.state(),
             "side": self._side.state(),
             "done_before": self._done.before,
+            "done_above": self._done.above,
+            "issued": self._ahead.state(self._done),
         }
 
     def weights(self) -> Mapping[str, NDArray[Any]]:
@@ -182,6 +190,13 @@ class Split:
         if tasks and self._explorers is not None:
             self._explorers.submit(tasks)
 
+    def drain(self, is_stopping: Callable[[], bool]) -> bool:
+        """Synchronous: have what was issued ahead played to the end, so that what is there does not depend on who was
+        how fast; a run that goes on will train on it."""
+        end = max((batch.end for batch in self._ahead), default=0) if self._explores else 0
+        self._wait_until(lambda: self._done.before >= end or is_stopping())
+        return self._done.before >= end
+
     def close(self) -> None:
         """End all processes."""
         if bill := self._bill.metrics():
@@ -195,22 +210,42 @@ class Split:
         slots = -(-explore.games_in_flight // explore.workers)
         self._explorers = Explorers(self._rooms, workers=explore.workers, slots=slots, bill=self._bill)
 
-    def _play_batch(self) -> None:
-        """Synchronous: play the tasks of this update that are not in the log yet."""
+    def _issue_batch(self) -> None:
+        """Synchronous: have the next batch played, but for tasks that are in the log already."""
         progress = self._rooms.progress
         first, end = progress.next_task, progress.next_task + self._batch_episodes
-        self._submit([TaskId(task) for task in self._done.missing(first, end)])
+        tasks = self._submit([TaskId(task) for task in self._done.missing(first, end)])
+        published, lineups = self._ordered - progress.unpublished, {task.id: task.seats for task in tasks}
+        self._ahead.add(IssuedBatch(first=first, end=end, published=published, lineups=lineups))
+        progress.next_task = end
+
+    def _play_batch(self) -> IssuedBatch:
+        """Synchronous: wait until the oldest batch has been played, and take it."""
+        end = self._ahead.first.end
         with self._rooms.telemetry.room("explore"):
             self._wait_until(lambda: self._done.before >= end)
-        progress.next_task = end
         if isinstance(self._rooms.tasks, TasksetTasks):
             self._rooms.tasks.settle(before=end)
+        return self._ahead.take()
 
-    def _submit(self, tasks: Sequence[TaskId]) -> None:
+    def _submit(self, tasks: Sequence[TaskId]) -> list[Task]:
         rooms = self._rooms
         made = [rooms.tasks.training(task, 1, self._seats_for)[0] for task in tasks]
         if self._explorers is not None:
             self._explorers.submit(made)
+        return made
+
+    def _submit_again(self) -> None:
+        """After a resume: what was issued before the checkpoint and has not been played since."""
+        rooms = self._rooms
+        if self._is_async:
+            self._submit([TaskId(task) for task in self._done.missing(self._done.before, rooms.progress.next_task)])
+        elif self._explorers is not None:
+            lineups = {task: lineup for batch in self._ahead for task, lineup in batch.lineups.items()}
+            missing = [task for task in lineups if task not in self._done]
+            self._explorers.submit(
+                [rooms.tasks.training(task, 1, lambda *_, task=task: lineups[task])[0] for task in missing]
+            )
 
     def _seats_for(self, task: TaskId, game: str) -> tuple[Seat, ...]:
         return self._rooms.matchmaker.seats_for(task, self._rooms.specs[game])
@@ -219,10 +254,13 @@ class Split:
         if self._explores and self._explorers is not None:
             progress = self._rooms.progress
             running = self._explorers.running_for_training + self._intake.waiting
-            count = self._intake.to_begin(progress.next_task, self._buffer.may_explore(running))
+            count = self._intake.to_begin(progress.next_task, self._may_explore(running))
             self._submit([TaskId(task) for task in range(progress.next_task, progress.next_task + count)])
             progress.next_task += count
         self._keep_trainer_busy()
+
+    def _may_explore(self, running: int) -> int:
+        return self._buffer.may_explore(running, unpublished=self._rooms.progress.unpublished)
 
     def _advance_exploring(self) -> UpdateReport:
         """Explore-only: one batch of episodes into the buffer."""
@@ -230,7 +268,10 @@ class Split:
         steps = self._intake.training_steps
         self._wait_until(lambda: self._intake.training_episodes >= goal or self.is_exhausted, self._keep_explorers_busy)
         return UpdateReport(
-            steps=self._intake.training_steps - steps, episodes=self._batch_episodes, metrics=self._play_metrics()
+            steps=self._intake.training_steps - steps,
+            episodes=self._batch_episodes,
+            metrics=self._play_metrics(),
+            is_learnt=False,
         )
 
     def _keep_explorers_busy(self) -> None:
@@ -242,19 +283,21 @@ class Split:
 
     # -- training --------------------------------------------------------------------------------------------------
 
-    def _order_batch(self) -> bool:
-        """Synchronous: all rows of this update's tasks, in task order, transformed in that order; False when operators
+    def _order_batch(self, batch: IssuedBatch) -> bool:
+        """Synchronous: all rows of a batch's tasks, in task order, transformed in that order; False when operators
         refused all of them, so that others must be played."""
-        progress = self._rooms.progress
-        claim = self._buffer.claim_tasks(
-            progress.next_task - self._batch_episodes, self._batch_episodes, version=progress.version
-        )
-        if not len(claim):
+        version, count = self._rooms.progress.version, batch.end - batch.first
+        claim = self._buffer.claim_tasks(batch.first, count, version=version)
+        rows = self._buffer.read(claim)
+        if are_greedy(rows).all():
             self._buffer.abandon(claim)
-            if self._intake.fruitless or self._intake.sifted_away > SIFTED_AWAY_BATCHES * self._batch_episodes:
+            # Of batches that are played ahead an episode may have failed, which tells nothing of this batch.
+            fruitless = self._intake.fruitless >= (count if self._offset else 1)
+            if fruitless or self._intake.sifted_away > SIFTED_AWAY_BATCHES * count:
                 raise self._nothing_usable(max(self._intake.fruitless, self._intake.sifted_away))
             return False
-        experiences = self._pipeline.on_step(self._pipeline.on_final(self._buffer.read(claim)))
+        experiences = self._pipeline.on_step(self._pipeline.on_final(rows))
+        self._lag = {"train/updates_behind": float(self._ordered - batch.published)}
         self._order(claim, experiences)
         return True
 
@@ -272,7 +315,11 @@ class Split:
             claim = self._buffer.claim(self._rooms.progress.version, seed=seed % 2**32)
             if claim is None:
                 return
-            self._order(claim, self._buffer.read(claim))
+            rows = self._buffer.read(claim)
+            if are_greedy(rows).all():  # all that was to be compared with them is gone
+                self._buffer.commit(claim)
+                continue
+            self._order(claim, rows)
 
     def _order(self, claim: Claim | None, usual: Experiences) -> None:
         config = self._rooms.config
@@ -282,7 +329,7 @@ class Split:
             update=self._ordered,
             seed=derive_seed(config.seed, "update", self._ordered) % 2**32,
             progress=min(self._rooms.progress.steps / config.train.steps, 1.0),
-            experiences=side.mixed_with(self._pipeline.on_sample(usual) if len(usual) else usual),
+            experiences=with_baselines(side.mixed_with(self._pipeline.on_sample(usual) if len(usual) else usual)),
             claim=(claim, side),
         )
 
@@ -300,6 +347,7 @@ class Split:
             metrics={
                 **{f"train/{name}": value for name, value in trained.metrics.items()},
                 "train/staleness": float(staleness.mean()) if len(staleness) else 0.0,
+                **self._lag,
                 "train/seconds": trained.seconds,
                 **self._play_metrics(),
             },
@@ -342,17 +390,6 @@ class Split:
                     tasks.absorb_rewards(dict(zip(numbers, table.column("final_reward").to_pylist(), strict=True)))
             for numbers in self._intake.refused_tasks():
                 self._done.add(numbers)
-
-    def _pass_over_fruitless(self) -> None:
-        """Synchronous: go on behind a batch that was played without anything to train on, at which the start before
-        this one stopped; whatever was wrong then may be right now."""
-        progress, count = self._rooms.progress, self._batch_episodes
-        if self._is_async or not (self._explores and self._trains):
-            return
-        while self._done.before >= progress.next_task + count:
-            if self._buffer.tasks_present(progress.next_task, count):
-                return
-            progress.next_task += count
 
     def _trim(self) -> None:
         """Give back disk that no checkpoint needs, down to the configured budget."""

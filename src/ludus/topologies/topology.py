@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,8 +16,8 @@ from ludus.topologies.progress import UpdateReport
 class Topology(Protocol):
     """One way to run the rooms. Called from the loop's thread only."""
 
-    publishes_every_update: bool
-    """Whether explorers need each new version."""
+    publish_interval: int | None
+    """Updates after which explorers need a new version; None where they need none but for snapshots and evaluations."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -54,6 +54,10 @@ class Topology(Protocol):
 
     def submit_evaluation(self, tasks: Sequence[Task]) -> None:
         """Have these games played beside training."""
+        ...
+
+    def drain(self, is_stopping: Callable[[], bool]) -> bool:
+        """Training is over: wait until all that is being played for it has come back; False when stopped before."""
         ...
 
     def close(self) -> None:

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import TrainError, WorkerError
+from ludus.policies.teachers import TeacherModel
 from ludus.records import Experiences
 from ludus.runtime import Arrived, Lost, WorkerSpec
 from ludus.storage.arrow import experiences_to_table, to_bytes
 from ludus.storage.atomic import temporary_name
 from ludus.topologies.rooms import Rooms
+from ludus.topologies.teaching import keep_teacher
 from ludus.train.messages import FromTrainer, Saved, SaveInto, Trained, TrainerBroken, TrainerSetup, TrainOn
 
 NAME = "trainer"
@@ -49,6 +51,7 @@ class TrainerProxy:
         self._answered: list[Order] = []
         self._base: Path | None = None
         self._save_wanted = False
+        self._teacher: TeacherModel | None = None
 
     @property
     def queued(self) -> int:
@@ -58,6 +61,7 @@ class TrainerProxy:
     def begin(self, checkpoint: Path | None) -> None:
         """Start the process from a checkpoint, or with fresh weights."""
         rooms = self._rooms
+        self._teacher = keep_teacher(rooms.config, rooms.run)
         rooms.supervisor.start(
             WorkerSpec(
                 name=NAME,
@@ -137,6 +141,7 @@ class TrainerProxy:
             scratch=str(rooms.checkpoints.directory),
             start=str(rooms.start.run.policies) if rooms.start is not None else "",
             start_policy=str(rooms.start.policy) if rooms.start is not None else "",
+            teacher={} if self._teacher is None else self._teacher.to_json(),
         )
         rooms.supervisor.send(NAME, setup)
 

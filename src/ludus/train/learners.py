@@ -41,8 +41,14 @@ class Learner(Protocol):
         ...
 
 
-def make_learner(config: RunConfig, shape: Mapping[str, Any], *, scratch: Path | None = None) -> Learner:
-    """The learner of a run for a policy of this shape (as JSON); temporaries go into `scratch`."""
+def make_learner(
+    config: RunConfig,
+    shape: Mapping[str, Any],
+    *,
+    teacher: Mapping[str, Any] | None = None,
+    scratch: Path | None = None,
+) -> Learner:
+    """The learner of a run for a policy of this shape, with this teacher (as JSON); temporaries go into `scratch`."""
     if config.policy.model is None:
         from ludus.policies import PolicyShape
         from ludus.train.jax_learner import JaxLearner
@@ -51,21 +57,35 @@ def make_learner(config: RunConfig, shape: Mapping[str, Any], *, scratch: Path |
     if config.train.trainers > 1:
         from ludus.train.parallel import ParallelLearner
 
-        return ParallelLearner(config, shape, scratch=scratch)
-    return make_torch_learner(config, shape)
+        return ParallelLearner(config, shape, teacher=teacher, scratch=scratch)
+    return make_torch_learner(config, shape, teacher=teacher)
 
 
-def make_torch_learner(config: RunConfig, shape: Mapping[str, Any], *, reducer: Reducer | None = None) -> TorchLearner:
+def make_torch_learner(
+    config: RunConfig,
+    shape: Mapping[str, Any],
+    *,
+    teacher: Mapping[str, Any] | None = None,
+    reducer: Reducer | None = None,
+) -> TorchLearner:
     """A language model's learner in this process; `reducer` knows the others, where there are any."""
     from ludus.policies.language_models import load_language_model
     from ludus.policies.language_shape import LanguageModelShape
+    from ludus.policies.teachers import TeacherModel
     from ludus.train.torch_learner import TorchLearner
+    from ludus.train.torch_teacher import Teacher
 
-    language = LanguageModelShape.from_json(shape)
+    language, temperature = LanguageModelShape.from_json(shape), config.explore.speech.temperature
+    model = load_language_model(language.model)
+    judge: Teacher | None = None
+    if teacher:
+        source = TeacherModel.from_json(teacher)
+        judge = Teacher(source, context=model.context, temperature=temperature, reducer=reducer)
     return TorchLearner(
-        load_language_model(language.model),
+        model,
         config.train,
         lora=language.model.lora,
-        temperature=config.explore.speech.temperature,
+        temperature=temperature,
         reducer=reducer,
+        teacher=judge,
     )

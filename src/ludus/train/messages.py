@@ -24,6 +24,8 @@ class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
     """Folder of another run's published policies, to begin with the weights of one of them."""
     start_policy: str = ""
     """Which of them."""
+    teacher: dict[str, Any] = {}
+    """The teacher as JSON; empty where there is none."""
 
 
 class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):

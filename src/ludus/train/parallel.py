@@ -73,26 +73,35 @@ class GlooReducer:
         collective.destroy_process_group()
 
 
-def make_shared_learner(config: RunConfig, shape: Mapping[str, Any], reducer: GlooReducer) -> TorchLearner:
+def make_shared_learner(
+    config: RunConfig, shape: Mapping[str, Any], teacher: Mapping[str, Any] | None, reducer: GlooReducer
+) -> TorchLearner:
     """One trainer's own learner."""
     from ludus.train.learners import make_torch_learner
 
-    return make_torch_learner(config, shape, reducer=reducer)
+    return make_torch_learner(config, shape, teacher=teacher, reducer=reducer)
 
 
 class ParallelLearner:
     """The same face as `TorchLearner`, with `train.trainers` processes behind it."""
 
-    def __init__(self, config: RunConfig, shape: Mapping[str, Any], *, scratch: Path | None = None) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        shape: Mapping[str, Any],
+        *,
+        teacher: Mapping[str, Any] | None = None,
+        scratch: Path | None = None,
+    ) -> None:
         self._room = temporary_name(scratch or Path(tempfile.gettempdir()))
         self._room.mkdir()
         meeting_place = self._room / "store"
         size = config.train.trainers
-        self._helpers = [_start_helper(config, shape, rank, meeting_place) for rank in range(1, size)]
+        self._helpers = [_start_helper(config, shape, teacher, rank, meeting_place) for rank in range(1, size)]
         self._await_helpers(meeting_place)
         self._reducer = GlooReducer(rank=0, size=size, meeting_place=meeting_place, timeout_s=config.runtime.stall_s)
         shutil.rmtree(self._room)
-        self._learner = make_shared_learner(config, shape, self._reducer)
+        self._learner = make_shared_learner(config, shape, teacher, self._reducer)
         self._handed_out: torch.Tensor | None = None
 
     def init(self, seed: int) -> TorchState:
@@ -199,13 +208,14 @@ def follow(learner: TorchLearner, reducer: GlooReducer) -> None:
 
 
 def _start_helper(
-    config: RunConfig, shape: Mapping[str, Any], rank: int, meeting_place: Path
+    config: RunConfig, shape: Mapping[str, Any], teacher: Mapping[str, Any] | None, rank: int, meeting_place: Path
 ) -> subprocess.Popen[bytes]:
     """A helper lives as long as its standard input is open, which this process holds."""
     helper = subprocess.Popen([sys.executable, "-m", HELPER], stdin=subprocess.PIPE)
     setup = {
         "config": config.model_dump_json(),
         "shape": dict(shape),
+        "teacher": dict(teacher) if teacher else None,
         "rank": rank,
         "meeting_place": str(meeting_place),
         "threads": torch.get_num_threads(),

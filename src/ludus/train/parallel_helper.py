@@ -42,7 +42,7 @@ def _serve(setup: dict[str, Any]) -> None:
         timeout_s=config.runtime.stall_s,
     )
     try:
-        follow(make_shared_learner(config, setup["shape"], reducer), reducer)
+        follow(make_shared_learner(config, setup["shape"], setup["teacher"], reducer), reducer)
     except RuntimeError:
         logging.getLogger(__name__).info("trainer 0 is gone; ending", exc_info=True)
         os._exit(1)

@@ -1,7 +1,7 @@
 """What is known of token sequences before the first optimizer step of an update: advantages, and what others think.
 
 Invariant: only usual rows are credited, and only they enter any statistic. What base and current weights think of
-tokens is computed for the rows that a term compares with it, and 0 for others.
+tokens is computed for the rows that a term compares with it, and 0 for others; what a teacher thinks, for usual rows.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ludus.train.objective import Objective
 from ludus.train.sources import LABELS, are_from, labelled
 from ludus.train.token_rows import own_elements
 from ludus.train.torch_scoring import Scorer
+from ludus.train.torch_teacher import Teacher
 from ludus.train.torch_weights import Leaves
 
 Floats = NDArray[np.float32]
@@ -29,10 +30,12 @@ Floats = NDArray[np.float32]
 class Credit:
     """Credits the rows of a batch by a resolved `TrainConfig`."""
 
-    def __init__(self, train: TrainConfig, objective: Objective, scorer: Scorer) -> None:
+    def __init__(
+        self, train: TrainConfig, objective: Objective, scorer: Scorer, teacher: Teacher | None = None
+    ) -> None:
         if train.algorithm.advantage is None:
             raise ConfigError("train.algorithm: not resolved; advantage and objective must be given")
-        self._train, self._objective, self._scorer = train, objective, scorer
+        self._train, self._objective, self._scorer, self._teacher = train, objective, scorer, teacher
         self._advantage: AdvantageConfig = train.algorithm.advantage
         self._corrects = objective.uses("importance", "truncate", "mask")
 
@@ -49,7 +52,9 @@ class Credit:
         logp = self._current(rows, leaves, tokens, steps)
         if (compared := self._compared(rows)).any():
             steps["ref_logp"] = self._evaluate(rows, compared, None, tokens)[0]
-        figures = self._group_figures(rows)
+        if self._teacher is not None:
+            steps["teacher_logp"] = self._taught(rows, self._teacher, tokens)
+        figures = self._figures(rows.replace(steps=steps))
         rows, charged = self._charged(rows.replace(steps=steps))
         advantage, target = compute_for_usual(rows, rows.sequences.get("source"), self._advantage, logp)
         if self._advantage.normalise_batch:
@@ -76,10 +81,27 @@ class Credit:
         sources = self._objective.needs_reference
         return are_from(rows, sources | {"usual"} if self._train.algorithm.kl_reward is not None else sources)
 
-    def _group_figures(self, rows: Experiences) -> dict[str, float]:
-        if self._advantage.kind not in GROUP_KINDS:
-            return {}
-        return {"equal_groups": equal_groups(rows.take(np.flatnonzero(are_from(rows, frozenset({"usual"})))))}
+    def _taught(self, rows: Experiences, teacher: Teacher, tokens: int) -> Floats:
+        """What the teacher thinks of what the policy itself said, `[N]`; 0 elsewhere."""
+        usual = are_from(rows, frozenset({"usual"}))
+        logp = np.zeros(rows.step_count, np.float32)
+        if usual.any():
+            logp[usual[rows.sequence_of_step()]] = teacher.logp(rows.take(np.flatnonzero(usual)), tokens)
+        return logp
+
+    def _figures(self, rows: Experiences) -> dict[str, float]:
+        """What the advantage compares with, as a person follows it."""
+        usual, own = are_from(rows, frozenset({"usual"})), own_elements(rows)
+        if self._advantage.kind in GROUP_KINDS:
+            return {"equal_groups": equal_groups(rows.take(np.flatnonzero(usual)))}
+        if self._advantage.kind == "remax" and usual.any() and "baseline" in rows.sequences:
+            baseline = np.asarray(rows.sequences["baseline"], np.float64)[usual]
+            known = baseline[np.isfinite(baseline)]
+            found = {"baseline": float(known.mean())} if len(known) else {}
+            return {**found, "without_baseline": 1.0 - len(known) / len(baseline)}
+        if self._advantage.kind == "distill" and own.any() and "teacher_logp" in rows.steps:
+            return {"reverse_kl": float(np.mean(rows.steps["logp"][own] - rows.steps["teacher_logp"][own]))}
+        return {}
 
     def _charged(self, rows: Experiences) -> tuple[Experiences, dict[str, float]]:
         """The rows with the KL to the base model taken from the rewards of what the policy itself chose."""

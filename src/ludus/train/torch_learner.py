@@ -39,6 +39,7 @@ from ludus.train.torch_decoder import build_forward
 from ludus.train.torch_optimizer import MOMENTS, init_moments, learning_rate, step
 from ludus.train.torch_scoring import Scorer
 from ludus.train.torch_state import Tensors, TorchState, state_from_tensors, state_tensors
+from ludus.train.torch_teacher import Teacher
 from ludus.train.torch_weights import Layout, Leaves
 from ludus.train.trained_weights import init_weights, weight_shapes
 
@@ -59,6 +60,7 @@ class TorchLearner:
         lora: the adapters to train; None trains every parameter.
         temperature: at which tokens were sampled, and are scored.
         reducer: the other trainers, where there are any.
+        teacher: whom the policy is to become like; for the advantage `distill`.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class TorchLearner:
         lora: LoraConfig | None,
         temperature: float = 1.0,
         reducer: Reducer | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
         keep_freed_memory()
         if train.algorithm.advantage is None or train.algorithm.objective is None:
@@ -81,7 +84,7 @@ class TorchLearner:
         self._corrects = self._objective.uses("importance", "truncate", "mask")
         self._forward = build_forward(model.model, lora=lora, checkpointing=train.activation_checkpointing)
         self._scorer = Scorer(self._forward, self._reducer, temperature=temperature, device=self._device)
-        self._credit = Credit(train, self._objective, self._scorer)
+        self._credit = Credit(train, self._objective, self._scorer, teacher)
         self._names = MetricNames(self._objective, critic=self.has_critic)
         self._layout = Layout(weight_shapes(model, lora, critic=self.has_critic), self._forward.fused)
         self._vocabulary = int(model.model.get_input_embeddings().weight.shape[0])  # type: ignore[index]

@@ -35,7 +35,8 @@ class Trainer:
 
     def __init__(self, setup: TrainerSetup) -> None:
         config = RunConfig.model_validate_json(setup.config)
-        self._learner = make_learner(config, setup.shape, scratch=Path(setup.scratch) if setup.scratch else None)
+        scratch = Path(setup.scratch) if setup.scratch else None
+        self._learner = make_learner(config, setup.shape, teacher=setup.teacher, scratch=scratch)
         self._state: Any = self._learner.init(config.seed)
         if setup.checkpoint:
             folder = Path(setup.checkpoint)

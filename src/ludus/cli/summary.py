@@ -1,0 +1,122 @@
+"""What `ludus run` says at the end: how it went, and what to do next."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from textwrap import shorten
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ludus.driving import Status
+    from ludus.loop import Loop
+    from ludus.staged import StagedLoop
+
+LAST_WORDS = 6
+"""Replies of the last game that are shown at the end."""
+
+
+def print_summary(console: Console, loop: Loop | StagedLoop, status: Status) -> None:
+    """Say how it ended, show what was measured, and what to do next."""
+    if status.stage == "stopped":
+        where = f"{status.steps:,} steps" + (f" of the stage {status.stage_name}" if status.stage_name else "")
+        say(console, f"stopped at {where}; the same command goes on from there ({status.run_dir})")
+    if status.stage != "done":
+        return
+    print_stages(console, loop)
+    if loop.config.mode == "evaluate":
+        from ludus.cli.measured import measured_table
+
+        console.print(measured_table(loop.run.events))
+        say(console, f"run: {status.run_dir}    metrics: {loop.run.metrics}")
+        return
+    print_measured(console, loop, status)
+    if loop.config.policy.model is not None:
+        print_last_words(console, loop.run.path)
+    run, ludus = status.run_dir, command_name()
+    if loop.config.tasks:
+        say(console, f"run: {run}    look into it: {ludus} inspect {run}    draw it: {ludus} plot {run}")
+    else:
+        say(console, f"run: {run}    play against it: {ludus} play {run}    ladder: {ludus} league {run}")
+
+
+def print_measured(console: Console, loop: Loop | StagedLoop, status: Status) -> None:
+    """The ladder, where games are played, and the newest scores."""
+    from ludus.league import standing_of_run
+    from ludus.league.tables import ladder_table
+    from ludus.storage.catalog import Catalog
+
+    if not loop.config.tasks:
+        with Catalog.open_readonly(loop.run.catalog) as catalog:
+            console.print(ladder_table(standing_of_run(catalog)))
+    for name, value in evaluation_scores(status.metrics).items():
+        say(console, f"final score against {name}: {value:.1%}")
+    for name, value in held_out_scores(status.metrics).items():
+        say(console, f"final success on {name}: {value:.1%}")
+    if "evaluate/return" in status.metrics:
+        say(console, f"final mean return: {status.metrics['evaluate/return']:g}")
+
+
+def print_stages(console: Console, loop: Loop | StagedLoop) -> None:
+    """A line for each stage with what was measured in it last; nothing where there are none."""
+    from ludus.staged import StagedLoop
+    from ludus.storage.jsonl import read_jsonl
+
+    for run in loop.runs if isinstance(loop, StagedLoop) else ():
+        newest: dict[str, float] = {}
+        for line in read_jsonl(run.metrics):
+            newest |= {**evaluation_scores(line), **held_out_scores(line)}
+        say(console, f"{run.path.name:<16} " + "  ".join(f"{name} {value:.1%}" for name, value in newest.items()))
+
+
+def evaluation_scores(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The score against each fixed opponent."""
+    return _measured(metrics, "/score")
+
+
+def held_out_scores(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The share of successes on each held-out taskset."""
+    return _measured(metrics, "/success")
+
+
+def _measured(metrics: Mapping[str, float], suffix: str) -> dict[str, float]:
+    return {
+        name.removeprefix("evaluate/").removesuffix(suffix): value
+        for name, value in metrics.items()
+        if name.startswith("evaluate/") and name.endswith(suffix)
+    }
+
+
+def print_last_words(console: Console, run: Path) -> None:
+    """What was said in the last game that was recorded, and what it came to."""
+    from ludus.cli.replay import find_episode
+    from ludus.errors import ConfigError
+
+    try:
+        game = find_episode(run, "last")
+    except ConfigError:
+        return
+    seats = game.task.seats
+    said = [
+        f"{seats[seat].policy.name}: {shorten(' '.join(reply.split()), 60, placeholder=' ...')!r}"
+        for seat, reply in zip(game.move_seats.tolist(), game.replies, strict=True)
+    ]
+    shown = [*said[:LAST_WORDS], *([f"{len(said) - LAST_WORDS} more"] if len(said) > LAST_WORDS else [])]
+    came_to = ", ".join(f"{who.policy.name} {value:g}" for who, value in zip(seats, game.returns, strict=True))
+    say(console, f"last game: {'; '.join(shown)}; came to: {came_to}")
+
+
+def say(console: Console, text: str) -> None:
+    """One line, as it is, however long."""
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def command_name() -> str:
+    """How to type this command here: by its name when it is found, else by the path it was started with."""
+    return "ludus" if shutil.which("ludus") else os.path.relpath(sys.argv[0])
