@@ -89,7 +89,14 @@ def training_episodes(folder: Path) -> list[Episode]:
     return [each for table in tables for each in episodes_from_table(table) if each.task.purpose == "train"]
 
 
-@pytest.mark.parametrize("text", [TASKS, TASKS + "schedule: async\n", GAMES], ids=["sync", "async", "game"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(TASKS, id="sync"),
+        pytest.param(TASKS + "schedule: async\n", id="async", marks=pytest.mark.slow),
+        pytest.param(GAMES, id="game", marks=pytest.mark.slow),
+    ],
+)
 def test_attempts_are_compared_with_the_greedy_one_of_their_group(
     text: str, model: Path, tmp_path: Path, ordered: list[Experiences]
 ) -> None:

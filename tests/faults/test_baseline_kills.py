@@ -53,6 +53,7 @@ def check_kills_change_nothing(tmp_path: Path, text: str) -> None:
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_killed_run_with_greedy_attempts_ends_as_the_unbroken_one(tmp_path: Path, model: Path) -> None:
     check_kills_change_nothing(tmp_path, CONFIG.replace("MODEL", str(model)))
     greedy = [row[0] for row in rows(tmp_path / "run").values() if row[2]]

@@ -144,6 +144,7 @@ def test_a_killed_run_that_plays_ahead_ends_as_the_unbroken_one(tmp_path: Path) 
     check_same(tmp_path / "run", config)
 
 
+@pytest.mark.slow
 def test_a_killed_run_on_adaptive_tasks_that_plays_ahead_ends_as_the_unbroken_one(tmp_path: Path) -> None:
     config = write_tasks(tmp_path, steps=130)
     run_through(config, tmp_path / "run", [Moment(more=4)], seed=2)
