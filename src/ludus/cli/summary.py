@@ -109,7 +109,9 @@ def print_last_words(console: Console, run: Path) -> None:
     ]
     shown = [*said[:LAST_WORDS], *([f"{len(said) - LAST_WORDS} more"] if len(said) > LAST_WORDS else [])]
     came_to = ", ".join(f"{who.policy.name} {value:g}" for who, value in zip(seats, game.returns, strict=True))
-    say(console, f"last game: {'; '.join(shown)}; came to: {came_to}")
+    asked = game.task.inputs.get("prompt")
+    what = "last game" if asked is None else f"last attempt, at {shorten(' '.join(str(asked).split()), 60)!r}"
+    say(console, f"{what}: {'; '.join(shown)}; came to: {came_to}")
 
 
 def say(console: Console, text: str) -> None:
