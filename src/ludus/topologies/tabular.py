@@ -19,15 +19,13 @@ from ludus.errors import ConfigError
 from ludus.games.sequence_form import SequenceForm
 from ludus.games.sequence_form_building import build_sequence_form
 from ludus.league.exact import ExactPsro, reason_to_stop
+from ludus.league.exact.standing import PART
 from ludus.policies import TabularShape
 from ludus.records import PolicyRef, Task
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.tensors import save_tensors
 from ludus.topologies.progress import UpdateReport
 from ludus.topologies.rooms import Rooms
-
-PART = "population"
-"""What its tensors are called in a checkpoint."""
 
 
 class Tabular:
@@ -63,8 +61,8 @@ class Tabular:
             self._cpu_s = float(saved.state["cpu_s"])
         else:
             self._cpu_s = time.process_time() - started
-            self._rooms.telemetry.metrics(0, self._metrics())
-        self._reason = reason_to_stop(self._current, self._config.stop)
+        self._rooms.telemetry.metrics(self._psro.generation, self._metrics())
+        self._look_at_stoppers()
 
     def advance(self) -> UpdateReport:
         """One generation."""
@@ -72,9 +70,7 @@ class Tabular:
         with self._rooms.telemetry.room("psro"):
             self._current.advance()
         self._cpu_s += time.process_time() - started
-        self._reason = reason_to_stop(self._current, self._config.stop)
-        if self._reason:
-            self._rooms.telemetry.event("population_done", generation=self._current.generation, reason=self._reason)
+        self._look_at_stoppers()
         return UpdateReport(steps=1, episodes=0, metrics=self._metrics())
 
     def tend(self, timeout_s: float) -> None:
@@ -112,6 +108,11 @@ class Tabular:
         if self._psro is None:
             raise RuntimeError("begin() has not been called")
         return self._psro
+
+    def _look_at_stoppers(self) -> None:
+        self._reason = reason_to_stop(self._current, self._config.stop)
+        if self._reason:
+            self._rooms.telemetry.event("population_done", generation=self._current.generation, reason=self._reason)
 
     def _metrics(self) -> dict[str, float]:
         psro = self._current
