@@ -92,8 +92,8 @@ class ExactPsro:
     def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
         """Replace everything by what `tensors` returned."""
         for seat, population in enumerate(self.populations):
-            prefix = f"seat_{seat}/"
-            population.load({name.removeprefix(prefix): each for name, each in tensors.items() if prefix in name})
+            names = ("choices", "joined", "last_used")
+            population.load({name: tensors[f"seat_{seat}/{name}"] for name in names})
         self.payoffs = tensors["payoffs"]
         self.meta = MetaStrategy(rows=tensors["seat_0/meta_strategy"], columns=tensors["seat_1/meta_strategy"])
         self.curve = tensors["nash_conv"].tolist()
