@@ -59,7 +59,7 @@ def test_a_good_config_has_no_problems() -> None:
             "train.algorithm.advantage.lam: expected a number ≥ 0 and ≤ 1, got 2",
         ),
         # words
-        ("topology: fussed", 'topology: expected fused or split, got "fussed" — did you mean fused?'),
+        ("topology: fussed", 'topology: expected fused, split or tabular, got "fussed" — did you mean fused?'),
         ("schedule: 3", "schedule: expected sync or async, got 3"),
         ("runtime: {kind: ray}", 'runtime.kind: expected local, got "ray"'),
         (
@@ -95,7 +95,7 @@ def test_a_good_config_has_no_problems() -> None:
         (
             "<<: 1",
             "<<: unknown key; the top level takes name, seed, games, tasks, workflow, rewards, topology, schedule, synchronise, mode, policy, "
-            "explore, experience, buffer, train, warm_start, league, evaluate, checkpoint, record, telemetry, runtime, stages",
+            "explore, experience, buffer, train, warm_start, league, population, evaluate, checkpoint, record, telemetry, runtime, stages",
         ),
     ],
 )
@@ -130,7 +130,7 @@ foo: *a
         "run.yaml:12   foo: alias *a is not allowed; write the value out",
         'command line  train.steps: expected a whole number > 0 and ≤ 1000000000000000, got "ten"',
         "command line  bar: unknown key; the top level takes name, seed, games, tasks, workflow, rewards, topology, schedule, synchronise, mode, policy, "
-        "explore, experience, buffer, train, warm_start, league, evaluate, checkpoint, record, telemetry, runtime, stages",
+        "explore, experience, buffer, train, warm_start, league, population, evaluate, checkpoint, record, telemetry, runtime, stages",
     ]
 
 
@@ -169,7 +169,7 @@ def test_long_and_strange_values_are_shown_short_and_on_one_line() -> None:
     (line,) = lines(GOOD + "topology: " + "x" * 1000 + "\n")
     assert len(line) < 140
     (line,) = lines(GOOD + 'topology: "a\\nb\\tc"\n')
-    assert line == 'run.yaml:3  topology: expected fused or split, got "a\\nb\\tc"'
+    assert line == 'run.yaml:3  topology: expected fused, split or tabular, got "a\\nb\\tc"'
     (line,) = lines(GOOD + "k" * 5000 + ": 1\n")
     assert len(line) < 400
 

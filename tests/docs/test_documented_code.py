@@ -144,3 +144,9 @@ def test_every_make_target_that_is_named_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         assert set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)) <= targets, page
+
+
+def test_the_page_on_psro_solves_kuhn_poker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    names = run_blocks(ROOT / "docs" / "psro.md", monkeypatch, tmp_path)
+    assert names["psro"].value == pytest.approx(-1 / 18)
+    assert names["policy"].policy_for_key("0").sum() == pytest.approx(1.0)

@@ -17,7 +17,7 @@ def league(
     png: Annotated[Path | None, typer.Option(help="Folder for the pictures. Default: RUN/league.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show who is how good and who beats whom, and draw both as PNG.
+    """Show who is how good and who beats whom, and draw both as PNG. Of a population: the meta-strategy and payoffs.
 
     Example: ludus league runs/connect_four
     """
@@ -26,6 +26,11 @@ def league(
     from ludus.storage.catalog import Catalog
 
     directory, config = open_run(run)
+    if config.population is not None:
+        from ludus.cli.population import show_population
+
+        show_population(directory, config.name, png or directory.path / "league", as_json=as_json)
+        return
     with Catalog.open_readonly(directory.catalog) as catalog:
         standing = standing_of_run(catalog)
     pictures = draw(standing, config.name, png or directory.path / "league")

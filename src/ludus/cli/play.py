@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from ludus.cli.table import Table
+    from ludus.cli.tabular_table import TabularTable
     from ludus.config.run import RunConfig
     from ludus.games.protocol import Position
     from ludus.records import PolicyRef
@@ -27,7 +28,8 @@ def play(
     game: Annotated[str | None, typer.Option(help="Which of the run's games. Default: the first.")] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers the run's game.")] = None,
     sample: Annotated[
-        bool, typer.Option(help="Let the policy sample its moves instead of playing the likeliest.")
+        bool,
+        typer.Option(help="Let the policy sample its moves, not play the likeliest. A table always does."),
     ] = False,
 ) -> None:
     """Play against a trained policy in the terminal.
@@ -36,6 +38,7 @@ def play(
     """
     from ludus.cli.runs import choose_policy, open_run
     from ludus.cli.table import Table
+    from ludus.cli.tabular_table import TabularTable
     from ludus.errors import ConfigError
     from ludus.plugins import load_plugins
 
@@ -49,7 +52,11 @@ def play(
     if config.policy.model is not None:
         talk(directory, config, key, ref, seat=seat, seed=seed, greedy=not sample)
         return
-    table = Table(directory, key, ref, seed=seed, greedy=not sample)
+    table: Table | TabularTable = (
+        Table(directory, key, ref, seed=seed, greedy=not sample)
+        if config.population is None
+        else TabularTable(directory, key, ref, seed=seed)
+    )
     if not 0 <= seat < table.players:
         raise ConfigError(f"--seat {seat}: {key} has seats 0 to {table.players - 1}")
     typer.echo(f"You are seat {seat} of {table.players} against {ref} at {key}; {HELP}.")
@@ -83,7 +90,7 @@ def talk(
     typer.echo(outcome(list(episode.returns), seat))
 
 
-def converse(table: Table, seat: int) -> list[float] | None:
+def converse(table: Table | TabularTable, seat: int) -> list[float] | None:
     """Play one game; None when the person leaves."""
     position: Position = table.position
     while acting := position.acting():

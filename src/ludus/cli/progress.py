@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ludus.cli.population import decades, population_progress, unit_of
 from ludus.cli.summary import evaluation_scores, held_out_scores, print_summary
 
 if TYPE_CHECKING:
@@ -125,8 +126,8 @@ class PlainLines(Silent):
         self._last, self._stage = now, stage
         measured = {**evaluation_scores(status.metrics), **held_out_scores(status.metrics)}
         scores = "  ".join(f"{name} {value:.0%}" for name, value in measured.items())
-        scores = scores or warm_up_progress(status)
-        steps = f"{status.steps:>11,}/{status.total_steps:,} steps"
+        scores = scores or warm_up_progress(status) or population_progress(status.metrics)
+        steps = f"{status.steps:>11,}/{status.total_steps:,} {unit_of(self._loop.config)}"
         line = f"{which_stage(status)}{status.stage:<10} {steps}  {rate:>8,.0f}/s  {scores}"
         print(line.rstrip(), file=self._console.file, flush=True)
 
@@ -168,11 +169,11 @@ class LivePanel(Silent):
         text = Text.assemble(
             (f"{status.run} {which_stage(status)}", "bold"),
             (f"{status.stage}", "green" if status.stage in ("training", "done") else "yellow"),
-            f"  {status.steps:,} of {status.total_steps:,} steps  {rate:,.0f}/s",
+            f"  {status.steps:,} of {status.total_steps:,} {unit_of(self._loop.config)}  {rate:,.0f}/s",
         )
         if status.stage == "warming up":
             text.append(f"  {warm_up_progress(status)}", "dim")
-        if status.stage == "training" and rate > 0:
+        if status.stage == "training" and rate > 0 and self._loop.config.population is None:
             text.append(f"  {_duration(left)} left", "dim")
         return text
 
@@ -192,10 +193,19 @@ class LivePanel(Silent):
             if not curve or curve[-1] != value:
                 curve.append(value)
             table.add_row(label, f"{value:6.1%}", Text(sparkline(curve[-40:], 0.0, 1.0), "cyan"))
+        self._add_exploitability(table, status)
         for label, key, form in FACTS:
             if key in status.metrics:
                 table.add_row(label, format(status.metrics[key], form), "")
         return table
+
+    def _add_exploitability(self, table: Table, status: Status) -> None:
+        nash_conv = status.metrics.get("psro/nash_conv")
+        if nash_conv is not None:
+            curve = self._curves.setdefault("psro/nash_conv", [])
+            curve.append(nash_conv)
+            shown = sparkline(decades(curve)[-40:], 0.0, 1.0)
+            table.add_row("NashConv (exact)", f"{nash_conv:.4g}", Text(shown, "cyan"))
 
 
 FACTS = (
@@ -206,6 +216,10 @@ FACTS = (
     ("plies per game", "explore/length", "6.1f"),
     ("invalid moves", "explore/invalid_moves", "6.1%"),
     ("versions behind", "train/staleness", "6.2f"),
+    ("histories of the game", "psro/histories", "6,.0f"),
+    ("value of seat 0", "psro/value", "6.4f"),
+    ("policies of seat 0", "psro/seat_0/policies", "6.0f"),
+    ("policies of seat 1", "psro/seat_1/policies", "6.0f"),
 )
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from ludus.cli.population import final_lines, unit_of
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -25,7 +27,8 @@ LAST_WORDS = 6
 def print_summary(console: Console, loop: Loop | StagedLoop, status: Status) -> None:
     """Say how it ended, show what was measured, and what to do next."""
     if status.stage == "stopped":
-        where = f"{status.steps:,} steps" + (f" of the stage {status.stage_name}" if status.stage_name else "")
+        stage = f" of the stage {status.stage_name}" if status.stage_name else ""
+        where = f"{status.steps:,} {unit_of(loop.config)}{stage}"
         say(console, f"stopped at {where}; the same command goes on from there ({status.run_dir})")
     if status.stage != "done":
         return
@@ -36,6 +39,9 @@ def print_summary(console: Console, loop: Loop | StagedLoop, status: Status) -> 
         console.print(measured_table(loop.run.events))
         say(console, f"run: {status.run_dir}    metrics: {loop.run.metrics}")
         return
+    if loop.config.population is not None:
+        print_population(console, loop, status)
+        return
     print_measured(console, loop, status)
     if loop.config.policy.model is not None:
         print_last_words(console, loop.run.path)
@@ -44,6 +50,14 @@ def print_summary(console: Console, loop: Loop | StagedLoop, status: Status) -> 
         say(console, f"run: {run}    look into it: {ludus} inspect {run}    draw it: {ludus} plot {run}")
     else:
         say(console, f"run: {run}    play against it: {ludus} play {run}    ladder: {ludus} league {run}")
+
+
+def print_population(console: Console, loop: Loop | StagedLoop, status: Status) -> None:
+    """How far the population is from an equilibrium, and where it is."""
+    for line in final_lines(status, loop.run.events):
+        say(console, line)
+    run, ludus = status.run_dir, command_name()
+    say(console, f"run: {run}    population: {ludus} league {run}    play against it: {ludus} play {run}")
 
 
 def print_measured(console: Console, loop: Loop | StagedLoop, status: Status) -> None:

@@ -17,6 +17,7 @@ from ludus.config.fused import fused_obstacles
 from ludus.config.ineffective import ineffective_settings
 from ludus.config.learn import GROUP_KINDS, TrainConfig
 from ludus.config.objective_checks import objective_contradictions
+from ludus.config.population_checks import population_contradictions
 from ludus.config.presets import needs_critic
 from ludus.config.problems import Contradiction, Path, dotted
 from ludus.config.run import RunConfig
@@ -29,6 +30,8 @@ _RESERVED_NAMES = re.compile(r"^(random|first|mcts-\d+|minimax-\d+)$")
 
 def find_contradictions(config: RunConfig, *, seats: int = 2) -> list[Contradiction]:
     """Everything in a filled config that cannot hold together; `seats` is how many a game is reckoned to have."""
+    if config.population is not None:
+        return list(population_contradictions(config))
     checks: list[Callable[[RunConfig], Iterator[Contradiction]]] = [
         _topology,
         _fused_batch if config.topology == "fused" else _split_batch,
@@ -54,6 +57,8 @@ def _at(path: str | Path, text: str) -> Contradiction:
 
 
 def _topology(config: RunConfig) -> Iterator[Contradiction]:
+    if config.topology == "tabular":
+        yield _at("topology", "tabular computes a population, and population is null; write population: {}")
     if config.topology != "fused":
         return
     for one in fused_obstacles(config):

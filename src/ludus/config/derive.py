@@ -15,6 +15,8 @@ from ludus.config.base import Model
 from ludus.config.contradictions import find_contradictions
 from ludus.config.fused import fused_obstacles
 from ludus.config.learn import AlgorithmConfig, TrainConfig
+from ludus.config.population import PopulationConfig
+from ludus.config.population_checks import NO_EVALUATION
 from ludus.config.presets import ALGORITHMS
 from ludus.config.problems import Contradiction, dotted
 from ludus.config.run import RunConfig
@@ -26,6 +28,7 @@ _SEQUENCES_PER_STEP = 64
 _BATCHES_KEPT = 8
 _SNAPSHOTS = 20
 _FUSED_CHECKPOINT_EVERY = 50
+_TABULAR_CHECKPOINT_EVERY = 25
 
 M = TypeVar("M", bound=Model)
 
@@ -70,10 +73,33 @@ def contradictions(filled: RunConfig) -> list[Contradiction]:
 
 def fill_defaults(config: RunConfig) -> RunConfig:
     """Fill in every default that follows from other keys, contradictory or not."""
+    if config.population is not None:
+        return _fill_population(config, config.population)
     config = _with(config, topology=config.topology or ("split" if fused_obstacles(config) else "fused"))
     config = _fill_train(config)
     config = _fill_intervals(config)
     return _fill_buffer(config) if config.topology == "split" else config
+
+
+def _fill_population(config: RunConfig, population: PopulationConfig) -> RunConfig:
+    """A generation is an update of one step, and nothing is played beside it."""
+    train, evaluate, telemetry = config.train, config.evaluate, config.telemetry
+    if "steps" not in train.model_fields_set:
+        train = _with(train, steps=population.stop.generations)
+    league = _fill(config.league, snapshot_every=max(1, train.steps // _SNAPSHOTS))
+    unset = {key: value for key, value in NO_EVALUATION.items() if key not in evaluate.model_fields_set}
+    evaluate = _fill(_with(evaluate, **unset), every=league.snapshot_every)
+    if "every_s" not in telemetry.model_fields_set:
+        telemetry = _with(telemetry, every_s=0.0)
+    return _with(
+        config,
+        topology=config.topology or "tabular",
+        train=train,
+        league=league,
+        evaluate=evaluate,
+        checkpoint=_fill(config.checkpoint, every=_TABULAR_CHECKPOINT_EVERY),
+        telemetry=telemetry,
+    )
 
 
 def seats_per_game(config: RunConfig) -> int:

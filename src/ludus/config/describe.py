@@ -9,6 +9,7 @@ from pathlib import Path
 from ludus.config.endpoints import EndpointConfig
 from ludus.config.fused import fused_obstacles
 from ludus.config.learn import MuConfig, TermConfig
+from ludus.config.population_words import describe_population
 from ludus.config.presets import needs_greedy, wanted_sources
 from ludus.config.problems import dotted
 from ludus.config.rewards import label_of
@@ -23,6 +24,8 @@ Row = tuple[str, str]
 def describe(config: RunConfig, run_dir: Path | None = None) -> list[Row]:
     """Name and value of everything a reader of the YAML would otherwise have to work out; `run_dir` of a stage."""
     where = ("run", str(run_dir or config.home))
+    if config.population is not None:
+        return [where, *describe_population(config, config.population)]
     if config.mode == "evaluate":
         return [where, *_what_runs(config), *_measuring(config), *_endpoints(config)]
     return [

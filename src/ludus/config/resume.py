@@ -39,6 +39,8 @@ MAY_CHANGE: tuple[str, ...] = (
     "explore.endpoints.NAME.completion_price",
     "explore.endpoints.NAME.max_cost",
     "league.snapshot_every",
+    "population.max_histories",
+    "population.stop",
     "evaluate",
     "checkpoint",
     "record",

@@ -16,13 +16,14 @@ from ludus.config.flow import BufferConfig, ExperienceConfig
 from ludus.config.judge import EvaluateConfig, LeagueConfig
 from ludus.config.learn import TrainConfig
 from ludus.config.play import ExploreConfig, GameChoice, PolicyConfig
+from ludus.config.population import PopulationConfig
 from ludus.config.rewards import RewardConfigs
 from ludus.config.stage import StageConfig
 from ludus.config.synchronise import SynchroniseConfig
 from ludus.config.tasksets import TasksetConfig
 from ludus.config.workflows import SingleTurnConfig, WorkflowConfig
 
-Topology = Literal["fused", "split"]
+Topology = Literal["fused", "split", "tabular"]
 Schedule = Literal["sync", "async"]
 Mode = Literal["both", "explore", "train", "evaluate"]
 
@@ -31,8 +32,8 @@ class CheckpointConfig(Model):
     """When the state of the run is saved, and how many saves are kept."""
 
     every: int | None = Field(default=None, gt=0)
-    """Updates between checkpoints. Default: 50 in the fused topology, `synchronise.interval` in the split one. Whenever
-    a version is published, the state is saved too."""
+    """Updates between checkpoints. Default: 50 in the fused topology, `synchronise.interval` in the split one, 25
+    (generations) in the tabular one. Whenever a version is published, the state is saved too."""
     keep: int = Field(default=3, ge=2)
     """Checkpoints kept; the one before the newest is the fallback when the newest is damaged."""
 
@@ -107,8 +108,9 @@ class RunConfig(Model):
     """What an attempt at a task is worth: the weighted sum of these."""
     topology: Topology | None = None
     """`fused`: explore and train in one program on one device (pgx games). `split`: separate processes (any game).
-    Default: fused where it can be: one pgx game, schedule sync, synchronise as it is by default, no reward transforms,
-    no fixed opponents other than random."""
+    `tabular`: nothing is played; a `population` is computed on the whole tree of a small game.
+    Default: tabular where `population` is given; else fused where it can be: one pgx game, schedule sync, synchronise
+    as it is by default, no reward transforms, no fixed opponents other than random."""
     schedule: Schedule = "sync"
     """`sync`: play, then train, in turn; deterministic. `async`: both at once, bounded by `train.max_staleness`."""
     synchronise: SynchroniseConfig = SynchroniseConfig()
@@ -124,6 +126,8 @@ class RunConfig(Model):
     warm_start: WarmStartConfig | None = None
     """Language models: learn from games of fixed players first. Default: begin with the model as it is."""
     league: LeagueConfig = LeagueConfig()
+    population: PopulationConfig | None = None
+    """A population that grows by best responses (PSRO) instead of one policy that learns. Default: one that learns."""
     evaluate: EvaluateConfig = EvaluateConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     record: RecordConfig = RecordConfig()

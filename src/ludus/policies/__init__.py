@@ -5,7 +5,18 @@ What needs PyTorch is not imported here: `language_models`, `adapters`, `chat` a
 
 from ludus.policies.language_shape import LanguageModelShape
 from ludus.policies.network_shape import PolicyShape
-from ludus.policies.shapes import Shape, shape_from_json
+from ludus.policies.shapes import AnyShape, Shape, shape_from_json
 from ludus.policies.store import Policy, PolicyStore, as_numpy
+from ludus.policies.tabular_shape import TabularShape
 
-__all__ = ["LanguageModelShape", "Policy", "PolicyShape", "PolicyStore", "Shape", "as_numpy", "shape_from_json"]
+__all__ = [
+    "AnyShape",
+    "LanguageModelShape",
+    "Policy",
+    "PolicyShape",
+    "PolicyStore",
+    "Shape",
+    "TabularShape",
+    "as_numpy",
+    "shape_from_json",
+]

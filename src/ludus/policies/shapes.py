@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ludus.policies.language_shape import LanguageModelShape
 from ludus.policies.network_shape import PolicyShape
+from ludus.policies.tabular_shape import TabularShape
 
 
 class Shape(Protocol):
@@ -45,11 +46,16 @@ class Shape(Protocol):
 
 
 ShapeT_co = TypeVar("ShapeT_co", bound=Shape, covariant=True)
-SHAPES: dict[str, type[PolicyShape] | type[LanguageModelShape]] = {"network": PolicyShape, "model": LanguageModelShape}
+AnyShape = PolicyShape | LanguageModelShape | TabularShape
+SHAPES: dict[str, type[PolicyShape] | type[LanguageModelShape] | type[TabularShape]] = {
+    "network": PolicyShape,
+    "model": LanguageModelShape,
+    "tabular": TabularShape,
+}
 """By the key that a card of that kind has."""
 
 
-def shape_from_json(values: Mapping[str, Any]) -> PolicyShape | LanguageModelShape:
+def shape_from_json(values: Mapping[str, Any]) -> AnyShape:
     """The inverse of a shape's `to_json`, of whichever kind it is; other keys are passed over."""
     for key, kind in SHAPES.items():
         if key in values:

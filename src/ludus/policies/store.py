@@ -19,9 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import CorruptRecord, StorageError
-from ludus.policies.language_shape import LanguageModelShape
-from ludus.policies.network_shape import PolicyShape
-from ludus.policies.shapes import Shape, ShapeT_co, shape_from_json
+from ludus.policies.shapes import AnyShape, Shape, ShapeT_co, shape_from_json
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.atomic import (
     discard_tree,
@@ -104,7 +102,7 @@ class PolicyStore:
             raise CorruptRecord(f"{self.path(ref)}: the weights do not match the hash in their {CARD}")
         return Policy(ref=ref, shape=shape, weights=weights, weights_hash=card["weights_hash"], step=int(card["step"]))
 
-    def shape(self, ref: PolicyRef) -> PolicyShape | LanguageModelShape:
+    def shape(self, ref: PolicyRef) -> AnyShape:
         """What a version's weights are for; the weights themselves are not read."""
         return self._shape(ref, self._card(ref))
 
@@ -147,7 +145,7 @@ class PolicyStore:
             raise CorruptRecord(f"{path} has format {card.get('format')!r}; this version of ludus reads {FORMAT}")
         return card
 
-    def _shape(self, ref: PolicyRef, card: Mapping[str, Any]) -> PolicyShape | LanguageModelShape:
+    def _shape(self, ref: PolicyRef, card: Mapping[str, Any]) -> AnyShape:
         try:
             return shape_from_json(card)
         except (KeyError, TypeError, ValueError) as error:

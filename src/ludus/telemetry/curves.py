@@ -18,11 +18,13 @@ import numpy as np
 
 from ludus.storage.jsonl import read_jsonl
 
-DEFAULT = ("evaluate/*/score", "evaluate/*/success", "evaluate/invalid_moves", "evaluate/return")
+DEFAULT = ("evaluate/*/score", "evaluate/*/success", "evaluate/invalid_moves", "evaluate/return", "psro/nash_conv")
 SHARES = ("*/score", "*/success", "*/pass@*", "*invalid_moves", "*/wins", "*/draws", "*_fraction")
 """Metrics that lie between 0 and 1 are shown as percentages."""
 RARITIES = ("*invalid_moves",)
 """Of these, those that are near 0 when all is well: each has a panel of its own, or it would lie on the axis."""
+VANISHING = ("*/nash_conv",)
+"""Metrics that fall towards 0 over powers of ten: on a logarithmic scale, and each in a panel of its own."""
 _HALF = 0.5
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "osD^vP"
@@ -100,6 +102,8 @@ def _finish_panel(axes: Any, name: str) -> None:
         low = 0.0 if axes.dataLim.ymin < _HALF else _HALF
         axes.set_ylim(*((0.0, None) if _is_rarity(name) else (low - 0.02, 1.02)))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    if _is_vanishing(name) and axes.dataLim.minposy < float("inf"):
+        axes.set_yscale("log")
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.set_xlabel("steps")
     axes.grid(alpha=0.3)
@@ -125,3 +129,7 @@ def _is_share(name: str) -> bool:
 
 def _is_rarity(name: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in RARITIES)
+
+
+def _is_vanishing(name: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in VANISHING)

@@ -1,4 +1,7 @@
-"""Where the rooms run: fused in one process, or split over several. Only this package and the loop know all rooms."""
+"""Where the rooms run: fused in one process, split over several, or not at all (tabular).
+
+Only this package and the loop know all rooms.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,10 @@ def make_topology(rooms: Rooms) -> Topology:
         from ludus.topologies.evaluating import Evaluating
 
         return Evaluating(rooms)
+    if rooms.config.topology == "tabular":
+        from ludus.topologies.tabular import Tabular
+
+        return Tabular(rooms)
     if rooms.config.topology == "fused":
         from ludus.topologies.fused import Fused
 

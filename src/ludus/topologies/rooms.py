@@ -24,7 +24,7 @@ from ludus.games.protocol import GameSpec
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
 from ludus.league import Matchmaker, Pool, make_sampler
-from ludus.policies import PolicyShape, PolicyStore
+from ludus.policies import AnyShape, PolicyShape, PolicyStore, TabularShape
 from ludus.policies.language_shape import LanguageModelShape
 from ludus.policies.model_folder import find_model_folder
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
@@ -39,7 +39,7 @@ from ludus.topologies.batches_ahead import policies_named
 from ludus.topologies.evaluation import Evaluation
 from ludus.topologies.progress import Progress
 from ludus.topologies.sources import source_problems
-from ludus.topologies.starting import AnyShape, Start, check_fits_games, find_start
+from ludus.topologies.starting import Start, check_fits_games, find_start
 from ludus.topologies.task_sets import TasksetGame, find_tasksets, make_tasks
 from ludus.topologies.teaching import check_teacher
 
@@ -159,7 +159,9 @@ def find_games(config: RunConfig, run: RunDirectory | None = None) -> Games:
     """
     problems: list[str] = []
     games: Games = {}
-    if config.tasks:
+    if config.population is not None:
+        games = _find_tabular_game(config, problems)
+    elif config.tasks:
         games = find_tasksets(config, problems)
         with collecting(problems):
             check_rewards(config.rewards)
@@ -180,6 +182,17 @@ def find_games(config: RunConfig, run: RunDirectory | None = None) -> Games:
             check_teacher(config, run)
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
+    return games
+
+
+def _find_tabular_game(config: RunConfig, problems: list[str]) -> dict[str, Game]:
+    from ludus.games.sequence_form_building import load_turn_based
+
+    games: dict[str, Game] = {}
+    for choice in config.games:
+        with collecting(problems):
+            games[choice.key] = make_game(choice.key)
+            load_turn_based(choice.key.removeprefix("open_spiel:"))
     return games
 
 
@@ -286,6 +299,8 @@ def policy_shape(config: RunConfig, specs: dict[str, GameSpec], start: Start[Any
     """What the policy is: a network that fits the games, or a language model, which fits all of them."""
     if config.mode == "evaluate" and start is not None:
         return start.shape
+    if config.population is not None:
+        return TabularShape(game=config.games[0].key)
     if config.policy.model is None:
         return network_shape(config, specs)
     model = config.policy.model

@@ -9,14 +9,12 @@ from typing import Generic
 from ludus.config.load import load_config
 from ludus.config.run import RunConfig
 from ludus.errors import ConfigError, StorageError
-from ludus.policies import PolicyShape, PolicyStore
+from ludus.policies import AnyShape, PolicyShape, PolicyStore, TabularShape
 from ludus.policies.language_shape import LanguageModelShape
 from ludus.policies.shapes import ShapeT_co
 from ludus.records import PolicyRef
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.staged_directory import find_run
-
-AnyShape = PolicyShape | LanguageModelShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +90,8 @@ def _find_any_version(key: str, text: str) -> Start[AnyShape]:
 
 def _check_fit(config: RunConfig, shape: AnyShape) -> None:
     mine, start = config.policy.model, config.policy.start
+    if isinstance(shape, TabularShape):
+        raise ConfigError(f"policy.start: {start} computed a table, and neither a network nor a model begins with one")
     if isinstance(shape, PolicyShape):
         if mine is not None:
             raise ConfigError(f"policy.start: {start} trains a network, and policy.model is a language model")

@@ -1,0 +1,49 @@
+"""A game between a person and a table of probabilities: what `ludus play` needs of a run that computed a population."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+from ludus.errors import ConfigError
+from ludus.games.open_spiel import OpenSpielGame, OpenSpielPosition
+from ludus.policies import PolicyStore, TabularShape
+from ludus.policies.tabular_shape import LISTING
+from ludus.records import PolicyRef, derive_seed
+from ludus.storage.run_directory import RunDirectory
+
+
+class TabularTable:
+    """One game with a table on every seat but the person's. It always samples: its mixture is its strategy."""
+
+    def __init__(self, run: RunDirectory, game_key: str, ref: PolicyRef, *, seed: int) -> None:
+        store = PolicyStore(run.policies)
+        self._game = OpenSpielGame(game_key.removeprefix("open_spiel:"))
+        if self._game.spec.is_simultaneous:
+            raise ConfigError(f"{game_key}: seats move at the same time, and its tables are of the game in turns")
+        weights = store.load(ref, TabularShape).weights
+        listing = json.loads((store.path(ref) / LISTING).read_text())
+        self._seats = [_lookup(rows, weights[f"seat_{seat}/policy"].tolist()) for seat, rows in enumerate(listing)]
+        self._random = Random(derive_seed(seed, "act"))
+        self.position: OpenSpielPosition = self._game.start(derive_seed(seed, "game"))
+
+    @property
+    def players(self) -> int:
+        """Seats of the game."""
+        return self._game.spec.players
+
+    def decide(self, seat: int) -> int:
+        """What the table plays in this seat."""
+        actions, probabilities = self._seats[seat][self.position.open_spiel_state().information_state_string(seat)]
+        return self._random.choices(actions, probabilities)[0]
+
+
+def _lookup(rows: list[dict[str, Any]], policy: list[float]) -> dict[str, tuple[list[int], list[float]]]:
+    """Actions and probabilities by what the seat knows; sequence 0 is no decision."""
+    table, start = {}, 1
+    for row in rows:
+        end = start + len(row["actions"])
+        table[row["knows"]] = (row["actions"], policy[start:end])
+        start = end
+    return table

@@ -1,0 +1,116 @@
+"""Who of the populations is to be played how often: meta-strategies of a zero-sum payoff table.
+
+Invariant: what comes out are two finite distributions over all rows and all columns, whatever the table. Nash is exact
+on the whole table although only a part of it goes through the linear program: the result is checked against every row
+and column, and those that would do better are let in.
+
+To add a solver: a function of the table in `META_SOLVERS`, and its name in `config/population.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from ludus.errors import TrainError
+
+Floats = NDArray[np.float64]
+Chosen = NDArray[np.bool_]
+
+_NEGLIGIBLE = 1e-12
+"""Weights below this are rounding."""
+_BETTER = 1e-10
+"""By how much a row or column must do better, relative to the largest payoff, to be let in."""
+_SMALL = 100
+"""Tables up to this size go through the linear program whole: less than finding out which part of them matters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaStrategy:
+    """A distribution over the policies of each seat."""
+
+    rows: Floats
+    columns: Floats
+
+    @property
+    def seats(self) -> tuple[Floats, Floats]:
+        """Both, by seat."""
+        return self.rows, self.columns
+
+
+def solve_meta_game(solver: str, payoffs: Floats, candidates: tuple[Chosen, Chosen]) -> MetaStrategy:
+    """The meta-strategy of a payoff table, which holds what the rows' seat gets.
+
+    Args:
+        solver: a name in `META_SOLVERS`.
+        payoffs: `[rows, columns]`.
+        candidates: which rows and columns a solution is likely to use; at least one of each. Changes the time it takes,
+            and which one of several equilibria is found.
+    """
+    if solver != "nash" or max(payoffs.shape) <= _SMALL:
+        return META_SOLVERS[solver](payoffs)
+    return _solve_by_parts(META_SOLVERS[solver], payoffs, candidates)
+
+
+def solve_nash(payoffs: Floats) -> MetaStrategy:
+    """An equilibrium of a zero-sum table: the rows' maximin by a linear program, the columns' from its dual."""
+    rows, columns = payoffs.shape
+    scaled = payoffs / (np.abs(payoffs).max() or 1.0)
+    found = linprog(
+        c=np.append(np.zeros(rows), -1.0),  # maximise what the rows' seat is sure of ...
+        A_ub=np.column_stack([-scaled.T, np.ones(columns)]),  # ... which no column may bring below
+        b_ub=np.zeros(columns),
+        A_eq=np.append(np.ones(rows), 0.0)[None],
+        b_eq=[1.0],
+        bounds=[*[(0.0, None)] * rows, (None, None)],
+        method="highs",
+    )
+    if found.status != 0:
+        raise TrainError(f"no equilibrium of a payoff table of {rows} by {columns} was found: {found.message}")
+    return MetaStrategy(rows=_distribution(found.x[:-1]), columns=_distribution(-found.ineqlin.marginals))
+
+
+def play_uniformly(payoffs: Floats) -> MetaStrategy:
+    """Everybody alike: PSRO is then fictitious play."""
+    rows, columns = payoffs.shape
+    return MetaStrategy(rows=np.full(rows, 1.0 / rows), columns=np.full(columns, 1.0 / columns))
+
+
+META_SOLVERS: dict[str, Callable[[Floats], MetaStrategy]] = {"nash": solve_nash, "uniform": play_uniformly}
+
+
+def _solve_by_parts(
+    solve: Callable[[Floats], MetaStrategy], payoffs: Floats, candidates: tuple[Chosen, Chosen]
+) -> MetaStrategy:
+    """Solve among the candidates, let in who would do better against that, and so on until nobody would."""
+    rows, columns = candidates[0].copy(), candidates[1].copy()
+    slack = _BETTER * np.abs(payoffs).max()
+    while True:
+        part = solve(payoffs[np.ix_(rows, columns)])
+        whole = MetaStrategy(rows=_spread(part.rows, rows), columns=_spread(part.columns, columns))
+        by_row, by_column = payoffs @ whole.columns, whole.rows @ payoffs
+        value = float(by_column @ whole.columns)
+        better_rows, better_columns = ~rows & (by_row > value + slack), ~columns & (by_column < value - slack)
+        if not better_rows.any() and not better_columns.any():
+            return whole
+        rows |= better_rows
+        columns |= better_columns
+
+
+def _spread(weights: Floats, places: Chosen) -> Floats:
+    whole = np.zeros(len(places))
+    whole[places] = weights
+    return whole
+
+
+def _distribution(weights: Floats) -> Floats:
+    kept: Floats = np.where(weights > _NEGLIGIBLE, weights, 0.0)
+    total = float(kept.sum())
+    if not np.isfinite(total) or total <= 0:
+        raise TrainError(f"the weights of {len(weights)} policies are no distribution: they add up to {total}")
+    normalised: Floats = kept / total
+    return normalised
