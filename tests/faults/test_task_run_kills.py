@@ -74,8 +74,10 @@ def check_same(broken: Path, whole: Path) -> None:
     found, expected = describe(broken), describe(whole)
     for part in ("progress", "files", "league", "episodes"):
         assert found[part] == expected[part], part
-    for name in ("tasks", "buffer", "side", "refused"):
+    for name in ("tasks", "side", "refused"):
         assert state(broken)[name] == state(whole)[name], name
+    for counter in ("inserted", "committed", "lost", "discarded"):
+        assert state(broken)["buffer"]["counters"][counter] == state(whole)["buffer"]["counters"][counter], counter
     assert experience(broken) == experience(whole)
 
 
@@ -112,7 +114,7 @@ def test_a_killed_run_on_tasks_ends_as_the_unbroken_one(tmp_path: Path, model: P
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_fifty_kills_change_nothing(tmp_path: Path, model: Path) -> None:
-    config = write(tmp_path, model, steps=12000)
+    config = write(tmp_path, model, steps=6000)
     run_through(config, tmp_path / "run", random_moments(random.Random(4), KILLS), seed=4)
     code, error = finish(start(config, tmp_path / "whole"))
     assert code == 0, error
@@ -122,7 +124,7 @@ def test_fifty_kills_change_nothing(tmp_path: Path, model: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_fifty_kills_of_an_asynchronous_run(tmp_path: Path, model: Path) -> None:
-    config = write(tmp_path, model, steps=12000, more="schedule: async\n")
+    config = write(tmp_path, model, steps=6000, more="schedule: async\n")
     run_through(config, tmp_path / "run", random_moments(random.Random(5), KILLS), seed=5)
     check_nothing_is_doubled(tmp_path / "run", unacknowledged=KILLS * 8)
     both_streams_went_on(tmp_path / "run")

@@ -255,9 +255,14 @@ class Split:
             progress = self._rooms.progress
             running = self._explorers.running_for_training + self._intake.waiting
             count = self._intake.to_begin(progress.next_task, self._may_explore(running))
-            self._submit([TaskId(task) for task in range(progress.next_task, progress.next_task + count)])
-            progress.next_task += count
+            self._submit_next(count)
         self._keep_trainer_busy()
+
+    def _submit_next(self, count: int) -> None:
+        """The next tasks, but for those that were played before the last stop and after its checkpoint."""
+        progress = self._rooms.progress
+        first, progress.next_task = progress.next_task, progress.next_task + count
+        self._submit([TaskId(task) for task in self._done.missing(first, progress.next_task)])
 
     def _may_explore(self, running: int) -> int:
         return self._buffer.may_explore(running, unpublished=self._rooms.progress.unpublished)
@@ -276,10 +281,9 @@ class Split:
 
     def _keep_explorers_busy(self) -> None:
         if self._explorers is not None:
-            progress = self._rooms.progress
-            count = max(self._rooms.config.explore.games_in_flight * 2 - self._explorers.running_for_training, 0)
-            self._submit([TaskId(task) for task in range(progress.next_task, progress.next_task + count)])
-            progress.next_task += count
+            self._submit_next(
+                max(self._rooms.config.explore.games_in_flight * 2 - self._explorers.running_for_training, 0)
+            )
 
     # -- training --------------------------------------------------------------------------------------------------
 
