@@ -139,6 +139,7 @@ class Supervisor:
         try:
             frames = worker.channel.receive()
         except EOFError:
+            self._await_exit(worker)
             return [self._replace(name, worker.describe_exit())]
         except ProtocolError as error:
             return [self._replace(name, f"sent garbage ({error})")]
@@ -176,9 +177,6 @@ class Supervisor:
         task = worker.pulse.task
         self._selector.unregister(worker.channel)
         self._owes.discard(name)
-        if worker.process.poll() is None and reason == "closed its connection":
-            self._await_exit(worker)
-            reason = worker.describe_exit()
         worker.kill()
         lost = Lost(worker=name, reason=reason, task=None if task == NO_TASK else task, log_tail=worker.log_tail(40))
         log.warning("%s %s; task in hand: %s", name, reason, lost.task)
