@@ -8,6 +8,7 @@ is refused: the config would say something that is not so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,13 +17,13 @@ from ludus.buffer import EpochStore, GatheredRows, ImportStore, SideStores, read
 from ludus.config.expert import ExpertConfig, PairsConfig
 from ludus.errors import ConfigError, WorkerError
 from ludus.policies.language_shape import LanguageModelShape
-from ludus.runtime import Arrived, Lost, Stop, WorkerSpec
+from ludus.runtime import Stop, WorkerSpec
 from ludus.storage.atomic import sha256_file
 from ludus.storage.run_directory import RunDirectory
+from ludus.topologies.errand import run_errand
 from ludus.topologies.rooms import Rooms
 
 NAME = "gathering"
-POLL_S = 0.1
 
 
 class Gather(msgspec.Struct, tag="gather", kw_only=True):
@@ -152,31 +153,15 @@ def _work(rooms: Rooms, order: Gather, is_stopping: Callable[[], bool]) -> bool:
         threads=runtime.threads or 1,
         stall_s=runtime.stall_s,
     )
-    rooms.supervisor.start(spec)
-    rooms.supervisor.send(NAME, order)
-    try:
-        while not is_stopping():
-            for event in rooms.supervisor.poll(POLL_S):
-                if event.worker == NAME and _absorb(rooms, event, order):
-                    return True
-        return False
-    finally:
-        rooms.supervisor.dismiss(NAME)
+    return run_errand(rooms, spec, order, partial(_is_done, rooms), is_stopping)
 
 
-def _absorb(rooms: Rooms, event: Arrived | Lost, order: Gather) -> bool:
-    """Whether it is done."""
-    if isinstance(event, Lost):
-        rooms.telemetry.event("worker_lost", worker=NAME, reason=event.reason, log_tail=event.log_tail)
-        rooms.supervisor.send(NAME, order)
-        return False
-    message = event.message
+def _is_done(rooms: Rooms, message: FromGathering) -> bool:
     if isinstance(message, GatherRefused):
         raise ConfigError(*message.problems)
     if isinstance(message, GatherBroken):
         raise WorkerError(f"rows cannot be gathered: {message.error}")
-    if isinstance(message, GatherProgress | GatherDone):
-        rooms.telemetry.metrics(0, message.metrics)
+    rooms.telemetry.metrics(0, message.metrics)
     if isinstance(message, GatherDone):
         rooms.telemetry.event("gathered", refused=message.refused, **message.metrics)
     return isinstance(message, GatherDone)

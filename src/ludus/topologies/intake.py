@@ -102,6 +102,11 @@ class Intake:
         """How many tasks to begin from `first` on, when `count` are wanted: groups are begun whole."""
         return self._groups.to_begin(first, count) if self._groups is not None else count
 
+    def why_refused(self) -> str:
+        """Reasons with their counts, and the latest example of each."""
+        latest = [example for reason in self.refusals.counts for example in self.refusals.examples(reason)[-1:]]
+        return "; ".join([f"(refused: {self.refusals.counts})", *latest])
+
     def refused_tasks(self) -> Iterator[list[int]]:
         """Tasks of which rows were refused and kept apart."""
         return self._refused.tasks() if self._refused is not None else iter(())

@@ -21,7 +21,6 @@ from ludus.errors import RolloutError
 from ludus.experience import are_greedy, build_pipeline, build_sieve, with_baselines
 from ludus.records import Experiences, PolicyRef, Seat, Task, TaskId, derive_seed
 from ludus.runtime import Arrived, Lost, Stop
-from ludus.storage.arrow import episodes_from_table
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.segments import SegmentLog
 from ludus.storage.tensors import load_tensors
@@ -32,6 +31,7 @@ from ludus.topologies.endpoint_bill import EndpointBill
 from ludus.topologies.explorers import Explorers
 from ludus.topologies.gathering import open_side_stores
 from ludus.topologies.intake import Intake
+from ludus.topologies.logged_tasks import note_logged_episodes, note_logged_rows
 from ludus.topologies.progress import UpdateReport
 from ludus.topologies.rooms import Rooms
 from ludus.topologies.trainer import Order, TrainerProxy
@@ -121,7 +121,9 @@ class Split:
             self._ahead.load_state(saved.state.get("issued", ()))
             self._bill.load_state(saved.state.get("endpoints", {"totals": {}}))
             self._weights = saved.tensors("weights")
-        self._note_logged_episodes()
+        note_logged_episodes(self._rooms, self._done)
+        if self._is_async:
+            note_logged_rows(self._rooms, self._done, self._log, self._intake)
         self._trainer.begin(None if saved is None else saved.path)
         self._ordered = self._rooms.progress.update
         self._start_explorers()
@@ -307,11 +309,8 @@ class Split:
 
     def _nothing_usable(self, episodes: int) -> RolloutError:
         self._write_refused()
-        refusals = self._intake.refusals
-        latest = [example for reason in refusals.counts for example in refusals.examples(reason)[-1:]]
         what = f"none of the {episodes} episodes of update {self._rooms.progress.update + 1} can be trained on"
-        where = f"ludus inspect {self._rooms.run.path} shows more"
-        return RolloutError("; ".join([f"{what} (refused: {refusals.counts})", *latest, where]))
+        return RolloutError(f"{what} {self._intake.why_refused()}; ludus inspect {self._rooms.run.path} shows more")
 
     def _keep_trainer_busy(self) -> None:
         while self._trains and self._trainer.queued < ORDERS_AHEAD:
@@ -376,24 +375,6 @@ class Split:
                     self._rooms.tasks.absorb(played)
                 self._done.add(episode.task.id for episode in played)
         self._finished += self._trainer.absorb(event)
-
-    def _note_logged_episodes(self) -> None:
-        """Episodes that were acknowledged before the last stop need not be played again."""
-        tasks = self._rooms.tasks if isinstance(self._rooms.tasks, TasksetTasks) else None
-        for _, table in self._rooms.episodes.scan():
-            if tasks is not None:
-                tasks.absorb(episodes_from_table(table))
-            columns = zip(table.column("task").to_pylist(), table.column("purpose").to_pylist(), strict=True)
-            self._done.add(task for task, purpose in columns if purpose == "train")
-        if self._is_async:
-            # Played again with a newer version it would be another game than the one whose experience is here.
-            for _, table in self._log.scan():
-                numbers = table.column("task").to_pylist()
-                self._done.add(numbers)
-                if tasks is not None:
-                    tasks.absorb_rewards(dict(zip(numbers, table.column("final_reward").to_pylist(), strict=True)))
-            for numbers in self._intake.refused_tasks():
-                self._done.add(numbers)
 
     def _trim(self) -> None:
         """Give back disk that no checkpoint needs, down to the configured budget."""

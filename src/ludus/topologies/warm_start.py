@@ -7,17 +7,18 @@ done again from its beginning and comes to the same model.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from ludus.errors import WorkerError
 from ludus.policies.language_shape import LanguageModelShape
-from ludus.runtime import Arrived, Lost, Stop, WorkerSpec
+from ludus.runtime import Stop, WorkerSpec
+from ludus.topologies.errand import run_errand
 from ludus.topologies.rooms import Rooms
 
 NAME = "warm-start"
-POLL_S = 0.1
 
 
 class WarmStart(msgspec.Struct, tag="warm_start", kw_only=True):
@@ -65,34 +66,20 @@ def warm_up(rooms: Rooms, is_stopping: Callable[[], bool]) -> bool:
 
 def _work(rooms: Rooms, folder: Path, is_stopping: Callable[[], bool]) -> bool:
     config = rooms.config
-    rooms.supervisor.start(
-        WorkerSpec(
-            name=NAME,
-            module="ludus.topologies.warm_start_worker",
-            replies=FromWarmStart,
-            threads=config.runtime.threads or 1,
-            stall_s=config.runtime.stall_s,
-        )
+    spec = WorkerSpec(
+        name=NAME,
+        module="ludus.topologies.warm_start_worker",
+        replies=FromWarmStart,
+        threads=config.runtime.threads or 1,
+        stall_s=config.runtime.stall_s,
     )
     order = WarmStart(config=config.model_dump_json(), folder=str(folder), plugins=list(rooms.plugins))
-    rooms.supervisor.send(NAME, order)
-    try:
-        while not is_stopping():
-            for event in rooms.supervisor.poll(POLL_S):
-                if _absorb(rooms, event, order):
-                    return True
-        return False
-    finally:
-        rooms.supervisor.dismiss(NAME)
+    return run_errand(rooms, spec, order, partial(_is_done, rooms), is_stopping)
 
 
-def _absorb(rooms: Rooms, event: Arrived | Lost, order: WarmStart) -> bool:
-    """Whether it is done."""
-    if isinstance(event, Lost):
-        rooms.telemetry.event("worker_lost", worker=NAME, reason=event.reason, log_tail=event.log_tail)
-        rooms.supervisor.send(NAME, order)
-    elif isinstance(event.message, WarmProgress):
-        rooms.telemetry.metrics(0, event.message.metrics)
-    elif isinstance(event.message, WarmBroken):
-        raise WorkerError(f"the warm start cannot go on: {event.message.error}")
-    return isinstance(event, Arrived) and isinstance(event.message, WarmDone)
+def _is_done(rooms: Rooms, message: FromWarmStart) -> bool:
+    if isinstance(message, WarmProgress):
+        rooms.telemetry.metrics(0, message.metrics)
+    elif isinstance(message, WarmBroken):
+        raise WorkerError(f"the warm start cannot go on: {message.error}")
+    return isinstance(message, WarmDone)
