@@ -1,4 +1,4 @@
-"""Meta-solvers beside OpenSpiel's own code.
+"""Meta-solvers and Elo beside OpenSpiel's own code.
 
 Its LP, JPSRO and Nash averaging import cvxpy and ecos, which OpenSpiel does not declare: `make oracles` installs them,
 and without them those comparisons are skipped.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ludus.league import fit_elo
 from ludus.league.meta_solvers import (
     ce_gap,
     expected_payoffs,
@@ -22,7 +23,7 @@ from ludus.league.meta_solvers import (
     symmetric_table,
     zero_sum_table,
 )
-from ludus.league.meta_solvers.normal_form import Array
+from ludus.league.normal_form import Array
 
 pytest.importorskip("pyspiel")
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:cvxpy.*")  # of cvxpy, inside
@@ -191,3 +192,15 @@ def test_meta_strategies_of_psro_are_open_spiels(name: str) -> None:
     options = {"steps": 1_000, "dt": 1e-2} if name == "prd" else {}
     for mine, other in zip(solve(name, table, **options), theirs, strict=True):
         assert mine == pytest.approx(other, abs=1e-6)
+
+
+def test_elo_equals_open_spiels() -> None:
+    from open_spiel.python.algorithms import elo
+
+    random = np.random.default_rng(0)
+    wins, draws = random.integers(1, 9, (2, 5, 5))
+    draws = np.triu(draws, 1) + np.triu(draws, 1).T
+    np.fill_diagonal(wins, 0)
+    theirs = elo.compute_ratings_from_matrices(wins, draws, smoothing_factor=0.0, convergence_delta=1e-14)
+    ours = fit_elo(wins, draws, prior_draws=0.0).ratings
+    assert ours - ours.mean() == pytest.approx(theirs - theirs.mean(), abs=1e-6)

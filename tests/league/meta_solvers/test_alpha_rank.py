@@ -10,7 +10,7 @@ import pytest
 from ludus.errors import LudusError
 from ludus.league.meta_solvers import alpha_rank, marginals, solve, solve_joint, symmetric_table, zero_sum_table
 from ludus.league.meta_solvers.markov import stationary_distribution
-from ludus.league.meta_solvers.normal_form import Array
+from ludus.league.normal_form import Array
 
 ROCK_PAPER_SCISSORS = zero_sum_table([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 PRISONERS = symmetric_table([[-1, -3], [0, -2]])

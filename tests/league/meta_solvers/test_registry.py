@@ -21,8 +21,8 @@ from ludus.league.meta_solvers import (
     symmetric_table,
     zero_sum_table,
 )
-from ludus.league.meta_solvers.normal_form import Array, completed, payoffs_against
-from ludus.league.meta_solvers.normal_form import symmetric_table as of_matrix
+from ludus.league.normal_form import Array, completed, payoffs_against
+from ludus.league.normal_form import symmetric_table as of_matrix
 
 ROCK_PAPER_SCISSORS = zero_sum_table([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 

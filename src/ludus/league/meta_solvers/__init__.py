@@ -7,14 +7,6 @@ from ludus.league.meta_solvers.alpha_rank import alpha_rank
 from ludus.league.meta_solvers.correlated import cce_gap, ce_gap, coarse_correlated, correlated
 from ludus.league.meta_solvers.fictitious_play import fictitious_play
 from ludus.league.meta_solvers.nash import game_value, nash
-from ludus.league.meta_solvers.normal_form import (
-    expected_payoffs,
-    marginals,
-    nash_conv,
-    product,
-    symmetric_table,
-    zero_sum_table,
-)
 from ludus.league.meta_solvers.pfsp import pfsp
 from ludus.league.meta_solvers.rectified_nash import RectifiedResponse, rectified_nash, rectified_responses
 from ludus.league.meta_solvers.registry import (
@@ -28,6 +20,14 @@ from ludus.league.meta_solvers.registry import (
 from ludus.league.meta_solvers.regret_matching import regret_matching
 from ludus.league.meta_solvers.replicator import projected_replicator
 from ludus.league.meta_solvers.uniform import uniform
+from ludus.league.normal_form import (
+    expected_payoffs,
+    marginals,
+    nash_conv,
+    product,
+    symmetric_table,
+    zero_sum_table,
+)
 
 __all__ = [
     "META_SOLVERS",

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from ludus.errors import LudusError
 from ludus.league.meta_solvers.markov import stationary_distribution
-from ludus.league.meta_solvers.normal_form import Array, completed, unit_scaled_by_player
+from ludus.league.normal_form import Array, completed, unit_scaled_by_player
 
 TIE = 1e-12
 """Payoffs that differ by less than this share of a player's largest are equal in the limit of strong selection."""

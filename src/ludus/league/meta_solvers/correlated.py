@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from ludus.errors import LudusError
 from ludus.league.meta_solvers.face import NOISE, find_face, run_linear_program
 from ludus.league.meta_solvers.inner_path import NEGATIVE_ENTROPY, SQUARED_NORM, minimise
-from ludus.league.meta_solvers.normal_form import Array, completed, normalised, unit_scaled, unit_scaled_by_player
+from ludus.league.normal_form import Array, completed, normalised, unit_scaled, unit_scaled_by_player
 
 Select = Literal["max_entropy", "max_gini", "max_welfare"]
 

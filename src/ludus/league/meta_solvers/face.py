@@ -19,7 +19,7 @@ from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 
 from ludus.errors import LudusError
-from ludus.league.meta_solvers.normal_form import Array
+from ludus.league.normal_form import Array
 
 SMALLEST_SHARE = 1e-5
 NOISE = 1e-13

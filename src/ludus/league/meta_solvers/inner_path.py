@@ -14,7 +14,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import csr_array
 
 from ludus.league.meta_solvers.face import Face
-from ludus.league.meta_solvers.normal_form import Array
+from ludus.league.normal_form import Array
 
 MOST_STEPS = 100
 LARGEST_GAP = 1e-13

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp
 
-from ludus.league.meta_solvers.normal_form import Array
+from ludus.league.normal_form import Array
 
 SMALLEST_PLAIN = -40.0
 """Logarithm of the smallest rate for which plain numbers are tried."""

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ludus.errors import LudusError
 from ludus.league.meta_solvers.face import find_face, run_linear_program
 from ludus.league.meta_solvers.inner_path import NEGATIVE_ENTROPY, minimise
-from ludus.league.meta_solvers.normal_form import Array, completed, normalised, unit_scaled
+from ludus.league.normal_form import Array, completed, normalised, unit_scaled
 
 SUM_TOLERANCE = 1e-9
 """Payoffs add up to a constant if they do to this share of the largest one."""

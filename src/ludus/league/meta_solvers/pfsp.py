@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ludus.errors import LudusError
-from ludus.league.meta_solvers.normal_form import Array, completed, normalised
+from ludus.league.normal_form import Array, completed, normalised
 from ludus.league.pfsp import PFSP_WEIGHTINGS
 
 

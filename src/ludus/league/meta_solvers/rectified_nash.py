@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ludus.league.meta_solvers.nash import nash
-from ludus.league.meta_solvers.normal_form import Array, completed, normalised, unit_scaled
+from ludus.league.normal_form import Array, completed, normalised, unit_scaled
 
 TIE = 1e-9
 """Policies with a smaller probability are not in the support; payoffs this close to the value are ties."""

@@ -22,12 +22,12 @@ from ludus.league.meta_solvers.alpha_rank import alpha_rank
 from ludus.league.meta_solvers.correlated import coarse_correlated, correlated
 from ludus.league.meta_solvers.fictitious_play import fictitious_play
 from ludus.league.meta_solvers.nash import nash
-from ludus.league.meta_solvers.normal_form import Array, checked, completed, marginals, product
 from ludus.league.meta_solvers.pfsp import pfsp
 from ludus.league.meta_solvers.rectified_nash import rectified_nash
 from ludus.league.meta_solvers.regret_matching import regret_matching
 from ludus.league.meta_solvers.replicator import projected_replicator
 from ludus.league.meta_solvers.uniform import uniform
+from ludus.league.normal_form import Array, checked, completed, marginals, product
 from ludus.plugins import load_entry_point
 
 MetaSolver = Callable[..., "list[Array] | Array"]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ludus.errors import LudusError
-from ludus.league.meta_solvers.normal_form import (
+from ludus.league.normal_form import (
     Array,
     completed,
     normalised,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ludus.errors import LudusError
-from ludus.league.meta_solvers.normal_form import Array, completed, payoffs_against, unit_scaled_by_player
+from ludus.league.normal_form import Array, completed, payoffs_against, unit_scaled_by_player
 
 
 def projected_replicator(

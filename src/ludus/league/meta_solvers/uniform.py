@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ludus.errors import LudusError
-from ludus.league.meta_solvers.normal_form import Array, checked
+from ludus.league.normal_form import Array, checked
 
 
 def uniform(table: ArrayLike, *, newest: int | None = None) -> list[Array]:

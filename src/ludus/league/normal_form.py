@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from itertools import permutations
+from math import factorial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,7 +60,33 @@ def completed(table: ArrayLike, *, symmetric: bool = False) -> Array:
     exponent = _exponent(values)
     unit = np.ldexp(values, -exponent)  # a power of 2: exact, and no mean overflows
     unit = np.where(np.isnan(unit).any(axis=0), np.nan, unit)
-    return np.ldexp(_filled(_symmetrised(unit) if symmetric else unit), exponent)
+    return np.ldexp(_filled(symmetrised(unit) if symmetric else unit), exponent)
+
+
+def symmetrised(table: Array) -> Array:
+    """The table averaged over the known seatings of the same policies; NaN where none is known."""
+    players = len(table)
+    if len(set(table.shape[1:])) != 1:
+        raise LudusError(
+            f"players who share a population have equally many policies; the table has {list(table.shape[1:])}"
+        )
+    total, known = np.zeros(table.shape), np.zeros(table.shape)
+    for seats in permutations(range(players)):
+        # Player k's payoff once player seats[k] has taken its place and everybody brought its policy along.
+        turned = np.transpose(table, (0, *(1 + seat for seat in seats)))[list(seats)]
+        total += np.nan_to_num(turned)
+        known += ~np.isnan(turned)
+    return np.where(known > 0, total / np.maximum(known, 1), np.nan)
+
+
+def seatings(shape: Sequence[int]) -> NDArray[np.int64]:
+    """In how many ways the policies of each profile can be seated, all from one population. `[a, ..., a]`."""
+    policies = np.sort(np.indices(shape), axis=0)
+    same = run = np.ones(tuple(shape), np.int64)
+    for seat in range(1, len(shape)):
+        run = np.where(policies[seat] == policies[seat - 1], run + 1, 1)
+        same = same * run
+    return np.asarray(factorial(len(shape)) // same)
 
 
 def unit_scaled(table: Array) -> Array:
@@ -129,22 +156,6 @@ def _matrix(matrix: ArrayLike) -> Array:
 def _exponent(values: Array) -> int:
     most = np.nanmax(np.abs(values), initial=0.0, where=~np.isnan(values))
     return int(np.frexp(most)[1])
-
-
-def _symmetrised(table: Array) -> Array:
-    """Mean over the seatings of each profile that are known; NaN where none is."""
-    players = len(table)
-    if len(set(table.shape[1:])) != 1:
-        raise LudusError(
-            f"players who share a population have equally many policies; the table has {list(table.shape[1:])}"
-        )
-    total, known = np.zeros(table.shape), np.zeros(table.shape)
-    for seats in permutations(range(players)):
-        # Player k's payoff once player seats[k] has taken its place and everybody brought its policy along.
-        turned = np.transpose(table, (0, *(1 + seat for seat in seats)))[list(seats)]
-        total += np.nan_to_num(turned)
-        known += ~np.isnan(turned)
-    return np.where(known > 0, total / np.maximum(known, 1), np.nan)
 
 
 def _filled(table: Array) -> Array:
