@@ -9,6 +9,7 @@ import pytest
 
 from ludus.errors import LudusError
 from ludus.league.meta_solvers import alpha_rank, marginals, solve, solve_joint, symmetric_table, zero_sum_table
+from ludus.league.meta_solvers.alpha_rank import NEGLIGIBLE
 from ludus.league.meta_solvers.markov import stationary_distribution
 from ludus.league.normal_form import Array
 
@@ -46,6 +47,26 @@ def test_stationary_distribution_is_exact_for_rates_of_any_size(smallest: int) -
         ]
     )
     assert stationary_distribution(exponents * np.log(2.0)) == pytest.approx(exact, rel=1e-9, abs=1e-280)
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_large_chains_without_rare_moves_have_the_same_answer(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ludus.league.meta_solvers.markov.LARGE", 2 if large else 10**9)
+    exponents = np.random.default_rng(0).integers(-9, 1, (6, 6))
+    exact = exact_stationary(
+        [
+            [Fraction(2) ** int(e) if i != j else Fraction(0) for j, e in enumerate(row)]
+            for i, row in enumerate(exponents)
+        ]
+    )
+    assert stationary_distribution(exponents * np.log(2.0)) == pytest.approx(exact, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_leaving_losses_out_changes_nothing_where_they_are_negligible(seed: int) -> None:
+    table = np.random.default_rng(seed).normal(size=(2, 4, 5)).round(1)
+    with_losses = solve_joint("alpha_rank", table, epsilon=1.01 * NEGLIGIBLE)
+    assert solve_joint("alpha_rank", table) == pytest.approx(with_losses, abs=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 1.0, 100.0, 1e6, 1e300, np.inf])

@@ -23,13 +23,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ludus.errors import LudusError
-from ludus.league.meta_solvers.markov import stationary_distribution
+from ludus.league.meta_solvers.markov import sink, stationary_distribution
 from ludus.league.normal_form import Array, completed, unit_scaled_by_player
 
 TIE = 1e-12
 """Payoffs that differ by less than this share of a player's largest are equal in the limit of strong selection."""
 MOST_PROFILES = 5_000
 STRONGEST = 1e100
+NEGLIGIBLE = 1e-12
 
 
 def alpha_rank(
@@ -52,11 +53,28 @@ def alpha_rank(
             return _limit(gains, population, epsilon)
         return _log_fixation(_strength(alpha, float(scale[player])) * gains, population)
 
+    def stay(log_rates: Array) -> Array:
+        if alpha == np.inf and epsilon <= NEGLIGIBLE:
+            return _stationary_without_losses(log_rates, epsilon)
+        return stationary_distribution(log_rates)
+
     if symmetric and len(payoffs) == 2:
-        shares = stationary_distribution(log_rho(payoffs[0].T - payoffs[0], 0))
+        shares = stay(log_rho(payoffs[0].T - payoffs[0], 0))
         return [shares, shares.copy()]
     _check_size(payoffs)
-    return stationary_distribution(_moves(payoffs, log_rho)).reshape(payoffs.shape[1:])
+    return stay(_moves(payoffs, log_rho)).reshape(payoffs.shape[1:])
+
+
+def _stationary_without_losses(log_rates: Array, epsilon: float) -> Array:
+    """The limit of a negligible epsilon: if gains and ties all end in one set of profiles, nothing else counts."""
+    matters = log_rates > np.log(2.0 * epsilon)
+    within = sink(matters)
+    if within is None:
+        return stationary_distribution(log_rates)
+    shares = np.zeros(len(log_rates))
+    inside = np.ix_(within, within)
+    shares[within] = stationary_distribution(np.where(matters[inside], log_rates[inside], -np.inf))
+    return shares
 
 
 def _moves(payoffs: Array, log_rho: Callable[[Array, int], Array]) -> Array:
