@@ -9,7 +9,8 @@ whenever it is told to play it, and a coarse correlated one (CCE) if none gains 
 Every CE is a CCE, and every game has both. Among the many, `select` takes the one of highest entropy (Ortiz et al.
 2007), of highest Gini impurity `1 - sum s^2` (Marris et al. 2021, JPSRO), or one of highest welfare: the sum of all
 players' payoffs. The first two are unique; of several with the highest welfare it is the vertex HiGHS ends on.
-Invariant: constraints hold to 1e-9 of the range of the payoffs. Time grows with the number of profiles.
+Invariant: constraints hold to 1e-9 of the range of the payoffs. Not covered: where HiGHS cannot find the set of all
+equilibria (not seen so far), the answer is that of `max_welfare`, an equilibrium still.
 """
 
 from __future__ import annotations
