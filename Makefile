@@ -59,7 +59,7 @@ contracts: $(DEV_STAMP) ## which room may import which
 faults: $(DEV_STAMP) ## kill, truncate, fill the disk: all of tests/faults, the slow ones too
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/faults -m "not gpu and not ray and not net" --timeout=1800 $(ARGS)
 
-oracles: $(DEV_STAMP) ## compare losses and advantages with independent implementations (installs rlax)
+oracles: $(DEV_STAMP) ## compare losses, advantages and meta-solvers with independent implementations (installs rlax and cvxpy)
 	@$(PIP_INSTALL) -e ".[games,dev,oracles]"
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/oracles $(ARGS)
 

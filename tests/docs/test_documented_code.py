@@ -122,6 +122,20 @@ def test_the_first_pages_train_from_python(page: str, monkeypatch: pytest.Monkey
     assert list((tmp_path / "runs").iterdir())
 
 
+def test_the_page_on_populations_runs_and_names_every_meta_solver(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from ludus.league.meta_solvers import META_SOLVERS
+
+    page = ROOT / "docs" / "populations.md"
+    names = run_blocks(page, monkeypatch, tmp_path)
+    assert names["stronger"] == pytest.approx(0.3)
+    assert len(names["ratings"].ratings) == 3
+    assert set(re.findall(r"^\| `([a-z_]+)` \| (?:any|2, constant sum) ", page.read_text(), re.MULTILINE)) == {
+        *META_SOLVERS
+    }
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_that_is_named_exists(page: Path) -> None:
     # A fenced block or inline code that starts with the command, not prose about the project.

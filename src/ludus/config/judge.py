@@ -32,8 +32,8 @@ class OpponentConfig(Model):
     weight: float = Field(default=1.0, gt=0)
     players: tuple[FixedPlayer, ...] = Field(default=(), strict=False)
     """`fixed`: the players to choose from."""
-    weighting: Literal["squared", "variance", "linear"] = "squared"
-    """`pfsp`: f(x) of the win rate x: (1-x)^2, x(1-x) or 1-x."""
+    weighting: Literal["squared", "variance", "linear", "linear_capped"] = "squared"
+    """`pfsp`: f(x) of the win rate x: (1-x)^2, x(1-x), 1-x or min(1/2, 1-x)."""
     name: str | None = None
     """`custom`: the name it was registered under."""
 

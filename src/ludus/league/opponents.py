@@ -15,6 +15,7 @@ from typing import Protocol
 from ludus.config.judge import OpponentConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.league.member import Member
+from ludus.league.pfsp import PFSP_WEIGHTINGS
 from ludus.league.pool import Pool
 from ludus.plugins import load_entry_point
 from ludus.records import PolicyRef
@@ -74,14 +75,6 @@ class MatchQuality:
         rate = pool.trueskill.quality
         mine = _rated_learner(pool).rating
         return [(member.ref, rate([mine, member.rating])) for member in _others(pool)]
-
-
-PFSP_WEIGHTINGS: dict[str, Callable[[float], float]] = {
-    "squared": lambda x: (1.0 - x) ** 2,
-    "variance": lambda x: x * (1.0 - x),
-    "linear": lambda x: 1.0 - x,
-}
-"""Weight of an opponent by the learner's share of points against it."""
 
 
 class Pfsp:
