@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ludus.driving import Status
-    from ludus.loop import Loop
-    from ludus.staged import StagedLoop
+    from ludus.staged import AnyLoop
 
 PLAIN_EVERY_S = 5.0
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -47,7 +46,7 @@ class Display(Protocol):
         ...
 
 
-def make_display(loop: Loop | StagedLoop, *, quiet: bool, json_lines: bool) -> Display:
+def make_display(loop: AnyLoop, *, quiet: bool, json_lines: bool) -> Display:
     """The display that fits where the output goes."""
     if quiet:
         return Silent()
@@ -109,7 +108,7 @@ class Rate:
 class PlainLines(Silent):
     """A line every few seconds: for logs and pipes."""
 
-    def __init__(self, console: Console, loop: Loop | StagedLoop) -> None:
+    def __init__(self, console: Console, loop: AnyLoop) -> None:
         self._console = console
         self._loop = loop
         self._last = -PLAIN_EVERY_S
@@ -139,7 +138,7 @@ class PlainLines(Silent):
 class LivePanel(Silent):
     """A panel that is redrawn in place."""
 
-    def __init__(self, console: Console, loop: Loop | StagedLoop) -> None:
+    def __init__(self, console: Console, loop: AnyLoop) -> None:
         self._console = console
         self._loop = loop
         self._live = Live(console=console, refresh_per_second=4, transient=False)

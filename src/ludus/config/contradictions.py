@@ -16,6 +16,7 @@ from ludus.config.evaluate_checks import evaluate_contradictions
 from ludus.config.fused import fused_obstacles
 from ludus.config.ineffective import ineffective_settings
 from ludus.config.learn import GROUP_KINDS, TrainConfig
+from ludus.config.learned_checks import learned_contradictions
 from ludus.config.objective_checks import objective_contradictions
 from ludus.config.population_checks import population_contradictions
 from ludus.config.presets import needs_critic
@@ -30,7 +31,7 @@ _RESERVED_NAMES = re.compile(r"^(random|first|mcts-\d+|minimax-\d+)$")
 
 def find_contradictions(config: RunConfig, *, seats: int = 2) -> list[Contradiction]:
     """Everything in a filled config that cannot hold together; `seats` is how many a game is reckoned to have."""
-    if config.population is not None:
+    if config.population is not None and config.population.oracle == "exact":
         return list(population_contradictions(config))
     checks: list[Callable[[RunConfig], Iterator[Contradiction]]] = [
         _topology,
@@ -47,6 +48,8 @@ def find_contradictions(config: RunConfig, *, seats: int = 2) -> list[Contradict
         ineffective_settings,
     ]
     found = [one for check in checks for one in check(config)]
+    if config.population is not None:
+        found += learned_contradictions(config)
     if config.topology == "split":
         found += [*_buffer(config, seats), *synchronise_contradictions(config, seats)]
     return found

@@ -141,10 +141,13 @@ def build_host_runner(setup: Setup, config: RunConfig, pulse: Pulse) -> HostRunn
     def fixed_player(name: str, key: str) -> Player:
         return make_player(name, game(key))
 
-    def player(name: str, game: Game) -> Player | None:
-        return None if name == network else fixed_player(name, game.spec.key)
+    store = PolicyStore(Path(setup.run_dir) / "policies")
 
-    actors = NetworkActors(PolicyStore(Path(setup.run_dir) / "policies"))
+    def player(name: str, game: Game) -> Player | None:
+        is_network = name == network or store.has_policy(name)
+        return None if is_network else fixed_player(name, game.spec.key)
+
+    actors = NetworkActors(store)
     actors.prepare(PolicyShape.from_json(setup.shape))
     return HostRunner(
         run=setup.run,

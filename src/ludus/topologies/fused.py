@@ -101,10 +101,13 @@ class Fused:
         self._lanes.changed = [False] * len(self._lanes.sizes)
         self.tend(0.0)
         self._learner.check_health(metrics)
-        steps = rooms.config.train.batch_steps or 0
+        steps, rated = rooms.config.train.batch_steps or 0, float(tally.lane_episodes.sum())
         return UpdateReport(
             steps=steps,
             episodes=int(tally.episodes),
+            rated_games=int(rated),
+            score=float(tally.lane_score.sum() / max(rated, 1.0)),
+            mean_return=float(tally.lane_returns.sum() / max(rated, 1.0)),
             metrics={**{f"train/{k}": float(v) for k, v in metrics.items()}, **self._play_metrics(tally)},
         )
 

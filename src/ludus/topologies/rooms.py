@@ -24,11 +24,13 @@ from ludus.games.protocol import GameSpec
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
 from ludus.league import Matchmaker, Pool, make_sampler
+from ludus.league.lineups import LineUps
 from ludus.policies import AnyShape, PolicyShape, PolicyStore, TabularShape
 from ludus.policies.language_shape import LanguageModelShape
 from ludus.policies.model_folder import find_model_folder
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.runtime import Supervisor
+from ludus.storage.atomic import read_json
 from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import Checkpoint, CheckpointStore
 from ludus.storage.run_directory import RunDirectory
@@ -36,6 +38,7 @@ from ludus.storage.segments import SegmentLog
 from ludus.tasks import GameTasks, TasksetTasks
 from ludus.telemetry import Telemetry
 from ludus.topologies.batches_ahead import policies_named
+from ludus.topologies.enough import Enough
 from ludus.topologies.evaluation import Evaluation
 from ludus.topologies.progress import Progress
 from ludus.topologies.sources import source_problems
@@ -70,6 +73,7 @@ class Rooms:
     matchmaker: Matchmaker
     evaluation: Evaluation
     progress: Progress
+    enough: Enough
     start: Start[AnyShape] | None = None
     """The weights to begin with, where they are another run's."""
     plugins: tuple[str, ...] = ()
@@ -95,6 +99,7 @@ class Rooms:
             "league": self.pool.state(),
             "evaluation": self.evaluation.state(),
             **({"tasks": self.tasks.state()} if isinstance(self.tasks, TasksetTasks) else {}),
+            "enough": self.enough.state(),
             "episodes_before": self.episodes.next_seq,
         }
 
@@ -270,6 +275,8 @@ def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path
     progress = Progress()
     learner = PolicyRef(name=PolicyName(config.policy.name))
     pool = Pool(config.league, learner)
+    if any(choice.kind == "population" for choice in config.league.opponents):
+        pool.line_ups = LineUps.from_json(read_json(run.opponents))
     for name in config.evaluate.against:
         pool.add_fixed(name)
     tasks = make_tasks(config, games)
@@ -291,6 +298,7 @@ def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path
         matchmaker=Matchmaker(config.league, pool, config.seed),
         evaluation=Evaluation(config.evaluate, tasks, pool, specs),
         progress=progress,
+        enough=Enough(config.train.stop),
         plugins=tuple(plugins),
     )
 

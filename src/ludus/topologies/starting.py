@@ -70,11 +70,12 @@ def check_fits_games(start: Start[AnyShape] | None, mine: PolicyShape) -> None:
 
 
 def _find_any_version(key: str, text: str) -> Start[AnyShape]:
-    name, _, number = text.partition("@")
+    name, _, version = text.partition("@")
     run = find_run(Path(name))
     if not run.is_run():
         raise ConfigError(f"{key}: {name} is not a run; write the directory of one, such as runs/sft")
-    store, theirs = PolicyStore(run.policies), load_config(run.config).policy.name
+    policy, _, number = version.rpartition("@")
+    store, theirs = PolicyStore(run.policies), policy or load_config(run.config).policy.name
     versions = [ref for ref in store.versions(theirs) if not number or str(ref.version) == number]
     if not versions:
         what = f"version {number} of {theirs}" if number else f"version of {theirs}"
