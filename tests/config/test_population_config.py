@@ -7,7 +7,7 @@ import pytest
 from ludus.config import RunConfig, build_config, describe, dump_config, parse_resolved, resolve
 from ludus.config.resume import check_resumable
 from ludus.errors import ConfigError
-from ludus.league.exact.meta_game import META_SOLVERS
+from ludus.league.meta_solvers import META_SOLVERS
 
 VALUES = {"name": "x", "games": ["open_spiel:kuhn_poker"], "population": {}}
 
@@ -52,7 +52,7 @@ def test_check_says_what_is_done_and_when_it_ends() -> None:
 def test_every_meta_solver_of_the_config_exists() -> None:
     for name in META_SOLVERS:
         assert resolve(make(f"population.meta_solver={name}"))
-    with pytest.raises(ConfigError, match=r"population.meta_solver: expected nash or uniform"):
+    with pytest.raises(ConfigError, match=r"population.meta_solver: expected nash, uniform.* did you mean nash"):
         make("population.meta_solver=nahs")
 
 

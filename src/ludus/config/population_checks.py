@@ -20,7 +20,6 @@ _LEARNED_ONLY = (
     "at_once",
     "pipeline",
     "league",
-    "meta_options",
 )
 _WHY = "population.oracle is exact"
 _COUNTS: dict[str, set[str]] = {
@@ -50,9 +49,6 @@ def _learned_keys(population: PopulationConfig) -> Iterator[Contradiction]:
     if population.scheduler != "psro":
         text = f"{_WHY}, which is for psro; write population.oracle: learned for {population.scheduler}"
         yield _at(("population", "scheduler"), text)
-    if population.meta_solver not in ("nash", "uniform"):
-        text = f"{_WHY}, which is for nash and uniform; write population.oracle: learned for {population.meta_solver}"
-        yield _at(("population", "meta_solver"), text)
     default = PopulationConfig()
     for key in _LEARNED_ONLY:
         if getattr(population, key) != getattr(default, key):

@@ -10,6 +10,14 @@ Row = tuple[str, str]
 _META_STRATEGIES = {
     "nash": "an equilibrium of the payoff table (linear program)",
     "uniform": "all policies alike (fictitious play)",
+    "pfsp": "those that do well against the newest",
+    "fictitious_play": "the mean of best replies in the payoff table",
+    "prd": "projected replicator dynamics",
+    "regret_matching": "regret matching",
+    "alpha_rank": "alpha-rank",
+    "rectified_nash": "rectified Nash",
+    "ce": "a correlated equilibrium",
+    "cce": "a coarse correlated equilibrium",
 }
 _TIES = {"even": "equally good actions evenly", "first": "the first of equally good actions"}
 
