@@ -28,8 +28,8 @@ def make(*overrides: str) -> RunConfig:
             "write topology: split, or schedule: sync",
         ),
         (
-            ["topology=fused", OPEN_SPIEL],
-            "games.0.key: open_spiel:tic_tac_toe is not a pgx game, but topology is fused; "
+            ["topology=fused", "games.0=nim"],
+            "games.0.key: nim is not a pgx game, but topology is fused; "
             "write topology: split, or games.0.key: a pgx: game",
         ),
         (

@@ -41,8 +41,9 @@ class AdvantageConfig(Model):
     """Kind `asymre`: added to the group's mean; below 0, good answers count for more than bad ones."""
     perspective: Literal["seat", "alternate"] | None = None
     """`seat`: each seat's own decisions form its chain (any game). `alternate`: the next position's value counts
-    with its sign turned when the other side is to move (two players, zero-sum; fused topology). Default: `alternate`
-    where it can be had, else `seat`."""
+    with its sign turned when the other side is to move (two players, zero-sum; fused topology; where something is
+    hidden from a seat, its estimate is not the other's, and credit is biased). Default: `alternate` where it can be
+    had, else `seat`; for an OpenSpiel game in which something is hidden, `seat`."""
     normalise_batch: bool = False
     """Centre and scale advantages over all elements of a batch, before it is cut into minibatches (REINFORCE++)."""
     normalise: bool = True

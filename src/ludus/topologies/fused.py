@@ -1,4 +1,4 @@
-"""Explore and train in one process, as one compiled program (pgx games, small networks).
+"""Explore and train in one process, as one compiled program (pgx and small OpenSpiel games, small networks).
 
 Experience never leaves the device. It is durable by recomputation: a checkpoint holds weights, optimizer, games in
 flight and the random key, and everything after it is a pure function of those. Evaluation games are played beside it
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.explore.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
-from ludus.games.pgx import PgxGame
+from ludus.games import Game
+from ludus.games.device_game import DeviceGame, find_device_game
+from ludus.games.tabulated_env import TabulatedGame
 from ludus.policies import PolicyShape, PolicyStore, as_numpy
 from ludus.records import PolicyRef, Task, derive_seed
 from ludus.runtime import Stop
@@ -52,8 +54,7 @@ class Fused:
         self._rooms = rooms
         config = rooms.config
         (self._game_key,) = rooms.games
-        game = rooms.games[self._game_key]
-        assert isinstance(game, PgxGame)  # noqa: S101 - config.derive has made sure
+        game = find_device_game(cast("Game", rooms.games[self._game_key]))  # config.derive has made sure
         assert isinstance(rooms.shape, PolicyShape)  # noqa: S101
         steps, games = config.train.batch_steps or 0, config.explore.games_in_flight
         self._lanes = Lanes(config.league.opponents, games, game.spec.players)
@@ -67,16 +68,21 @@ class Fused:
             noise=config.explore.noise,
         )
         self._learner = JaxLearner(self._runner.network, config.train)
-        self._alternates = game.spec.players == 2 and game.spec.is_zero_sum and self._may_alternate()
+        self._alternates = game.spec.players == 2 and game.spec.is_zero_sum and self._may_alternate(game)
         self._program = jax.jit(self._update, donate_argnums=(0,))
         self._state: FusedState | None = None
         self._opponents: tuple[Mapping[str, Any], ...] = ()
         self._explorers: Explorers | None = None
         self._intake = Intake(rooms)
 
-    def _may_alternate(self) -> bool:
+    def _may_alternate(self, game: DeviceGame) -> bool:
+        """Whether the other side's estimate stands for one's own with its sign turned, or the config says so."""
         advantage = self._rooms.config.train.algorithm.advantage
-        return advantage is None or advantage.perspective != "seat"
+        if advantage is not None and advantage.perspective is not None:
+            return advantage.perspective == "alternate"
+        # What the other side estimates without one's cards says nothing of what they are worth.
+        hides = game.spec.is_simultaneous or not game.spec.has_perfect_information
+        return not (isinstance(game, TabulatedGame) and hides)
 
     # -- what the loop asks for ------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from ludus.explore.prompts import find_prompt
 from ludus.explore.rewards.making import check_rewards
 from ludus.explore.text_players import make_text_player
 from ludus.games import Game, make_game
+from ludus.games.device_game import find_device_game
 from ludus.games.protocol import GameSpec
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
@@ -209,6 +210,10 @@ def _find_boards(config: RunConfig, problems: list[str]) -> dict[str, Game]:
         with collecting(problems):
             shape = network_shape(config, {key: game.spec for key, game in games.items()})
             check_fits_games(find_start(config), shape)
+    if config.topology == "fused":
+        for game in games.values():
+            with collecting(problems):
+                find_device_game(game)
     for name in _fixed_players(config):
         for game in games.values():
             with collecting(problems):
