@@ -25,6 +25,9 @@ def _at(path: str, text: str) -> Contradiction:
 
 
 def _what_is_played(config: RunConfig) -> Iterator[Contradiction]:
+    exact = config.population is not None and config.population.payoffs.kind == "exact"
+    if exact and not all(game.key.startswith("open_spiel:") for game in config.games):
+        yield _at("population.payoffs.kind", "exact needs a small game of OpenSpiel; write played")
     if config.tasks:
         yield _at("tasks", "a population plays games; leave the tasks out, or population")
     elif len(config.games) != 1:

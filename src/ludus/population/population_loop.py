@@ -151,16 +151,29 @@ class PopulationLoop(Driveable):
             state.is_finished = False
         self._state = state
         check_meta_solver(population, spec)
-        self._measures = PlayedMeasures(rooms, population, lambda: self._stopping)
+        self._measures = self._make_measures(rooms)
         rooms.telemetry.event("started", resumed=saved is not None, generation=state.generation)
         if saved is None:
             self._conclude_generation(rooms, state)
         return state
 
+    def _make_measures(self, rooms: Rooms) -> Measures:
+        """Exact where it can be, or where it is asked for."""
+        (key,) = rooms.games
+        population, is_spiel = self._population, key.startswith("open_spiel:")
+        can_be_exact = is_spiel and rooms.config.topology == "fused" and population.scheduler != "league"
+        if (population.payoffs.kind or ("exact" if can_be_exact else "played")) == "played":
+            return PlayedMeasures(rooms, population, lambda: self._stopping)
+        from ludus.population.exact_measures import ExactMeasures
+
+        return ExactMeasures(key.removeprefix("open_spiel:"), rooms.policies)
+
     def _generations(self, rooms: Rooms, state: PopulationState) -> None:
         self._enter("training")
         while not self._stopping and not self._reason_to_stop(state):
             assignments = self._scheduler.assignments(self._view(rooms, state))
+            if not assignments:
+                break
             if not self._learn(rooms, state, assignments):
                 break
             self._enter("evaluating")

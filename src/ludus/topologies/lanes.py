@@ -64,6 +64,10 @@ class Lanes:
         """Whether a population says who is met."""
         return any(choice.kind == "population" for choice in self._choices)
 
+    def are_outdated(self, pool: Pool) -> bool:
+        """Whether somebody plays here whom the population has not given to answer any more."""
+        return pool.line_ups is not None and not {*self.refs} <= {*pool.line_ups.policies}
+
     def draw(self, pool: Pool, seed: int, number: int) -> None:
         """Choose each lane's opponent anew. While there is no candidate, the uniform player fills in."""
         drawn: list[PolicyRef] = []

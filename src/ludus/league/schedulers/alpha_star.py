@@ -46,23 +46,28 @@ class AlphaStarLeague:
         )
 
     def assignments(self, view: View) -> tuple[Assignment, ...]:
-        """The next slice of every learner."""
+        """The next slice of every learner; none once the main agents have had all of their steps."""
+        mains = [view.learners[agent] for agent in view.roster.agents if _is_main(agent) and agent in view.learners]
+        if mains and all(learner.steps >= view.steps for learner in mains):
+            return ()
         return tuple(self._slice(view, agent) for agent in view.roster.agents)
 
     def is_frozen(self, view: View, done: Assignment) -> bool:
         """It beats everybody it plays after enough steps, or has had twice as many."""
         rules, learner = view.config.league, view.learners[done.agent]
         since, enough = learner.steps - learner.frozen_at, freeze_steps(view)
-        if since < enough:
+        if since < enough and learner.steps < view.steps:
             return False
         opponents = [ref for ref in done.opponents.policies if ref != UNIFORM]
         worst = min((self._score(view, done.agent, ref) for ref in opponents), default=1.0)
-        return worst >= rules.freeze_score or since >= 2 * enough
+        return worst >= rules.freeze_score or since >= 2 * enough or learner.steps >= view.steps
 
     def is_over(self, view: View, done: Assignment) -> bool:
         """Main agents go on; main exploiters begin anew, league exploiters sometimes."""
         if _is_main(done.agent):
             return False
+        if view.learners[done.agent].steps >= view.steps:
+            return True
         if not _is_league_exploiter(done.agent):
             return True
         draw = derive_seed(view.seed, "reset", done.agent, view.generation) / 2**63
