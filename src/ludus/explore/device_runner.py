@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Params = Mapping[str, jax.Array]
 
+MANY_LANES = 4
+"""From so many lanes of one size on, their networks are computed together."""
+
 
 class DeviceGames(NamedTuple):
     """N games in flight. All leaves are `[N, ...]`."""
@@ -160,10 +163,10 @@ class DeviceRunner:
         """The logits that choose the moves, `[N, A]`, and whose moves are the learner's, `[N]`."""
         end = self.games - sum(self.lanes)
         parts, owned = [logits[:end]], [jnp.ones(end, bool)]
-        for (start, size), opponent in zip(self._lane_bounds(), opponents, strict=True):
+        others = self._opponents_logits(opponents, games.state.observation)
+        for (start, size), other in zip(self._lane_bounds(), others, strict=True):
             rows = slice(start, start + size)
             theirs = player[rows] == self._opponent(games.order[rows])
-            other, _ = self.network.apply(opponent, games.state.observation[rows])
             parts.append(jnp.where(theirs[:, None], other, logits[rows]))
             owned.append(~theirs)
         behaviour, learns = jnp.concatenate(parts), jnp.concatenate(owned)
@@ -171,6 +174,16 @@ class DeviceRunner:
             noisy = jax.random.uniform(jax.random.fold_in(key, 1), (self.games,)) < self.noise
             behaviour, learns = jnp.where(noisy[:, None], 0.0, behaviour), learns & ~noisy
         return behaviour, learns
+
+    def _opponents_logits(self, opponents: Sequence[Params], observation: jax.Array) -> Sequence[jax.Array]:
+        """What the opponent of each lane would play there, `[n, A]`; many lanes of one size as one computation."""
+        if len(self.lanes) < MANY_LANES or len(set(self.lanes)) > 1:
+            bounds = zip(self._lane_bounds(), opponents, strict=True)
+            return [self.network.apply(other, observation[start : start + size])[0] for (start, size), other in bounds]
+        stacked = jax.tree.map(lambda *tensors: jnp.stack(tensors), *opponents)
+        seen = observation[self.games - sum(self.lanes) :].reshape(len(self.lanes), -1, *observation.shape[1:])
+        logits, _ = jax.vmap(self.network.apply)(stacked, seen)
+        return list(logits)
 
     def _opponent(self, order: jax.Array) -> jax.Array:
         """The player that is the opponent in each game of a lane, `[n]`; `order` are the players by seat, `[n, P]`."""
