@@ -10,6 +10,7 @@ import pytest
 
 from ludus import Loop, load_config, parse_config
 from ludus.cli.league import league
+from ludus.cli.match import match
 from ludus.cli.plot import plot
 from ludus.cli.tabular_table import TabularTable
 from ludus.errors import ConfigError
@@ -155,6 +156,15 @@ def test_people_can_play_against_the_meta_strategy(kuhn: Path) -> None:
             openings.append(table.decide(0))
     assert len(openings) > 50
     assert sum(openings) == 0, "with the queen, no equilibrium of Kuhn poker bets first"
+
+
+def test_tables_meet_each_other_and_fixed_players(kuhn: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An equilibrium loses 1/18 in seat 0 and wins it in seat 1 against itself; a player at random pays it more."""
+    match(kuhn, "latest", "latest", games=4000, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert abs(found["mean_return"]) < 2 * found["mean_return_margin"]
+    match(kuhn, "latest", "random", games=2000, as_json=True)
+    assert json.loads(capsys.readouterr().out)["mean_return"] > 0.05
 
 
 @pytest.mark.slow

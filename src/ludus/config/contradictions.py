@@ -25,7 +25,7 @@ from ludus.config.run import RunConfig
 from ludus.config.synchronise_checks import synchronise_contradictions
 from ludus.config.task_checks import task_contradictions
 
-_LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "activation_checkpointing", "trainers")
+_LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "activation_checkpointing")
 _RESERVED_NAMES = re.compile(r"^(random|first|mcts-\d+|minimax-\d+)$")
 
 

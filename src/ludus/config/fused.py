@@ -50,6 +50,9 @@ def _flow(config: RunConfig) -> list[Obstacle]:
     if config.synchronise != SynchroniseConfig():
         reason = "explorers with versions of their own are separate processes"
         found.append(Obstacle(path=("synchronise",), reason=reason, instead="{interval: 1, offset: 0}"))
+    if config.train.trainers > 1:
+        reason = "several trainers are separate processes"
+        found.append(Obstacle(path=("train", "trainers"), reason=reason, instead="1"))
     for stage in ("operators", "final", "step", "sampling"):
         if getattr(config.experience, stage):
             what = "operators" if stage == "operators" else "reward transforms"

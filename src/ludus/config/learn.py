@@ -185,7 +185,8 @@ class TrainConfig(Model):
     activation_checkpointing: bool = False
     """Language models: keep only what goes in between layers, and compute the rest again for the gradient."""
     trainers: int = Field(default=1, gt=0, le=64)
-    """Language models: processes that share each minibatch and add up their gradients."""
+    """Processes that share each minibatch and add up their gradients (split topology). The update is that of one, to
+    rounding."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     max_staleness: int = Field(default=2, ge=0)
