@@ -57,8 +57,8 @@ class PlayedMeasures:
         return self._matches.fill(state, payoffs)
 
     def exploitability(self, state: PopulationState) -> dict[str, float]:
-        """A lower bound, once there are answers."""
-        bound = gain_of_newest(state)
+        """A lower bound, once there are answers; in a league nobody answers the meta-strategy."""
+        bound = None if self._config.scheduler == "league" else gain_of_newest(state)
         return {} if bound is None else {"psro/nash_conv_bound": bound}
 
 
