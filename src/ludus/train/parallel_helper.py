@@ -33,7 +33,7 @@ def main() -> None:
 
 def _share_network(config: RunConfig, setup: dict[str, Any]) -> None:
     from ludus.errors import ProtocolError
-    from ludus.train.jax_parallel import follow
+    from ludus.train.network_helpers import follow
 
     try:
         follow(config, setup["shape"], rank=setup["rank"], sock=socket.socket(fileno=setup["socket"]))
