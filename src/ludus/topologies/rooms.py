@@ -165,7 +165,7 @@ def find_games(config: RunConfig, run: RunDirectory | None = None) -> Games:
     """
     problems: list[str] = []
     games: Games = {}
-    if config.population is not None:
+    if config.population is not None and config.population.oracle == "exact":
         games = _find_tabular_game(config, problems)
     elif config.tasks:
         games = find_tasksets(config, problems)
@@ -312,7 +312,7 @@ def policy_shape(config: RunConfig, specs: dict[str, GameSpec], start: Start[Any
     """What the policy is: a network that fits the games, or a language model, which fits all of them."""
     if config.mode == "evaluate" and start is not None:
         return start.shape
-    if config.population is not None:
+    if config.population is not None and config.population.oracle == "exact":
         return TabularShape(game=config.games[0].key)
     if config.policy.model is None:
         return network_shape(config, specs)
