@@ -102,7 +102,7 @@ def closing_lines(standing: PopulationStanding) -> list[str]:
         lines.append(f"generation {standing.generation:,}")
     if standing.relative_performance is not None:
         gain = standing.relative_performance
-        lines.append(f"second half of the generations against the first: {gain:+.4g} (relative performance)")
+        lines.append(f"second half of the generations against the first: {gain:+.3g} (relative performance)")
     return lines
 
 

@@ -20,7 +20,7 @@ MOST_LABELS = 25
 _ROW, _COLUMN = 0.24, 0.28
 _WIDEST = 11.0
 _PALEST = -0.2
-"""Where the colours begin, so that the smallest share is not white."""
+"""Where the colours begin, as a part of the largest share, so that the smallest is not white."""
 _WRITTEN_UP_TO = 14
 """Generations up to which there is room for numbers."""
 
@@ -47,14 +47,15 @@ def meta_strategy_figure(standing: PopulationStanding, title: str) -> Figure:
 def _draw(axes: Axes, standing: PopulationStanding, population: int, names: list[str]) -> None:
     shares = np.array([[each.populations[population].get(name, 0.0) for each in standing.history] for name in names])
     generations = [each.generation for each in standing.history]
+    most = float(shares.max())
     is_written = len(generations) <= _WRITTEN_UP_TO
     every = -(-len(generations) // MOST_LABELS)
     heat_map = HeatMap(
         values=np.where(shares > 0, shares, np.nan),
         rows=names,
         columns=[f"{number}" if place % every == 0 else "" for place, number in enumerate(generations)],
-        lowest=_PALEST,
-        highest=1.0,
+        lowest=_PALEST * most,
+        highest=most,
         shades="Blues",
         nothing="white",
         words=(lambda row, column: (f"{100 * shares[row, column]:.0f}",)) if is_written else None,
@@ -62,8 +63,8 @@ def _draw(axes: Axes, standing: PopulationStanding, population: int, names: list
     )
     picture = draw_heat_map(axes, heat_map)
     bar = axes.figure.colorbar(picture, ax=axes, pad=0.02, fraction=0.05, aspect=12)
-    bar.set_ticks([0.0, 0.5, 1.0], labels=["0 %", "50 %", "100 %"], fontsize=8)
-    bar.ax.set_ylim(0.0, 1.0)
+    bar.set_ticks([0.0, most / 2, most], labels=["0 %", f"{most / 2:.0%}", f"{most:.0%}"], fontsize=8)
+    bar.ax.set_ylim(0.0, most)
     bar.outline.set_visible(False)
     axes.spines[:].set(visible=True, color="#dddddd")
 
@@ -85,7 +86,7 @@ def _note(standing: PopulationStanding, population: int, shown: int) -> str:
     gaps = len(standing.history) <= standing.generation
     parts = [
         *([f"{len(ever) - shown} that were played less are not shown"] if len(ever) > shown else []),
-        *([f"{never} never played"] if never > 0 else []),
-        *(["of the generations that were published"] if gaps else []),
+        *([f"{never} never played"] if never > 0 and not gaps else []),
+        *(["of the generations whose versions are kept"] if gaps else []),
     ]
     return "; ".join(parts)
