@@ -136,8 +136,14 @@ def _payoffs(config: RunConfig, population: PopulationConfig) -> str:
         played = f"in each round {payoffs.games:,} matches of each learner against who is known least{extra}"
     else:
         played = f"{payoffs.games:,} matches of each pair and seating{extra}"
-    is_played = payoffs.kind == "played" or config.topology != "fused"
-    return played if is_played else f"exact where that can be, else {played}"
+    return played if _is_played(config, population) else f"exact where that can be, else {played}"
+
+
+def _is_played(config: RunConfig, population: PopulationConfig) -> bool:
+    """Whether it is sure that matches are played; of other games only a look at them tells."""
+    is_spiel = all(game.key.startswith("open_spiel:") for game in config.games)
+    can_be_exact = config.topology == "fused" and is_spiel and population.scheduler != "league"
+    return population.payoffs.kind == "played" or not can_be_exact
 
 
 def _metric(config: RunConfig, population: PopulationConfig) -> str:
@@ -145,7 +151,9 @@ def _metric(config: RunConfig, population: PopulationConfig) -> str:
     bound = "psro/nash_conv_bound, a lower bound: what the newest answers gain"
     if population.payoffs.kind == "exact":
         return exact
-    return bound if population.payoffs.kind == "played" or config.topology != "fused" else f"{exact}, or {bound}"
+    if population.scheduler == "league":
+        return "psro/policies, and the ladder"
+    return bound if _is_played(config, population) else f"{exact}, or {bound}"
 
 
 def _stops(population: PopulationConfig, measure: str) -> str:
