@@ -81,6 +81,8 @@ class View:
     learners: Mapping[str, Learner] = field(default_factory=dict)
     """The learner of each agent, by agent."""
     book: ScoreBook = field(default_factory=ScoreBook)
+    steps_of: Mapping[str, int] = field(default_factory=dict)
+    """What learners of some agents get instead, by agent."""
     fixed: tuple[PolicyRef, ...] = ()
     """Fixed players that `league.opponents` names."""
 
