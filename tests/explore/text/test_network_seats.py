@@ -160,7 +160,9 @@ def test_a_network_whose_weights_are_missing_costs_its_own_episodes(
     publish(store, make_game("open_spiel:kuhn_poker"))
     runner, _ = make_runner(lambda prompt: "Bet", networks=Networks(NetworkActors(store), is_network))
     tasks = [
-        Task(id=TaskId(n), game="open_spiel:kuhn_poker", seed=n, seats=(Seat(policy=net(n % 2 * 9)), Seat(policy=MODEL)))
+        Task(
+            id=TaskId(n), game="open_spiel:kuhn_poker", seed=n, seats=(Seat(policy=net(n % 2 * 9)), Seat(policy=MODEL))
+        )
         for n in range(6)
     ]
     errors = {episode.task.id: episode.error for episode in play(runner, tasks).episodes}
