@@ -176,9 +176,10 @@ class PopulationLoop(Driveable):
     def _generations(self, rooms: Rooms, state: PopulationState) -> None:
         self._enter("training")
         while not self._stopping and not self._reason_to_stop(state):
-            assignments = self._scheduler.assignments(self._view(rooms, state))
+            assignments = state.assignments or self._scheduler.assignments(self._view(rooms, state))
             if not assignments:
                 break
+            state.assignments = assignments
             if not self._learn(rooms, state, assignments):
                 break
             self._enter("evaluating")
@@ -186,7 +187,7 @@ class PopulationLoop(Driveable):
                 break
             self._freeze(rooms, state, assignments)
             state.generation += 1
-            state.done = []
+            state.assignments, state.done = (), []
             self._conclude_generation(rooms, state)
             self._enter("training")
         if not self._stopping:
