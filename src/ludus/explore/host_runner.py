@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ludus.errors import EnvError, PolicyError, RolloutError, StorageError, TimeoutExceeded, boundary, rollout_error
 from ludus.explore.assembly import assemble
+from ludus.explore.noise import noisy_action
 from ludus.explore.players import Player
 from ludus.explore.slot import Decision, Slot
 from ludus.explore.uniforms import uniforms
@@ -44,9 +45,6 @@ class Actors(Protocol):
 Row = tuple[Slot, int]
 
 MASKS_KEPT = 4096
-
-NOISE, NOISE_CHOICE = 0x6E6F697365, 0x63686F696365
-"""Set the random numbers of exploration noise apart from those of the policy."""
 
 
 class HostRunner:
@@ -221,20 +219,15 @@ class HostRunner:
                 except Exception as error:  # whatever a game may raise
                     slot.error = rollout_error(EnvError, slot.task.game, error)
                     continue
-                if self._noise and (action := self._noisy_action(slot, seat, decision[1])) is not None:
+                action = self._noisy_action(slot, seat, decision[1]) if self._noise else None
+                if action is not None:
                     trace.noise.append(len(trace.decisions))
                     decision = (*decision[:2], action, 0.0, decision[4])
                 trace.decisions.append(decision)
             slot.moves[seat] = decision[2]
 
     def _noisy_action(self, slot: Slot, seat: int, legal: NDArray[np.bool_]) -> int | None:
-        """A uniformly random legal action for the configured share of decisions, else None."""
-        coordinates = np.array([slot.ply], np.uint64), np.array([seat], np.uint64)
-        if uniforms(np.array([slot.seed ^ NOISE], np.uint64), *coordinates)[0] >= self._noise:
-            return None
-        options = np.flatnonzero(legal)
-        draw = uniforms(np.array([slot.seed ^ NOISE_CHOICE], np.uint64), *coordinates)[0]
-        return int(options[int(draw * len(options))])
+        return noisy_action(self._noise, legal, seed=slot.seed, ply=slot.ply, seat=seat)
 
     def _make_moves(self, slots: Iterable[Slot]) -> None:
         words = self._pulse.words

@@ -37,8 +37,18 @@ _NOT_MEASURED = {"games": 0, "final_games": 0, "against": [], "at_start": False,
 class LearnerRuns:
     """The runs under one population."""
 
-    def __init__(self, config: RunConfig, run: RunDirectory, *, plugins: Sequence[str], strict_resume: bool) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        run: RunDirectory,
+        *,
+        plugins: Sequence[str],
+        strict_resume: bool,
+        voice: RunConfig | None = None,
+    ) -> None:
+        """`voice` is the config that language models speak by, where there are any."""
         self._config = config
+        self._voice = voice
         self._run = run
         self._plugins = tuple(plugins)
         self._strict_resume = strict_resume
@@ -52,6 +62,7 @@ class LearnerRuns:
         config, run = learner_config(self._config, assignment, self._run.path), self.directory(assignment.learner)
         ensure_directory(run.path)
         write_json(run.opponents, assignment.opponents.to_json())
+        write_voice(run, self._voice)
         ensure_directory(run.policies)
         for name in sorted({str(ref.name) for ref in assignment.opponents.policies if ref.version}):
             with suppress(FileExistsError):
@@ -78,6 +89,12 @@ class LearnerRuns:
             for path in self._run.learners.iterdir():
                 if path.name not in keep and not path.name.startswith("."):
                     discard_tree(path)
+
+
+def write_voice(run: RunDirectory, voice: RunConfig | None) -> None:
+    """Let a run know how language models speak, where there are any."""
+    if voice is not None:
+        write_text(run.voice, voice.model_dump_json())
 
 
 def learner_config(config: RunConfig, assignment: Assignment, run: Path) -> RunConfig:
@@ -112,11 +129,19 @@ def base_config(config: RunConfig) -> RunConfig:
     Raises:
         ConfigError: it is no config of a run.
     """
-    values = _values_of(config, config.policy.name)
-    for key in ("policy", "league"):
-        values[key] = dict(values.get(key, {}))
-    values["policy"].pop("start", None)
-    values["league"] |= {"opponents": [{"kind": "mirror"}]}
+    return agent_config(config, config.policy.name, has_start=False)
+
+
+def agent_config(config: RunConfig, agent: str, *, has_start: bool) -> RunConfig:
+    """The config of an agent's learners apart from whom they answer, resolved; with its `policy.start` or without.
+
+    Raises:
+        ConfigError: it is no config of a run.
+    """
+    values = _values_of(config, agent)
+    policy = values.get("policy", {})
+    values["policy"] = {**policy, "start": policy.get("start") if has_start else None}
+    values["league"] = {**values.get("league", {}), "opponents": [{"kind": "mirror"}]}
     values["evaluate"] = dict(_NOT_MEASURED)
     return resolve(_validated(values))
 

@@ -23,8 +23,9 @@ from ludus.league.roster import UNIFORM, Recruit, label
 from ludus.league.schedulers import SCHEDULERS, Assignment, Learner, View
 from ludus.loop import Loop
 from ludus.plugins import load_plugins
+from ludus.population.kinds import check_kinds, find_voice, kind_configs
 from ludus.population.learner_news import LearnerNews
-from ludus.population.learner_runs import LearnerRuns, base_config
+from ludus.population.learner_runs import LearnerRuns, base_config, write_voice
 from ludus.population.measures import Measures, PlayedMeasures, check_meta_solver, shares_by_seat, solve_meta_strategy
 from ludus.population.population_state import PopulationState
 from ludus.population.stopping import reason_to_stop
@@ -61,10 +62,13 @@ class PopulationLoop(Driveable):
         self.config = resolve(config)
         self._population = config.population
         self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
+        self._kinds = kind_configs(config)
         self._base = base_config(config)
         self._games = find_games(self._base, self.run)
+        check_kinds(self._kinds, config.population, self.run)
+        self._voice = find_voice(self._kinds)
         self._scheduler = SCHEDULERS[config.population.scheduler]()
-        self._runs = LearnerRuns(config, self.run, plugins=plugins, strict_resume=strict_resume)
+        self._runs = LearnerRuns(config, self.run, plugins=plugins, strict_resume=strict_resume, voice=self._voice)
         self._plugins, self._strict_resume, self._sinks = tuple(plugins), strict_resume, tuple(sinks)
         self._rooms: Rooms | None = None
         self._state: PopulationState | None = None
@@ -114,6 +118,7 @@ class PopulationLoop(Driveable):
         self.run.prepare()
         with RunLock(self.run.path):
             self._open_run()
+            write_voice(self.run, self._voice)
             rooms = open_rooms(self._base, self._games, self.run, self.run.new_attempt(), self._plugins)
             self._rooms, self._cpu_began = rooms, _cpu_s()
             try:
@@ -172,9 +177,10 @@ class PopulationLoop(Driveable):
     def _generations(self, rooms: Rooms, state: PopulationState) -> None:
         self._enter("training")
         while not self._stopping and not self._reason_to_stop(state):
-            assignments = self._scheduler.assignments(self._view(rooms, state))
+            assignments = state.assignments or self._scheduler.assignments(self._view(rooms, state))
             if not assignments:
                 break
+            state.assignments = assignments
             if not self._learn(rooms, state, assignments):
                 break
             self._enter("evaluating")
@@ -182,7 +188,7 @@ class PopulationLoop(Driveable):
                 break
             self._freeze(rooms, state, assignments)
             state.generation += 1
-            state.done = []
+            state.assignments, state.done = (), []
             self._conclude_generation(rooms, state)
             self._enter("training")
         if not self._stopping:
@@ -325,6 +331,7 @@ class PopulationLoop(Driveable):
         return View(
             config=self._population,
             steps=self._base.train.steps,
+            steps_of={agent: config.train.steps for agent, config in self._kinds.items()},
             seed=self.config.seed,
             generation=state.generation,
             roster=state.roster,

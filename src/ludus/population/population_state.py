@@ -15,7 +15,7 @@ from ludus.games.protocol import GameSpec
 from ludus.league.empirical_game import EmpiricalGame
 from ludus.league.normal_form import Array
 from ludus.league.roster import UNIFORM, Roster, label
-from ludus.league.schedulers import Learner
+from ludus.league.schedulers import Assignment, Learner
 from ludus.league.score_book import ScoreBook
 from ludus.records import PolicyRef
 
@@ -31,6 +31,8 @@ class PopulationState:
     """The learner of each agent that has one, by agent."""
     generation: int = 0
     """Generations done."""
+    assignments: tuple[Assignment, ...] = ()
+    """The parts of the next generation, once they are handed out: what some have become must not change the others'."""
     done: list[str] = field(default_factory=list)
     """Learners whose part of the next generation is done."""
     joint: Array = field(default_factory=lambda: np.ones((1, 1)))
@@ -77,6 +79,7 @@ class PopulationState:
             "book": self.book.state(),
             "learners": [learner.to_json() for learner in self.learners.values()],
             "generation": self.generation,
+            "assignments": [assignment.to_json() for assignment in self.assignments],
             "done": list(self.done),
             "joint": self.joint.tolist(),
             "history": self.history,
@@ -94,6 +97,7 @@ class PopulationState:
             table=EmpiricalGame.from_state(value["table"]),
             learners={row["agent"]: Learner(**row) for row in value["learners"]},
             generation=value["generation"],
+            assignments=tuple(Assignment.from_json(row) for row in value.get("assignments", ())),
             done=list(value["done"]),
             joint=np.array(value["joint"]),
             history=list(value["history"]),

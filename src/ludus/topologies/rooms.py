@@ -78,6 +78,8 @@ class Rooms:
     start: Start[AnyShape] | None = None
     """The weights to begin with, where they are another run's."""
     plugins: tuple[str, ...] = ()
+    voice: str = ""
+    """In a population with language models, and in its learners' runs: the config that they speak by, as JSON."""
     retained: dict[int, dict[str, Any]] = field(default_factory=dict)
     """States of the checkpoints on disk, by update."""
     versions_in_flight: Callable[[], set[PolicyRef]] = set
@@ -305,6 +307,7 @@ def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path
         progress=progress,
         enough=Enough(config.train.stop),
         plugins=tuple(plugins),
+        voice=run.voice.read_text() if run.voice.is_file() else "",
     )
 
 

@@ -33,8 +33,18 @@ class Assignment:
     mirror: float = 0.0
     """Share of its games that the learner plays against itself."""
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Assignment:
+        """The inverse of `to_json`."""
+        begins_with = value["begins_with"]
+        parsed = {
+            "opponents": LineUps.from_json(value["opponents"]),
+            "begins_with": None if begins_with is None else PolicyRef.parse(begins_with),
+        }
+        return cls(**{**value, **parsed})
+
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for events and for people."""
+        """Plain values, for events, checkpoints and people."""
         return {
             "agent": self.agent,
             "learner": self.learner,
@@ -81,6 +91,8 @@ class View:
     learners: Mapping[str, Learner] = field(default_factory=dict)
     """The learner of each agent, by agent."""
     book: ScoreBook = field(default_factory=ScoreBook)
+    steps_of: Mapping[str, int] = field(default_factory=dict)
+    """What learners of some agents get instead, by agent."""
     fixed: tuple[PolicyRef, ...] = ()
     """Fixed players that `league.opponents` names."""
 

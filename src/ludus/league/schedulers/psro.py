@@ -31,7 +31,7 @@ class Psro:
                 learner=f"{agent}-{view.generation + 1}",
                 generation=view.generation + 1,
                 opponents=self._opponents(view, number),
-                until=view.steps,
+                until=view.steps_of.get(agent, view.steps),
                 begins_with=beginning(view, number, agent),
             )
             for number, agent in enumerate(view.roster.agents)

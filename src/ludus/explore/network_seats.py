@@ -1,0 +1,165 @@
+"""Networks in games of words that have a board below them.
+
+A network sees the board, chooses a number, and its seat says that move in words. Invariant: what it sees, what it draws
+and what is noted of it where it learns is what play on boards alone would have given in the same game, to the last bit;
+so a network can train in games against language models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import PolicyError, StorageError
+from ludus.explore.host_runner import Actors
+from ludus.explore.noise import noisy_action
+from ludus.explore.slot import SeatTrace
+from ludus.explore.uniforms import uniforms
+from ludus.games.protocol import GameSpec, Position
+from ludus.games.text_protocol import TextGame, TextPosition
+from ludus.records import PolicyRef, Task, derive_seed
+
+Sight = tuple[NDArray[np.float32], NDArray[np.bool_]]
+"""What a seat sees, and what it may do."""
+Choice = tuple[int, float, float]
+"""What it does, with which log-probability, and what it expects."""
+
+
+class WordsOnBoard(TextPosition, Protocol):
+    """A position in words that knows its board."""
+
+    position: Position
+
+    def words(self, seat: int, action: int) -> str:
+        """How the seat writes the legal move of that number."""
+        ...
+
+
+class Question:
+    """One decision that a game waits for."""
+
+    __slots__ = ("answer", "greedy", "sight", "uniform")
+
+    def __init__(self, sight: Sight, uniform: np.float32, greedy: bool, answer: asyncio.Future[Choice]) -> None:
+        self.sight = sight
+        self.uniform = uniform
+        self.greedy = greedy
+        self.answer = answer
+
+
+class Networks:
+    """Decides for networks; what is asked in one turn of the event loop is decided together."""
+
+    def __init__(self, actors: Actors, is_network: Callable[[str], bool], *, noise: float = 0.0) -> None:
+        """`is_network` tells by its name whether a policy is one; `noise` is for seats that learn."""
+        self.is_network = is_network
+        self.noise = noise
+        self._actors = actors
+        self._waiting: dict[PolicyRef, list[Question]] = {}
+
+    def seat(self, number: int, task: Task, game: TextGame) -> NetworkSeat:
+        """A network at a game of words.
+
+        Raises:
+            PolicyError: the game has no board that it could see.
+        """
+        board = getattr(game, "game", None)
+        if board is None:
+            raise PolicyError(f"{task.seats[number].policy} is a network, and {game.spec.key} has no board to see")
+        return NetworkSeat(number, task, board.spec, self)
+
+    async def decide(self, policy: PolicyRef, sight: Sight, uniform: np.float32, *, greedy: bool) -> Choice:
+        """One decision.
+
+        Raises:
+            PolicyError: there are no such weights.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._answer_all)
+        question = Question(sight, uniform, greedy, loop.create_future())
+        self._waiting.setdefault(policy, []).append(question)
+        return await question.answer
+
+    def _answer_all(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for policy, questions in waiting.items():
+            try:
+                choices = self._choose(policy, questions)
+            except StorageError as error:
+                _refuse(questions, PolicyError(f"{policy} cannot be loaded: {error}"))
+            except Exception as error:  # whoever waits must hear of it
+                _refuse(questions, error)
+            else:
+                for question, choice in zip(questions, choices, strict=True):
+                    if not question.answer.done():
+                        question.answer.set_result(choice)
+
+    def _choose(self, policy: PolicyRef, questions: list[Question]) -> list[Choice]:
+        actions, logps, values = self._actors.act(
+            policy,
+            np.stack([question.sight[0] for question in questions]),
+            np.stack([question.sight[1] for question in questions]),
+            np.array([question.uniform for question in questions], np.float32),
+            np.array([question.greedy for question in questions], np.bool_),
+        )
+        return list(zip(actions.tolist(), logps.tolist(), values.tolist(), strict=True))
+
+
+class NetworkSeat:
+    """One seat of one game of words that a network holds, and what it has done there if it learns."""
+
+    def __init__(self, number: int, task: Task, spec: GameSpec, networks: Networks) -> None:
+        """`spec` is the board's."""
+        self._number = number
+        self._who = task.seats[number]
+        self._spec = spec
+        self._networks = networks
+        self._seed = derive_seed(task.seed, "act", task.attempt)
+        self._credited = 0.0
+        self.trace = SeatTrace() if self._who.learns else None
+
+    def look(self, position: WordsOnBoard) -> Sight:
+        """What the network sees now. What it has earned since its last decision is credited to that."""
+        board, spec = position.position, self._spec
+        observation = np.zeros(spec.observation_shape, np.float32)
+        board.observe(self._number, observation)
+        legal = np.zeros(spec.actions, np.bool_)
+        legal[list(board.legal(self._number))] = True
+        if spec.rewards_every_move:
+            self.credit(float(board.returns()[self._number]))
+        return observation, legal
+
+    async def decide(self, sight: Sight, ply: int) -> int:
+        """Choose an action, by the network or by noise; a learning seat notes it."""
+        where = np.array([ply], np.uint64), np.array([self._number], np.uint64)
+        uniform = uniforms(np.array([self._seed], np.uint64), *where)[0]
+        who, noise = self._who, self._networks.noise
+        action, logp, value = await self._networks.decide(who.policy, sight, uniform, greedy=who.greedy)
+        if self.trace is None:
+            return action
+        if noise and (drawn := noisy_action(noise, sight[1], seed=self._seed, ply=ply, seat=self._number)) is not None:
+            self.trace.noise.append(len(self.trace.decisions))
+            action, logp = drawn, 0.0
+        self.trace.decisions.append((*sight, action, logp, value))
+        return action
+
+    def say(self, position: WordsOnBoard, action: int) -> str:
+        """The words for an action."""
+        return position.words(self._number, action)
+
+    def credit(self, total: float) -> None:
+        """Give what has been earned so far, and not been credited yet, to the last decision."""
+        if self.trace is not None:
+            self.trace.credit(total - self._credited)
+            self._credited = total
+
+
+def _refuse(questions: list[Question], error: Exception) -> None:
+    for question in questions:
+        if not question.answer.done():
+            question.answer.set_exception(error)
