@@ -98,6 +98,10 @@ def _check_fit(config: RunConfig, shape: AnyShape) -> None:
         if shape.network != config.policy.network:
             network = shape.network.model_dump(mode="json")
             raise ConfigError(f"policy.start: {start} was trained with network: {network}; write the same in policy")
+        if shape.critic != (config.policy.critic or "shared"):
+            raise ConfigError(
+                f"policy.start: {start} was trained with critic: {shape.critic}; write the same in policy"
+            )
         return
     if mine is None:
         raise ConfigError(f"policy.start: {start} trains a language model; write its path as policy.model")

@@ -8,6 +8,8 @@ invariants:
 - A minibatch whose loss or gradient is not finite leaves weights and optimizer as they were, and is counted.
 - Gradient accumulation gives the gradient of the whole minibatch, because parts are normalised by the whole.
 
+A row is a decision or, for a network with a memory, a stretch of decisions (`stretches.py`).
+
 Weights and gradients are one vector inside the loops, which spares XLA a kernel per tensor. A conditional skips bad
 steps: a select over the weights is compiled to a branch per element and takes nine times as long as Adam itself.
 """
@@ -28,10 +30,11 @@ from numpy.typing import NDArray
 from ludus.config.learn import TrainConfig
 from ludus.errors import ConfigError, TrainError
 from ludus.policies.networks import PolicyNetwork
+from ludus.policies.value_scale import counted_in, scale_of, trained, untrained
 from ludus.records import Experiences
 from ludus.train.advantages import compute_for_usual
 from ludus.train.arrays import masked_log_softmax, take_last
-from ludus.train.batches import Batch, bucket, flatten, from_zero, pad
+from ludus.train.batches import Batch, bucket, from_zero, pad
 from ludus.train.learner_metrics import Metrics, as_floats, batch_metrics, means
 from ludus.train.learner_state import LearnerState, Tensors, state_from_tensors, state_tensors
 from ludus.train.losses import LossInputs, entropy, kl
@@ -40,6 +43,7 @@ from ludus.train.objective import Objective, Scales, build_objective, element_co
 from ludus.train.optimizer import build_optimizer, learning_rate
 from ludus.train.shuffle import round_keys
 from ludus.train.sources import labelled
+from ludus.train.stretches import RowMaker, Rows, make_rows
 
 __all__ = ["JaxLearner", "LearnerState", "key_of"]
 
@@ -48,8 +52,14 @@ class _Pass(NamedTuple):
     """What stays the same during one update."""
 
     unravel: Callable[[jax.Array], dict[str, jax.Array]]
+    untrained: dict[str, jax.Array]
+    """The scale of values, where there is one."""
     rate: jax.Array
     progress: jax.Array
+
+    def params(self, vector: jax.Array) -> dict[str, jax.Array]:
+        """All weights, from those that are trained."""
+        return {**self.untrained, **self.unravel(vector)}
 
 
 class _Walk(NamedTuple):
@@ -75,10 +85,14 @@ class JaxLearner:
     def __init__(self, network: PolicyNetwork, train: TrainConfig) -> None:
         if train.algorithm.advantage is None or train.algorithm.objective is None:
             raise ConfigError("train.algorithm: not resolved; advantage and objective must be given")
-        if train.minibatch % train.accumulate:
-            raise ConfigError(f"train.accumulate: {train.accumulate} does not divide train.minibatch {train.minibatch}")
         self.network = network
         self._train = train
+        self._rows: RowMaker = make_rows(network)
+        self._minibatch = max(1, train.minibatch // self._rows.length)
+        if self._minibatch % train.accumulate:
+            raise ConfigError(
+                f"train.accumulate: {train.accumulate} does not divide {self._minibatch} rows a minibatch"
+            )
         self._advantage = train.algorithm.advantage
         self._objective = build_objective(train.algorithm.objective, mu=train.algorithm.mu)
         _refuse_what_tokens_need(train, self._objective)
@@ -90,7 +104,7 @@ class JaxLearner:
     def init(self, seed: int) -> LearnerState:
         """Fresh weights and optimizer. Every leaf is a buffer of its own, so a caller may donate the state."""
         params = self.network.init(seed)
-        vector, _ = ravel_pytree(params)
+        vector, _ = ravel_pytree(trained(params))
         return LearnerState(
             params, self._optimizer.init(vector), steps=jnp.zeros((), jnp.int32), skipped=jnp.zeros((), jnp.int32)
         )
@@ -104,21 +118,28 @@ class JaxLearner:
             state: not changed.
             batch: `observation [B, *S]`, `legal` bool `[B, A]` (optional), `action` int32 `[B]`, and float32 `[B]`:
                 `logp` and `value` (of the policy that acted), `advantage`, `target`, `weight`. Rows of weight 0 are
-                padding or not to be learnt from. `source` int32 `[B]` (optional): codes of `train.sources`. B is a
-                multiple of the minibatch.
+                padding or not to be learnt from. `source` int32 `[B]` (optional): codes of `train.sources`. `state
+                [B, G]`: for a critic that sees it. B is a multiple of the minibatch. For a network with a memory a row
+                is a stretch of L decisions: all are `[B, L, ...]` but `source`, and `memory [B, M]` is what each begins
+                with.
             key: consumed.
             progress: share of the run that is done, 0 to 1.
         """
-        size, minibatch = len(batch["weight"]), self._train.minibatch
+        size, minibatch = len(batch["weight"]), self._minibatch
         if size % minibatch:
             raise TrainError(f"a batch of {size} rows is not a whole number of minibatches of {minibatch}")
         if self._advantage.normalise_batch:
             batch = {**batch, "advantage": whitened(batch["advantage"], own_weight(batch))}
-        vector, unravel = ravel_pytree(state.params)
-        constants = _Pass(unravel, learning_rate(self._train.optimizer, progress), progress)
+        vector, unravel = ravel_pytree(trained(state.params))
+        fixed = untrained(state.params)
+        if fixed:
+            fixed = counted_in(fixed, batch["target"], own_weight(batch))
+        constants = _Pass(unravel, fixed, learning_rate(self._train.optimizer, progress), progress)
         walk = self._start(vector, state, batch, constants)
         walk = self._walk_epochs(walk, batch, round_keys(key, self._train.epochs), constants)
-        state = LearnerState(unravel(walk.params), walk.optimizer, state.steps + walk.taken, walk.skipped_in_a_row)
+        state = LearnerState(
+            constants.params(walk.params), walk.optimizer, state.steps + walk.taken, walk.skipped_in_a_row
+        )
         counts = as_floats(
             rows=jnp.sum(batch["weight"] > 0),
             optimizer_steps=walk.taken,
@@ -141,7 +162,7 @@ class JaxLearner:
         """
         batch = self._credited(state, from_zero(experiences))
         # Never smaller than before: more padding is cheaper than another compilation, and changes no bit of the result.
-        self._padded_rows = max(self._padded_rows, bucket(len(batch["weight"]), self._train.minibatch))
+        self._padded_rows = max(self._padded_rows, bucket(len(batch["weight"]), self._minibatch))
         batch = pad(batch, self._padded_rows)
         state, metrics = self._jitted_update(state, batch, key_of(seed), np.float32(progress))
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()}
@@ -168,7 +189,7 @@ class JaxLearner:
     # -- the loops -------------------------------------------------------------------------------------------------
 
     def _start(self, vector: jax.Array, state: LearnerState, batch: Mapping[str, jax.Array], constants: _Pass) -> _Walk:
-        part = {name: column[: self._train.minibatch] for name, column in batch.items()}
+        part = {name: column[: self._minibatch] for name, column in batch.items()}
         _, names = jax.eval_shape(lambda: self._gradient(vector, part, constants))
         return _Walk(
             params=vector,
@@ -181,7 +202,7 @@ class JaxLearner:
         )
 
     def _walk_epochs(self, walk: _Walk, batch: Mapping[str, jax.Array], keys: jax.Array, constants: _Pass) -> _Walk:
-        minibatch = self._train.minibatch
+        minibatch = self._minibatch
         deck = make_deck(batch["weight"], minibatch)
 
         def epoch(walk: _Walk, number: jax.Array) -> _Walk:
@@ -249,16 +270,19 @@ class JaxLearner:
     def _loss(
         self, vector: jax.Array, piece: Columns, constants: _Pass, scales: Scales, count: jax.Array
     ) -> tuple[jax.Array, Metrics]:
-        logits, value = self.network.apply(constants.unravel(vector), piece["observation"])
+        params = constants.params(vector)
+        logits, value = self._rows.apply(params, piece)
+        scale = scale_of(params)
+        normalise = scale.normalise if scale is not None else _as_it_is
         log_probs = masked_log_softmax(logits, piece.get("legal"))
         inputs = LossInputs(
             mask=piece["weight"],
             logp=take_last(log_probs, piece["action"]),
             old_logp=piece["logp"],
             advantage=piece["advantage"],
-            value=value,
-            old_value=piece["value"],
-            target=piece["target"],
+            value=normalise(value),
+            old_value=normalise(piece["value"]),
+            target=normalise(piece["target"]),
             entropy=entropy(log_probs),
             source=piece.get("source"),
         )
@@ -276,28 +300,24 @@ class JaxLearner:
         if "pair" in experiences.sequences:
             raise TrainError("preference pairs train language models; a network on boards cannot learn from them")
         source = experiences.sequences.get("source")
-        batch = flatten(experiences, source)
+        rows = self._rows.of(experiences, source, state.params)
         logp = None
         if self._advantage.kind == "vtrace":
-            experiences, logp = self._reconsidered(state, experiences, batch)
+            experiences, logp = self._reconsidered(state, experiences, rows)
         advantage, target = compute_for_usual(experiences, source, self._advantage, logp)
-        mask = np.asarray(experiences.steps["mask"], bool)
-        return {**batch, "advantage": advantage[mask], "target": target[mask]}
+        return {**rows.batch, "advantage": rows.gather(advantage), "target": rows.gather(target)}
 
     def _reconsidered(
-        self, state: LearnerState, experiences: Experiences, batch: Batch
+        self, state: LearnerState, experiences: Experiences, rows: Rows
     ) -> tuple[Experiences, NDArray[np.float32]]:
         """What the current weights think of the same decisions: values in place, and log-probabilities `[N]`."""
-        count = len(batch["weight"])
-        padded = pad(batch, bucket(count, self._train.minibatch))
-        found = jax.device_get(self._jitted_evaluate(state.params, padded))
-        mask = np.asarray(experiences.steps["mask"], bool)
-        logp, value = (np.zeros(len(mask), np.float32) for _ in range(2))
-        logp[mask], value[mask] = (column[:count] for column in found)
+        count = len(rows.batch["weight"])
+        padded = pad(rows.batch, bucket(count, self._minibatch))
+        logp, value = (rows.scatter(found[:count]) for found in self._jitted_evaluate(state.params, padded))
         return experiences.replace(steps={"value": value}), logp
 
     def _evaluate(self, params: dict[str, jax.Array], batch: Batch) -> tuple[jax.Array, jax.Array]:
-        logits, value = self.network.apply(params, batch["observation"])
+        logits, value = self._rows.apply(params, batch)
         return take_last(masked_log_softmax(logits, batch.get("legal")), batch["action"]), value
 
 
@@ -308,6 +328,10 @@ def _refuse_what_tokens_need(train: TrainConfig, objective: Objective) -> None:
         raise ConfigError(
             "train.algorithm.objective: reference: base, dpo, kl_reward and importance are for language models"
         )
+
+
+def _as_it_is(value: jax.Array) -> jax.Array:
+    return value
 
 
 def key_of(seed: int) -> jax.Array:
