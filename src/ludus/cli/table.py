@@ -36,6 +36,11 @@ class Table:
         """Seats of the game."""
         return self._game.spec.players
 
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether all seats play together."""
+        return self._game.spec.is_cooperative
+
     def decide(self, seat: int) -> int:
         """What the policy plays in this seat."""
         spec = self._game.spec

@@ -17,6 +17,9 @@ from ludus.storage.run_directory import RunDirectory
 class TabularTable:
     """One game with a table on every seat but the person's. It always samples: its mixture is its strategy."""
 
+    is_cooperative = False
+    """Tables are of games that somebody loses."""
+
     def __init__(self, run: RunDirectory, game_key: str, ref: PolicyRef, *, seed: int) -> None:
         store = PolicyStore(run.policies)
         self._game = OpenSpielGame(game_key.removeprefix("open_spiel:"))
