@@ -96,6 +96,21 @@ def test_a_killed_run_with_memory_central_critic_and_normalised_values_ends_like
     assert describe(tmp_path / "broken") == describe(recurrent_run)
 
 
+def test_a_run_begins_with_another_ones_weights_if_its_critic_is_the_same(recurrent_run: Path) -> None:
+    from ludus.topologies.starting import find_start
+
+    def start(change: str) -> object:
+        text = RECURRENT.replace("policy: {", f"policy: {{start: {recurrent_run}, ").replace("preset: mappo", change)
+        return find_start(resolve(parse_config(text, "run.yaml")))
+
+    assert start("preset: mappo")
+    with pytest.raises(ConfigError, match="trained with critic: central"):
+        start("preset: ippo")
+    with pytest.raises(ConfigError, match="value_normalisation: true; write the same"):
+        start("preset: mappo}, value_normalisation: false, optimizer: {eps: 1e-5")
+
+
+@pytest.mark.slow
 def test_teams_of_a_mixed_game_are_seated_together(tmp_path: Path) -> None:
     status = Loop(parse_config(MIXED, "run.yaml"), tmp_path / "run").run_to_end()
     assert status.stage == "done"

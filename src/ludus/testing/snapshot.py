@@ -82,6 +82,7 @@ def _check_state(position: Position, spec: GameSpec) -> NDArray[np.float32]:
     """The whole state, where the game has one."""
     if not spec.state_shape:
         return np.zeros((), np.float32)
+    require(hasattr(position, "state"), "a position of a game with a state_shape has a method state(out)")
     return _look_twice("state(out)", cast("StatePosition", position).state, spec.state_shape)
 
 
