@@ -121,7 +121,9 @@ def _policy(config: RunConfig) -> str:
         warm = " after a warm start" if config.warm_start else ""
         return f"{model.path}, {trained}{warm}; {config.explore.engine.kind} engine"
     shape = "-".join(map(str, network.hidden)) if network.kind == "mlp" else f"{network.blocks}x{network.channels}"
-    return f"{network.kind} {shape}"
+    memory = f", gru {network.memory.size}" if network.kind == "mlp" and network.memory else ""
+    critic = {None: "", "shared": "", "own": ", own critic", "central": ", central critic"}[config.policy.critic]
+    return f"{network.kind} {shape}{memory}{critic}{', normalised values' if config.train.value_normalisation else ''}"
 
 
 def _teacher(config: RunConfig) -> list[Row]:
