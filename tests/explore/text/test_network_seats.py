@@ -9,7 +9,7 @@ import pytest
 
 from ludus.config.play import MlpConfig
 from ludus.experience import verify
-from ludus.explore.actors import NetworkActors
+from ludus.explore.actors import Decided, Needs, NetworkActors
 from ludus.explore.host_runner import HostRunner
 from ludus.explore.mixed_runner import MixedRunner
 from ludus.explore.network_seats import Networks
@@ -176,7 +176,10 @@ def test_decisions_of_one_turn_are_made_together_and_each_gets_its_own() -> None
 
         def act(self, ref, observation, legal, uniform, greedy):  # type: ignore[no-untyped-def]
             self.calls.append(len(uniform))
-            return (uniform * 10).astype(np.int32), uniform, -uniform
+            return Decided((uniform * 10).astype(np.int32), uniform, -uniform, np.zeros((len(uniform), 0)))
+
+        def needs(self, ref):  # type: ignore[no-untyped-def]
+            return Needs()
 
     actors = Counting()
     actors.calls = []
