@@ -135,13 +135,16 @@ def test_league_shows_the_meta_strategy_and_the_payoffs(
     shown = capsys.readouterr().out
     assert "Meta-strategy" in shown
     assert "value of seat 0: -0.0555556" in shown
-    for name in ("nash_conv.png", "payoffs.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    for name in ("nash_conv", "payoffs", "meta_strategy"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / f"{name}.svg").is_file()
     league(kuhn, png=tmp_path, as_json=True)
     found = json.loads(capsys.readouterr().out)
-    assert found["nash_conv"][-1] < 1e-9
+    assert found["exploitability"]["metric"] == "psro/nash_conv"
+    assert found["exploitability"]["values"][-1] < 1e-9
+    assert [each["generation"] for each in found["meta_strategies"]] == found["exploitability"]["generations"]
     weights = [np.array(seat["weights"]) for seat in found["seats"]]
-    assert weights[0] @ np.array(found["payoffs"]) @ weights[1] == pytest.approx(-1 / 18)
+    assert weights[0] @ np.array(found["payoffs"]["mean"]) @ weights[1] == pytest.approx(-1 / 18)
     plot([str(kuhn)], out=tmp_path / "curves.svg")
     assert "psro/nash_conv: 0.9167 at step 0" in capsys.readouterr().out
 

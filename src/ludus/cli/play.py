@@ -65,7 +65,7 @@ def play(
         typer.echo("Left the game.")
         return
     typer.echo(table.position.text())
-    typer.echo(outcome(returns, seat))
+    typer.echo(outcome(returns, seat, together=table.is_cooperative))
 
 
 def talk(
@@ -141,10 +141,10 @@ def understand(text: str, names: dict[int, str]) -> int | None:
     return matching[0] if len(matching) == 1 else None
 
 
-def outcome(returns: list[float], seat: int) -> str:
-    """How it went, in words."""
-    if len(returns) == 1:
-        return f"Your return: {returns[0]:g}."
+def outcome(returns: list[float], seat: int, *, together: bool = False) -> str:
+    """How it went, in words; `together`: nobody played against anybody."""
+    if together or len(returns) == 1:
+        return f"Your return: {returns[seat]:g}."
     best = max(returns)
     if all(value == best for value in returns):
         return "A draw."

@@ -56,7 +56,9 @@ def print_population(console: Console, loop: AnyLoop, status: Status) -> None:
     for line in final_lines(status, loop.run.events):
         say(console, line)
     run, ludus = status.run_dir, command_name()
-    say(console, f"run: {run}    population: {ludus} league {run}    play against it: {ludus} play {run}")
+    is_computed = loop.config.population is not None and loop.config.population.oracle == "exact"
+    play = f"    play against it: {ludus} play {run}" if is_computed else ""
+    say(console, f"run: {run}    population: {ludus} league {run}{play}")
 
 
 def print_measured(console: Console, loop: AnyLoop, status: Status) -> None:

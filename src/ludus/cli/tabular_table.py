@@ -24,6 +24,9 @@ Lookup = dict[str, tuple[list[int], list[float]]]
 class TabularTable:
     """One game with a table on every seat but the person's. It always samples: its mixture is its strategy."""
 
+    is_cooperative = False
+    """Tables are of games that somebody loses."""
+
     def __init__(self, run: RunDirectory, game_key: str, ref: PolicyRef, *, seed: int) -> None:
         store = PolicyStore(run.policies)
         self._game = OpenSpielGame(game_key.removeprefix("open_spiel:"))

@@ -129,6 +129,9 @@ def _fill_train(config: RunConfig) -> RunConfig:
         train = _fill_aggregation(config, train)
         if "minibatch" not in train.model_fields_set:
             train = train.model_copy(update={"minibatch": _SEQUENCES_PER_STEP})
+    else:
+        train = _fill(train, value_normalisation=preset.value_normalisation)
+        config = _with(config, policy=_fill(config.policy, critic=preset.critic))
     if config.topology == "fused":
         train = _fill(train, batch_steps=_STEPS_PER_GAME * config.explore.games_in_flight)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ludus.config.presets import ALGORITHMS
 from ludus.config.problems import Path
 from ludus.config.run import RunConfig
 from ludus.config.synchronise import SynchroniseConfig
@@ -21,7 +22,7 @@ class Obstacle:
 
 def fused_obstacles(config: RunConfig) -> list[Obstacle]:
     """All settings that one program on one device cannot follow."""
-    return [*_games(config), *_flow(config), *_opponents(config)]
+    return [*_games(config), *_network(config), *_flow(config), *_opponents(config)]
 
 
 def _games(config: RunConfig) -> list[Obstacle]:
@@ -37,6 +38,18 @@ def _games(config: RunConfig) -> list[Obstacle]:
     ]
     if len(config.games) > 1:
         found.append(Obstacle(path=("games",), reason=f"{len(config.games)} games are played", instead="one game"))
+    return found
+
+
+def _network(config: RunConfig) -> list[Obstacle]:
+    found = []
+    critic = config.policy.critic or ALGORITHMS[config.train.algorithm.preset].critic
+    if critic == "central":
+        reason = "a central critic sees states that the device's games do not show"
+        found.append(Obstacle(path=("policy", "critic"), reason=reason, instead="own"))
+    if getattr(config.policy.network, "memory", None) is not None:
+        reason = "the device's games carry no memory from one decision to the next"
+        found.append(Obstacle(path=("policy", "network", "memory"), reason=reason, instead="null"))
     return found
 
 

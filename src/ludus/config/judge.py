@@ -84,5 +84,5 @@ class EvaluateConfig(Model):
     final_games: int = Field(default=400, ge=0)
     """Games per opponent when training is done, and in the mode evaluate."""
     greedy: bool = True
-    """Play the likeliest action against fixed players. Versions always sample against each other: two greedy ones
-    would play the same game over and over."""
+    """Play the likeliest action against fixed players, and in games with chance where there is nobody to play against.
+    Versions always sample against each other: two greedy ones would play the same game over and over."""

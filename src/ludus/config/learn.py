@@ -97,6 +97,8 @@ class AlgorithmConfig(Model):
 
     preset: Literal[
         "ppo",
+        "ippo",
+        "mappo",
         "a2c",
         "reinforce",
         "reinforce_pp",
@@ -168,7 +170,7 @@ class TrainConfig(Model):
     minibatch: int = Field(default=256, gt=0)
     """Steps per optimizer step; sequences, where the policy is a language model."""
     epochs: int = Field(default=4, gt=0, le=1000)
-    """Passes over each batch. When not given: 4 with the preset ppo, 1 with the others."""
+    """Passes over each batch. When not given: 4 with the preset ppo, 10 with ippo and mappo, 1 with the others."""
     accumulate: int = Field(default=1, gt=0)
     """Split each minibatch into this many parts and add up their gradients."""
     aggregation: Aggregation = "token_mean"
@@ -187,6 +189,9 @@ class TrainConfig(Model):
     trainers: int = Field(default=1, gt=0, le=64)
     """Processes that share each minibatch and add up their gradients (split topology). The update is that of one, to
     rounding."""
+    value_normalisation: bool | None = None
+    """Let the critic learn returns that are normalised by the running mean and variance of its targets; advantages are
+    in the game's own units. Default: true with the presets ippo and mappo, false with the others."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     max_staleness: int = Field(default=2, ge=0)

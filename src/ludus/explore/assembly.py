@@ -75,6 +75,8 @@ def _columns(rows: list[dict[str, Any]], traces: list[SeatTrace], versions: list
         "observation": _joined(observations),
         "legal": _joined(legal),
     }
+    if states := [state for trace in traces for state in trace.states]:
+        steps["state"] = _joined(states)
     for trace, start in zip(traces, offsets.tolist(), strict=False):
         for number, reward in trace.credits.items():
             steps["reward"][start + number] = reward

@@ -100,14 +100,17 @@ class Networks:
                         question.answer.set_result(choice)
 
     def _choose(self, policy: PolicyRef, questions: list[Question]) -> list[Choice]:
-        actions, logps, values = self._actors.act(
+        needs = self._actors.needs(policy)
+        if needs.state or needs.memory:
+            raise PolicyError(f"{policy} has a memory or a critic that sees everything; it plays boards, not words")
+        decided = self._actors.act(
             policy,
             np.stack([question.sight[0] for question in questions]),
             np.stack([question.sight[1] for question in questions]),
             np.array([question.uniform for question in questions], np.float32),
             np.array([question.greedy for question in questions], np.bool_),
         )
-        return list(zip(actions.tolist(), logps.tolist(), values.tolist(), strict=True))
+        return list(zip(decided.actions.tolist(), decided.logps.tolist(), decided.values.tolist(), strict=True))
 
 
 class NetworkSeat:

@@ -165,8 +165,9 @@ class PopulationLoop(Driveable):
     def _make_measures(self, rooms: Rooms) -> Measures:
         """Exact where it can be, or where it is asked for."""
         (key,) = rooms.games
-        population, is_spiel = self._population, key.startswith("open_spiel:")
-        can_be_exact = is_spiel and rooms.config.topology == "fused" and population.scheduler != "league"
+        population, spec = self._population, rooms.specs[key]
+        is_small = key.startswith("open_spiel:") and rooms.config.topology == "fused"
+        can_be_exact = is_small and spec.players == 2 and spec.is_zero_sum and population.scheduler != "league"
         if (population.payoffs.kind or ("exact" if can_be_exact else "played")) == "played":
             return PlayedMeasures(rooms, population, lambda: self._stopping)
         from ludus.population.exact_measures import ExactMeasures

@@ -21,6 +21,7 @@ from ludus.explore.rewards.making import check_rewards
 from ludus.explore.text_players import make_text_player
 from ludus.games import Game, make_game
 from ludus.games.device_game import find_device_game
+from ludus.games.global_state import state_size
 from ludus.games.protocol import GameSpec
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
@@ -50,6 +51,8 @@ from ludus.topologies.teaching import check_teacher
 Games = Mapping[str, Game | TextGame | TasksetGame]
 """What a run plays, by key: boards for networks, games of words or tasksets for language models."""
 
+CHANNELS_LAST = ("pgx:", "pettingzoo:")
+"""Games whose boards have their planes in the last axis."""
 VERSIONS_KEPT = 16
 """Newest versions that stay on disk beside those in the pool."""
 
@@ -167,7 +170,7 @@ def find_games(config: RunConfig, run: RunDirectory | None = None) -> Games:
     """
     problems: list[str] = []
     games: Games = {}
-    if config.population is not None:
+    if config.population is not None and config.population.oracle == "exact":
         games = _find_tabular_game(config, problems)
     elif config.tasks:
         games = find_tasksets(config, problems)
@@ -315,7 +318,7 @@ def policy_shape(config: RunConfig, specs: dict[str, GameSpec], start: Start[Any
     """What the policy is: a network that fits the games, or a language model, which fits all of them."""
     if config.mode == "evaluate" and start is not None:
         return start.shape
-    if config.population is not None:
+    if config.population is not None and config.population.oracle == "exact":
         return TabularShape(game=config.games[0].key)
     if config.policy.model is None:
         return network_shape(config, specs)
@@ -336,11 +339,24 @@ def network_shape(config: RunConfig, specs: dict[str, GameSpec]) -> PolicyShape:
     observation_shape, actions = shapes.pop()
     if not observation_shape:
         raise ConfigError(f"games: {', '.join(specs)} has no observation tensor for a network to see")
-    layout = "channels_last" if all(key.startswith("pgx:") for key in specs) else "channels_first"
+    layout = "channels_last" if all(key.startswith(CHANNELS_LAST) for key in specs) else "channels_first"
+    critic = config.policy.critic or "shared"
     return PolicyShape(
         network=config.policy.network,
         observation_shape=observation_shape,
         actions=actions,
         layout=layout,
         games=tuple(specs),
+        critic=critic,
+        state_size=_state_size(specs) if critic == "central" else 0,
+        normalises_value=bool(config.train.value_normalisation),
     )
+
+
+def _state_size(specs: dict[str, GameSpec]) -> int:
+    """What a central critic sees of every game of the run."""
+    sizes = {key: state_size(spec) for key, spec in specs.items()}
+    if len(set(sizes.values())) > 1:
+        found = "; ".join(f"{key}: {size} numbers" for key, size in sizes.items())
+        raise ConfigError(f"policy.critic: one central critic cannot see states of different sizes ({found})")
+    return next(iter(sizes.values()))

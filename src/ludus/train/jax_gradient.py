@@ -6,7 +6,7 @@ add up to those of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -14,21 +14,28 @@ import jax.numpy as jnp
 from jax import lax
 
 from ludus.config.learn import TrainConfig
-from ludus.policies.networks import PolicyNetwork
+from ludus.policies.value_scale import scale_of
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.learner_metrics import Metrics
 from ludus.train.losses import LossInputs, entropy, kl
 from ludus.train.minibatches import Columns, normalised, own_weight
 from ludus.train.objective import Objective, Scales, element_count
+from ludus.train.stretches import RowMaker
 
 
 class Pass(NamedTuple):
     """What stays the same during one update."""
 
     unravel: Callable[[jax.Array], dict[str, jax.Array]]
-    """From the vector of all weights to weights by name."""
+    """From the vector of all weights that are trained to weights by name."""
     rate: jax.Array
     progress: jax.Array
+    untrained: Mapping[str, jax.Array] = {}
+    """The scale of values, where there is one."""
+
+    def params(self, vector: jax.Array) -> dict[str, jax.Array]:
+        """All weights, from those that are trained."""
+        return {**self.untrained, **self.unravel(vector)}
 
 
 class Share(NamedTuple):
@@ -41,8 +48,8 @@ class Share(NamedTuple):
 class MinibatchGradient:
     """Gradient and metrics by a resolved `TrainConfig`. Pure and traceable."""
 
-    def __init__(self, network: PolicyNetwork, train: TrainConfig, objective: Objective) -> None:
-        self._network = network
+    def __init__(self, rows: RowMaker, train: TrainConfig, objective: Objective) -> None:
+        self._rows = rows
         self._objective = objective
         self._pieces = train.accumulate
         self._normalises = train.algorithm.advantage is None or train.algorithm.advantage.normalise
@@ -73,16 +80,19 @@ class MinibatchGradient:
     def _loss(
         self, vector: jax.Array, piece: Columns, constants: Pass, scales: Scales, count: jax.Array
     ) -> tuple[jax.Array, Metrics]:
-        logits, value = self._network.apply(constants.unravel(vector), piece["observation"])
+        params = constants.params(vector)
+        logits, value = self._rows.apply(params, piece)
+        scale = scale_of(params)
+        normalise = scale.normalise if scale is not None else _as_it_is
         log_probs = masked_log_softmax(logits, piece.get("legal"))
         inputs = LossInputs(
             mask=piece["weight"],
             logp=take_last(log_probs, piece["action"]),
             old_logp=piece["logp"],
             advantage=piece["advantage"],
-            value=value,
-            old_value=piece["value"],
-            target=piece["target"],
+            value=normalise(value),
+            old_value=normalise(piece["value"]),
+            target=normalise(piece["target"]),
             entropy=entropy(log_probs),
             source=piece.get("source"),
         )
@@ -92,6 +102,10 @@ class MinibatchGradient:
         if "approx_kl" not in metrics:
             metrics["approx_kl"] = total(kl(inputs.old_logp, inputs.logp).loss, own) / count
         return loss, {**metrics, "loss": loss}
+
+
+def _as_it_is(value: jax.Array) -> jax.Array:
+    return value
 
 
 def share_of(part: Columns, share: Share, pieces: int = 1) -> Columns:

@@ -8,7 +8,8 @@ invariants:
 - A minibatch whose loss or gradient is not finite leaves weights and optimizer as they were, and is counted.
 - Gradient accumulation gives the gradient of the whole minibatch, because parts are normalised by the whole.
 
-`jax_parallel` goes through the same steps with several processes.
+A row is a decision or, for a network with a memory, a stretch of decisions (`stretches.py`). `jax_parallel` goes
+through the same steps with several processes.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from numpy.typing import NDArray
 from ludus.config.learn import TrainConfig
 from ludus.errors import ConfigError, TrainError
 from ludus.policies.networks import PolicyNetwork
+from ludus.policies.value_scale import counted_in, trained, untrained
 from ludus.records import Experiences
 from ludus.train.advantages import compute_for_usual
 from ludus.train.arrays import masked_log_softmax, take_last
-from ludus.train.batches import Batch, bucket, flatten, from_zero, pad
+from ludus.train.batches import Batch, bucket, from_zero, pad
 from ludus.train.jax_gradient import MinibatchGradient, Pass
 from ludus.train.jax_walk import Steps, Walk, start_walk
 from ludus.train.learner_metrics import Metrics
@@ -39,6 +41,7 @@ from ludus.train.objective import Objective, build_objective
 from ludus.train.optimizer import build_optimizer, learning_rate
 from ludus.train.shuffle import round_keys
 from ludus.train.sources import labelled
+from ludus.train.stretches import RowMaker, Rows, make_rows
 
 __all__ = ["JaxLearner", "LearnerState", "key_of"]
 
@@ -52,15 +55,18 @@ class JaxLearner:
     def __init__(self, network: PolicyNetwork, train: TrainConfig) -> None:
         if train.algorithm.advantage is None or train.algorithm.objective is None:
             raise ConfigError("train.algorithm: not resolved; advantage and objective must be given")
-        if train.minibatch % train.accumulate:
-            raise ConfigError(f"train.accumulate: {train.accumulate} does not divide train.minibatch {train.minibatch}")
         self.network = network
         self._train = train
+        self._rows: RowMaker = make_rows(network)
+        self.minibatch = max(1, train.minibatch // self._rows.length)
+        """Rows of a minibatch."""
+        if self.minibatch % train.accumulate:
+            raise ConfigError(f"train.accumulate: {train.accumulate} does not divide {self.minibatch} rows a minibatch")
         self._advantage = train.algorithm.advantage
         self._objective = build_objective(train.algorithm.objective, mu=train.algorithm.mu)
         _refuse_what_tokens_need(train, self._objective)
         self._optimizer = build_optimizer(train.optimizer)
-        self.gradient = MinibatchGradient(network, train, self._objective)
+        self.gradient = MinibatchGradient(self._rows, train, self._objective)
         self.steps = Steps(train, self._objective, self._optimizer)
         self._padded_rows = 0
         self._jitted_update = jax.jit(self.update)
@@ -69,7 +75,7 @@ class JaxLearner:
     def init(self, seed: int) -> LearnerState:
         """Fresh weights and optimizer. Every leaf is a buffer of its own, so a caller may donate the state."""
         params = self.network.init(seed)
-        vector, _ = ravel_pytree(params)
+        vector, _ = ravel_pytree(trained(params))
         return LearnerState(
             params, self._optimizer.init(vector), steps=jnp.zeros((), jnp.int32), skipped=jnp.zeros((), jnp.int32)
         )
@@ -83,17 +89,22 @@ class JaxLearner:
             state: not changed.
             batch: `observation [B, *S]`, `legal` bool `[B, A]` (optional), `action` int32 `[B]`, and float32 `[B]`:
                 `logp` and `value` (of the policy that acted), `advantage`, `target`, `weight`. Rows of weight 0 are
-                padding or not to be learnt from. `source` int32 `[B]` (optional): codes of `train.sources`. B is a
-                multiple of the minibatch.
+                padding or not to be learnt from. `source` int32 `[B]` (optional): codes of `train.sources`. `state
+                [B, G]`: for a critic that sees it. B is a multiple of the minibatch. For a network with a memory a row
+                is a stretch of L decisions: all are `[B, L, ...]` but `source`, and `memory [B, M]` is what each begins
+                with.
             key: consumed.
             progress: share of the run that is done, 0 to 1.
         """
-        size, minibatch = len(batch["weight"]), self._train.minibatch
+        size, minibatch = len(batch["weight"]), self.minibatch
         if size % minibatch:
             raise TrainError(f"a batch of {size} rows is not a whole number of minibatches of {minibatch}")
         batch = self.prepare(batch)
-        vector, unravel = ravel_pytree(state.params)
-        constants = Pass(unravel, learning_rate(self._train.optimizer, progress), progress)
+        vector, unravel = ravel_pytree(trained(state.params))
+        fixed = untrained(state.params)
+        if fixed:
+            fixed = counted_in(fixed, batch["target"], own_weight(batch))
+        constants = Pass(unravel, learning_rate(self._train.optimizer, progress), progress, fixed)
         walk = self.start(vector, state, batch, constants)
         walk = self._walk_epochs(walk, batch, round_keys(key, self._train.epochs), constants)
         return self.steps.conclude(walk, state, batch, constants)
@@ -139,12 +150,12 @@ class JaxLearner:
 
     def start(self, vector: jax.Array, state: LearnerState, batch: Mapping[str, jax.Array], constants: Pass) -> Walk:
         """The walk before its first minibatch."""
-        part = {name: column[: self._train.minibatch] for name, column in batch.items()}
+        part = {name: column[: self.minibatch] for name, column in batch.items()}
         _, names = jax.eval_shape(lambda: self.gradient(vector, part, constants))
         return start_walk(vector, state, names)
 
     def _walk_epochs(self, walk: Walk, batch: Mapping[str, jax.Array], keys: jax.Array, constants: Pass) -> Walk:
-        minibatch = self._train.minibatch
+        minibatch = self.minibatch
         deck = make_deck(batch["weight"], minibatch)
 
         def epoch(walk: Walk, number: jax.Array) -> Walk:
@@ -164,7 +175,7 @@ class JaxLearner:
         """Ragged experience as the flat batch that `update` takes, with advantages."""
         batch = self._credited(state, from_zero(experiences))
         # Never smaller than before: more padding is cheaper than another compilation, and changes no bit of the result.
-        self._padded_rows = max(self._padded_rows, bucket(len(batch["weight"]), self._train.minibatch))
+        self._padded_rows = max(self._padded_rows, bucket(len(batch["weight"]), self.minibatch))
         return pad(batch, self._padded_rows)
 
     def _credited(self, state: LearnerState, experiences: Experiences) -> Batch:
@@ -172,28 +183,24 @@ class JaxLearner:
         if "pair" in experiences.sequences:
             raise TrainError("preference pairs train language models; a network on boards cannot learn from them")
         source = experiences.sequences.get("source")
-        batch = flatten(experiences, source)
+        rows = self._rows.of(experiences, source, state.params)
         logp = None
         if self._advantage.kind == "vtrace":
-            experiences, logp = self._reconsidered(state, experiences, batch)
+            experiences, logp = self._reconsidered(state, experiences, rows)
         advantage, target = compute_for_usual(experiences, source, self._advantage, logp)
-        mask = np.asarray(experiences.steps["mask"], bool)
-        return {**batch, "advantage": advantage[mask], "target": target[mask]}
+        return {**rows.batch, "advantage": rows.gather(advantage), "target": rows.gather(target)}
 
     def _reconsidered(
-        self, state: LearnerState, experiences: Experiences, batch: Batch
+        self, state: LearnerState, experiences: Experiences, rows: Rows
     ) -> tuple[Experiences, NDArray[np.float32]]:
         """What the current weights think of the same decisions: values in place, and log-probabilities `[N]`."""
-        count = len(batch["weight"])
-        padded = pad(batch, bucket(count, self._train.minibatch))
-        found = jax.device_get(self._jitted_evaluate(state.params, padded))
-        mask = np.asarray(experiences.steps["mask"], bool)
-        logp, value = (np.zeros(len(mask), np.float32) for _ in range(2))
-        logp[mask], value[mask] = (column[:count] for column in found)
+        count = len(rows.batch["weight"])
+        padded = pad(rows.batch, bucket(count, self.minibatch))
+        logp, value = (rows.scatter(found[:count]) for found in self._jitted_evaluate(state.params, padded))
         return experiences.replace(steps={"value": value}), logp
 
     def _evaluate(self, params: dict[str, jax.Array], batch: Batch) -> tuple[jax.Array, jax.Array]:
-        logits, value = self.network.apply(params, batch["observation"])
+        logits, value = self._rows.apply(params, batch)
         return take_last(masked_log_softmax(logits, batch.get("legal")), batch["action"]), value
 
 

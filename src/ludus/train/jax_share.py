@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
 from ludus.config.learn import TrainConfig
+from ludus.policies.value_scale import trained
 from ludus.train.batches import Batch
 from ludus.train.jax_gradient import Pass, Share
 from ludus.train.jax_learner import JaxLearner, key_of
@@ -32,9 +33,9 @@ class JaxShare:
         self._learner = learner
         self._train = train
         self._rank, self._size = jnp.int32(rank), size
-        _, self._unravel = ravel_pytree(learner.network.init(0))
+        _, self._unravel = ravel_pytree(trained(learner.network.init(0)))
         self._prepare = jax.jit(self._prepared)
-        self._shuffle = jax.jit(lambda deck, keys, source: shuffle(deck, keys, train.minibatch, source))
+        self._shuffle = jax.jit(lambda deck, keys, source: shuffle(deck, keys, learner.minibatch, source))
         self._compute = jax.jit(self._answer)
         self._epoch = -1
 
@@ -66,7 +67,7 @@ class JaxShare:
 
     def _prepared(self, batch: Columns) -> tuple[Columns, Deck]:
         batch = self._learner.prepare(batch)
-        return batch, make_deck(batch["weight"], self._train.minibatch)
+        return batch, make_deck(batch["weight"], self._learner.minibatch)
 
     def _answer(
         self,
@@ -78,7 +79,7 @@ class JaxShare:
         rank: jax.Array,
         progress: jax.Array,
     ) -> jax.Array:
-        part = deal(batch, deck, order, number, self._train.minibatch)
+        part = deal(batch, deck, order, number, self._learner.minibatch)
         share = Share(rank, self._size)
         gradient, metrics = self._learner.gradient(vector, part, self.constants(progress), share)
         return jnp.concatenate([gradient, jnp.stack([metrics[name] for name in sorted(metrics)])])

@@ -91,7 +91,7 @@ class Steps:
     ) -> tuple[LearnerState, Metrics]:
         """The state after a walk that began at `state`, and what is reported of the update."""
         after = LearnerState(
-            constants.unravel(walk.params), walk.optimizer, state.steps + walk.taken, walk.skipped_in_a_row
+            constants.params(walk.params), walk.optimizer, state.steps + walk.taken, walk.skipped_in_a_row
         )
         counts = as_floats(
             rows=jnp.sum(batch["weight"] > 0),

@@ -25,7 +25,7 @@ _NEGLIGIBLE = 1e-12
 """Weights below this are rounding."""
 _BETTER = 1e-10
 """By how much a row or column must do better, relative to the largest payoff, to be let in."""
-_SMALL = 100
+SMALL = 100
 """Tables up to this size go through the linear program whole: less than finding out which part of them matters."""
 
 
@@ -57,7 +57,7 @@ def solve_meta_game(
     if solver != "nash" or options:
         rows, columns = solve(solver, zero_sum_table(payoffs), **(options or {}))
         return MetaStrategy(rows=rows, columns=columns)
-    return solve_nash(payoffs) if max(payoffs.shape) <= _SMALL else _solve_by_parts(solve_nash, payoffs, candidates)
+    return solve_nash(payoffs) if max(payoffs.shape) <= SMALL else _solve_by_parts(solve_nash, payoffs, candidates)
 
 
 def solve_nash(payoffs: Floats) -> MetaStrategy:
