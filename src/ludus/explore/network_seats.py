@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +20,15 @@ from ludus.explore.host_runner import Actors
 from ludus.explore.noise import noisy_action
 from ludus.explore.slot import SeatTrace
 from ludus.explore.uniforms import uniforms
+from ludus.games.global_state import write_state
 from ludus.games.protocol import GameSpec, Position
 from ludus.games.text_protocol import TextGame, TextPosition
 from ludus.records import PolicyRef, Task, derive_seed
 
-Sight = tuple[NDArray[np.float32], NDArray[np.bool_]]
-"""What a seat sees, and what it may do."""
-Choice = tuple[int, float, float]
-"""What it does, with which log-probability, and what it expects."""
+if TYPE_CHECKING:
+    from ludus.explore.actors import Needs
+
+Floats = NDArray[np.float32]
 
 
 class WordsOnBoard(TextPosition, Protocol):
@@ -39,16 +41,36 @@ class WordsOnBoard(TextPosition, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What a decision is made from."""
+
+    observation: Floats
+    legal: NDArray[np.bool_]
+    state: Floats
+    """The whole game, `[G]`, for a critic that sees it; empty for others, and where nobody learns."""
+    memory: Floats
+    """What the network remembers, `[M]`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a network does, with which log-probability, what it expects, and what it remembers from now on."""
+
+    action: int
+    logp: float
+    value: float
+    memory: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """One decision that a game waits for."""
 
-    __slots__ = ("answer", "greedy", "sight", "uniform")
-
-    def __init__(self, sight: Sight, uniform: np.float32, greedy: bool, answer: asyncio.Future[Choice]) -> None:
-        self.sight = sight
-        self.uniform = uniform
-        self.greedy = greedy
-        self.answer = answer
+    sight: Sight
+    uniform: np.float32
+    greedy: bool
+    answer: asyncio.Future[Choice]
 
 
 class Networks:
@@ -81,7 +103,7 @@ class Networks:
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._answer_all)
-        question = Question(sight, uniform, greedy, loop.create_future())
+        question = Question(sight=sight, uniform=uniform, greedy=greedy, answer=loop.create_future())
         self._waiting.setdefault(policy, []).append(question)
         return await question.answer
 
@@ -99,18 +121,33 @@ class Networks:
                     if not question.answer.done():
                         question.answer.set_result(choice)
 
+    def needs(self, policy: PolicyRef) -> Needs:
+        """What a network must be given besides what its seat sees.
+
+        Raises:
+            PolicyError: there are no such weights.
+        """
+        try:
+            return self._actors.needs(policy)
+        except StorageError as error:
+            raise PolicyError(f"{policy} cannot be loaded: {error}") from error
+
     def _choose(self, policy: PolicyRef, questions: list[Question]) -> list[Choice]:
-        needs = self._actors.needs(policy)
-        if needs.state or needs.memory:
-            raise PolicyError(f"{policy} has a memory or a critic that sees everything; it plays boards, not words")
+        sights = [question.sight for question in questions]
         decided = self._actors.act(
             policy,
-            np.stack([question.sight[0] for question in questions]),
-            np.stack([question.sight[1] for question in questions]),
+            np.stack([sight.observation for sight in sights]),
+            np.stack([sight.legal for sight in sights]),
             np.array([question.uniform for question in questions], np.float32),
             np.array([question.greedy for question in questions], np.bool_),
+            np.stack([sight.state for sight in sights]),
+            np.stack([sight.memory for sight in sights]),
         )
-        return list(zip(decided.actions.tolist(), decided.logps.tolist(), decided.values.tolist(), strict=True))
+        columns = decided.actions.tolist(), decided.logps.tolist(), decided.values.tolist(), decided.memory
+        return [
+            Choice(action=action, logp=logp, value=value, memory=memory)
+            for action, logp, value, memory in zip(*columns, strict=True)
+        ]
 
 
 class NetworkSeat:
@@ -124,31 +161,46 @@ class NetworkSeat:
         self._networks = networks
         self._seed = derive_seed(task.seed, "act", task.attempt)
         self._credited = 0.0
+        self._memory: Floats | None = None
         self.trace = SeatTrace() if self._who.learns else None
 
     def look(self, position: WordsOnBoard) -> Sight:
-        """What the network sees now. What it has earned since its last decision is credited to that."""
-        board, spec = position.position, self._spec
+        """What the network sees now. What it has earned since its last decision is credited to that.
+
+        Raises:
+            PolicyError: there are no such weights.
+        """
+        board, spec, needs = position.position, self._spec, self._networks.needs(self._who.policy)
         observation = np.zeros(spec.observation_shape, np.float32)
         board.observe(self._number, observation)
         legal = np.zeros(spec.actions, np.bool_)
         legal[list(board.legal(self._number))] = True
+        state = np.zeros(needs.state, np.float32)
+        if needs.state and self.trace is not None:
+            write_state(board, spec, state)
         if spec.rewards_every_move:
             self.credit(float(board.returns()[self._number]))
-        return observation, legal
+        memory = np.zeros(needs.memory, np.float32) if self._memory is None else self._memory
+        return Sight(observation=observation, legal=legal, state=state, memory=memory)
 
     async def decide(self, sight: Sight, ply: int) -> int:
         """Choose an action, by the network or by noise; a learning seat notes it."""
         where = np.array([ply], np.uint64), np.array([self._number], np.uint64)
         uniform = uniforms(np.array([self._seed], np.uint64), *where)[0]
-        who, noise = self._who, self._networks.noise
-        action, logp, value = await self._networks.decide(who.policy, sight, uniform, greedy=who.greedy)
-        if self.trace is None:
-            return action
-        if noise and (drawn := noisy_action(noise, sight[1], seed=self._seed, ply=ply, seat=self._number)) is not None:
-            self.trace.noise.append(len(self.trace.decisions))
+        choice = await self._networks.decide(self._who.policy, sight, uniform, greedy=self._who.greedy)
+        self._memory = choice.memory
+        return choice.action if self.trace is None else self._note(self.trace, sight, choice, ply)
+
+    def _note(self, trace: SeatTrace, sight: Sight, choice: Choice, ply: int) -> int:
+        """Note a decision, or what noise made of it; returns the action."""
+        action, logp, noise = choice.action, choice.logp, self._networks.noise
+        drawn = noisy_action(noise, sight.legal, seed=self._seed, ply=ply, seat=self._number) if noise else None
+        if drawn is not None:
+            trace.noise.append(len(trace.decisions))
             action, logp = drawn, 0.0
-        self.trace.decisions.append((*sight, action, logp, value))
+        trace.decisions.append((sight.observation, sight.legal, action, logp, choice.value))
+        if len(sight.state):
+            trace.states.append(sight.state)
         return action
 
     def say(self, position: WordsOnBoard, action: int) -> str:

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.config.play import MlpConfig
+from ludus.config.play import MemoryConfig, MlpConfig
 from ludus.experience import verify
 from ludus.explore.actors import Decided, Needs, NetworkActors
 from ludus.explore.host_runner import HostRunner
 from ludus.explore.mixed_runner import MixedRunner
-from ludus.explore.network_seats import Networks
+from ludus.explore.network_seats import Networks, Sight
 from ludus.games import Game, Position, make_game
+from ludus.games.global_state import state_size
 from ludus.policies import PolicyShape, PolicyStore, as_numpy
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
 
@@ -42,10 +43,12 @@ def store(tmp_path: Path) -> PolicyStore:
     return PolicyStore(tmp_path / "policies")
 
 
-def publish(store: PolicyStore, game: Game) -> None:
-    """Versions 0 and 1 of a network for a game."""
+def publish(store: PolicyStore, game: Game, *, remembers: bool = False) -> None:
+    """Versions 0 and 1 of a network for a game; one that remembers has a critic that sees everything as well."""
     shape = PolicyShape(
-        network=MlpConfig(hidden=(16,)),
+        network=MlpConfig(hidden=(16,), memory=MemoryConfig(size=8) if remembers else None),
+        critic="central" if remembers else "shared",
+        state_size=state_size(game.spec) if remembers else 0,
         observation_shape=game.spec.observation_shape,
         actions=game.spec.actions,
         layout="channels_first",
@@ -96,11 +99,16 @@ def meetings(key: str, count: int, opponent: PolicyRef = MODEL) -> list[Task]:
 
 
 @pytest.mark.parametrize(("key", "says"), [("kuhn_poker", "Bet"), ("leduc_poker", "Call")])
-@pytest.mark.parametrize("noise", [0.0, NOISE])
+@pytest.mark.parametrize(("noise", "remembers"), [(0.0, False), (NOISE, False), (NOISE, True)])
 def test_rows_against_a_language_model_are_those_of_play_on_boards(
-    key: str, says: str, noise: float, store: PolicyStore, make_runner: Callable[..., tuple[object, object]]
+    key: str,
+    says: str,
+    noise: float,
+    remembers: bool,
+    store: PolicyStore,
+    make_runner: Callable[..., tuple[object, object]],
 ) -> None:
-    publish(store, make_game(f"open_spiel:{key}"))
+    publish(store, make_game(f"open_spiel:{key}"), remembers=remembers)
     tasks = meetings(f"open_spiel:{key}", 40)
     networks = Networks(NetworkActors(store), is_network, noise=noise)
     words = play(make_runner(lambda prompt: says, networks=networks)[0], tasks)
@@ -108,6 +116,7 @@ def test_rows_against_a_language_model_are_those_of_play_on_boards(
     assert not any(episode.error for episode in words.episodes)
     assert len(words.experiences) == 40
     assert set(words.experiences.steps["mask"].tolist()) == ({True, False} if noise else {True})
+    assert ("state" in words.experiences.steps) == remembers
     assert rows_of(words) == rows_of(boards)
     returns = [{episode.id: episode.returns for episode in batch.episodes} for batch in (words, boards)]
     assert returns[0] == returns[1]
@@ -174,11 +183,11 @@ def test_decisions_of_one_turn_are_made_together_and_each_gets_its_own() -> None
     class Counting:
         calls: list[int]
 
-        def act(self, ref, observation, legal, uniform, greedy):  # type: ignore[no-untyped-def]
+        def act(self, ref, observation, legal, uniform, greedy, state, memory):  # type: ignore[no-untyped-def]
             self.calls.append(len(uniform))
-            return Decided((uniform * 10).astype(np.int32), uniform, -uniform, np.zeros((len(uniform), 0)))
+            return Decided((uniform * 10).astype(np.int32), uniform, -uniform, np.zeros((len(uniform), 0), np.float32))
 
-        def needs(self, ref):  # type: ignore[no-untyped-def]
+        def needs(self, ref: PolicyRef) -> Needs:
             return Needs()
 
     actors = Counting()
@@ -186,9 +195,10 @@ def test_decisions_of_one_turn_are_made_together_and_each_gets_its_own() -> None
     networks = Networks(actors, is_network)
 
     async def ask() -> list[int]:
-        sight = np.zeros(3, np.float32), np.ones(2, np.bool_)
+        nothing = np.zeros(0, np.float32)
+        sight = Sight(observation=np.zeros(3, np.float32), legal=np.ones(2, np.bool_), state=nothing, memory=nothing)
         asked = [networks.decide(net(), sight, np.float32(n / 10), greedy=False) for n in range(5)]
-        return [action for action, _, _ in await asyncio.gather(*asked)]
+        return [choice.action for choice in await asyncio.gather(*asked)]
 
     assert asyncio.run(ask()) == [0, 1, 2, 3, 4]
     assert actors.calls == [5]
