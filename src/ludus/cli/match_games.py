@@ -21,6 +21,7 @@ from ludus.records import Episode, PolicyName, PolicyRef, Task, TaskId, derive_s
 from ludus.runtime import Pulse
 
 if TYPE_CHECKING:
+    from ludus.explore.mixed_runner import MixedRunner
     from ludus.explore.text_runner import TextRunner
 
 VERSIONS_IN_FLIGHT = 64
@@ -45,7 +46,10 @@ def play_match(
     else:
         slots = table.config.explore.games_in_flight if table.words is not None else VERSIONS_IN_FLIGHT
     tasks = make_tasks(table, sides, games=games, seed=seed, greedy=greedy)
-    if table.words is None:
+    if table.words is None and any(table.speaks(side) for side in sides):
+        with closing(_mixed_runner(table, sides, slots)) as mixed:
+            episodes = _play(mixed, tasks, advance)
+    elif table.words is None:
         episodes = _play(_board_runner(table, sides, slots), tasks, advance)
     else:
         with closing(_text_runner(table, sides, slots)) as runner:
@@ -83,12 +87,14 @@ def _places(table: Table, number: int) -> list[int]:
 
 def _seated(table: Table, side: Side) -> PolicyRef:
     """How a side is written on a seat: a table of probabilities sits there as a fixed player."""
-    if table.config.population is not None and side.is_version:
+    if table.is_table(side):
         return PolicyRef(name=PolicyName(side.label))
     return side.ref
 
 
-def _play(runner: HostRunner | TextRunner, tasks: list[Task], advance: Callable[[int], None]) -> list[Episode]:
+def _play(
+    runner: HostRunner | TextRunner | MixedRunner, tasks: list[Task], advance: Callable[[int], None]
+) -> list[Episode]:
     runner.submit(tasks)
     episodes: list[Episode] = []
     while not runner.is_idle or runner.finished_episodes:
@@ -122,11 +128,30 @@ def _players(table: Table, sides: tuple[Side, Side]) -> dict[str, Player | None]
         name = str(_seated(table, side).name)
         if not side.is_version:
             found[name] = make_player(name, _board(table))
-        elif table.config.population is not None:
+        elif table.is_table(side):
             found[name] = TabularPlayer(table.store, side.ref)
         else:
             found[name] = None
     return found
+
+
+def _mixed_runner(table: Table, sides: tuple[Side, Side], slots: int) -> MixedRunner:
+    """Where a population has networks and language models."""
+    from ludus.explore.mixed_building import build_population_runner
+    from ludus.explore.mixed_runner import MixedRunner
+
+    setup = Setup(
+        run_dir=str(table.run.path),
+        run=f"{table.config.name}/match",
+        config=table.config.model_dump_json(),
+        shape=table.store.shape(next(side.ref for side in sides if table.speaks(side))).to_json(),
+        slots=slots,
+        voice=table.run.voice.read_text() if table.run.voice.is_file() else "",
+    )
+    runner = build_population_runner(setup, table.config, Pulse())
+    if not isinstance(runner, MixedRunner):
+        raise ConfigError(f"{table.run.path} has language models, but does not say how they speak (voice.json)")
+    return runner
 
 
 def _text_runner(table: Table, sides: tuple[Side, Side], slots: int) -> TextRunner:

@@ -16,7 +16,8 @@ from ludus.games import make_game
 from ludus.games.protocol import Game, GameSpec
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
-from ludus.policies import PolicyStore
+from ludus.policies import PolicyStore, TabularShape
+from ludus.policies.language_shape import LanguageModelShape
 from ludus.records import PolicyName, PolicyRef
 from ludus.storage.run_directory import RunDirectory
 
@@ -77,6 +78,14 @@ class Table:
         if text in self.config.explore.endpoints:
             return Side(ref=PolicyRef(name=PolicyName(text)), is_version=False)
         return self._fixed(text)
+
+    def is_table(self, side: Side) -> bool:
+        """Whether a side is a table of probabilities, which PSRO has computed."""
+        return side.is_version and isinstance(self.store.shape(side.ref), TabularShape)
+
+    def speaks(self, side: Side) -> bool:
+        """Whether a side is a language model."""
+        return side.is_version and isinstance(self.store.shape(side.ref), LanguageModelShape)
 
     def _version(self, text: str, name: str, version: str) -> Side:
         versions = self.store.versions(name)

@@ -53,9 +53,9 @@ def play(
         talk(directory, config, key, ref, seat=seat, seed=seed, greedy=not sample)
         return
     table: Table | TabularTable = (
-        Table(directory, key, ref, seed=seed, greedy=not sample)
-        if config.population is None
-        else TabularTable(directory, key, ref, seed=seed)
+        TabularTable(directory, key, ref, seed=seed)
+        if config.population is not None and config.population.oracle == "exact"
+        else Table(directory, key, ref, seed=seed, greedy=not sample)
     )
     if not 0 <= seat < table.players:
         raise ConfigError(f"--seat {seat}: {key} has seats 0 to {table.players - 1}")
