@@ -68,6 +68,10 @@ def check_meta_solver(config: PopulationConfig, spec: GameSpec) -> None:
     Raises:
         ConfigError: it is not.
     """
+    players = max(spec.players, 2)
+    solve_joint(
+        config.meta_solver, np.zeros((players, *(1,) * players)), **config.meta_options
+    )  # are its options known?
     needs_zero_sum = {"nash", "rectified_nash"}
     if config.meta_solver in needs_zero_sum and (spec.players != 2 or not spec.is_zero_sum):
         kind = "zero-sum" if spec.is_zero_sum else "general-sum"

@@ -66,6 +66,8 @@ class PopulationLoop(Driveable):
         self._base = base_config(config)
         self._games = find_games(self._base, self.run)
         check_kinds(self._kinds, config.population, self.run)
+        for game in self._games.values():
+            check_meta_solver(config.population, game.spec)
         self._voice = find_voice(self._kinds)
         self._scheduler = SCHEDULERS[config.population.scheduler]()
         self._runs = LearnerRuns(config, self.run, plugins=plugins, strict_resume=strict_resume, voice=self._voice)
@@ -97,6 +99,12 @@ class PopulationLoop(Driveable):
             error="" if self._error is None else f"{type(self._error).__name__}: {self._error}",
             metrics={**metrics, "psro/learner_steps": float(sum(status.steps for status in inner))},
         )
+
+    def checkpoint(self, timeout_s: float = 60.0) -> Status:
+        """Save the state of everybody who learns after the current update; the population's own is always on disk."""
+        for loop in list(self._loops.values()):
+            loop.checkpoint(timeout_s)
+        return self.status()
 
     def _ask(self, *, paused: bool | None = None, stopping: bool = False, checkpoint: bool = False) -> Status:
         super()._ask(paused=paused, stopping=stopping)
@@ -155,7 +163,6 @@ class PopulationLoop(Driveable):
             rooms.pool.load_state(saved.state["league"])
             state.is_finished = False
         self._state = state
-        check_meta_solver(population, spec)
         self._measures = self._make_measures(rooms)
         rooms.telemetry.event("started", resumed=saved is not None, generation=state.generation)
         if saved is None:
@@ -177,6 +184,7 @@ class PopulationLoop(Driveable):
     def _generations(self, rooms: Rooms, state: PopulationState) -> None:
         self._enter("training")
         while not self._stopping and not self._reason_to_stop(state):
+            self._wait_while_held()
             assignments = state.assignments or self._scheduler.assignments(self._view(rooms, state))
             if not assignments:
                 break
@@ -196,6 +204,14 @@ class PopulationLoop(Driveable):
             rooms.telemetry.event("population_done", generation=state.generation, reason=self._reason_to_stop(state))
         self._commit(rooms, state)
         rooms.telemetry.event("ended", stopped=self._stopping, generation=state.generation)
+
+    def _wait_while_held(self) -> None:
+        """Between generations; learners hold by themselves."""
+        if self._is_held():
+            self._enter("paused")
+            with self._wake:
+                self._wake.wait_for(lambda: not self._is_held())
+            self._enter("training")
 
     # -- the parts of a generation -----------------------------------------------------------------------------------
 
