@@ -43,6 +43,12 @@ class GameSpec:
     """Shape of what `StatePosition.state` writes; empty when the game's positions have no such method."""
 
     @property
+    def sides(self) -> tuple[tuple[int, ...], ...]:
+        """The seats of each side: those of a team together, every other by itself."""
+        teams = self.teams or tuple(range(self.players))
+        return tuple(tuple(seat for seat, of in enumerate(teams) if of == team) for team in dict.fromkeys(teams))
+
+    @property
     def is_cooperative(self) -> bool:
         """Whether all seats play together, so that nobody is left to play against."""
         return self.players == 1 or len(set(self.teams)) == 1

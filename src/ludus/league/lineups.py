@@ -1,8 +1,8 @@
 """Who sits beside a learner, with which probability: what a scheduler gives a learner to answer.
 
 `others` are drawn independently for each other seat while the learner takes every seat in turn. `fixed` line-ups are
-drawn whole and name every seat; the learner has the one that is None. Invariant: there is one kind or the other, every
-probability is positive, and they sum to 1.
+drawn whole and name every side (a seat, or a team); the learner has the one that is None. Invariant: there is one kind
+or the other, every probability is positive, and they sum to 1.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import numpy as np
 
 from ludus.config.population import PayoffConfig
 from ludus.league.match_planner import plan_matches
+from ludus.league.matchmaker import spread
 from ludus.league.roster import UNIFORM, label
 from ludus.population.population_state import PopulationState
 from ludus.records import Episode, Match, PolicyRef, Seat
@@ -23,6 +24,7 @@ from ludus.topologies.explorers import Explorers
 POLL_S = 0.05
 SLOTS = 64
 Seats = tuple[PolicyRef, ...]
+"""Who plays for each side."""
 
 
 class Matches:
@@ -57,9 +59,9 @@ class Matches:
 
     def _play(self, job: int, matches: Sequence[Seats]) -> list[Episode]:
         rooms = self._rooms
-        (game,) = rooms.specs
+        ((game, spec),) = rooms.specs.items()
         assert isinstance(rooms.tasks, GameTasks)  # noqa: S101 - a population plays games
-        lineups = [(game, tuple(Seat(policy=ref) for ref in seats)) for seats in matches]
+        lineups = [(game, spread(spec, [Seat(policy=ref) for ref in sides])) for sides in matches]
         tasks = rooms.tasks.evaluation(job, lineups)
         if self._explorers is None:
             self._explorers = Explorers(rooms, workers=rooms.config.explore.workers, slots=SLOTS)
@@ -75,18 +77,20 @@ class Matches:
         if episode.error or not all(map(isfinite, episode.returns)):
             self._rooms.telemetry.event("match_failed", episode=episode.id, error=episode.error)
             return
-        refs = tuple(seat.policy for seat in episode.task.seats)
+        sides = self._rooms.specs[episode.task.game].sides
+        refs = tuple(episode.task.seats[seats[0]].policy for seats in sides)
+        returns = [sum(episode.returns[seat] for seat in seats) / len(seats) for seats in sides]
         labels = [label(ref) for ref in refs]
         known = state.table.populations.names
         if all(name in of for name, of in zip(labels, known, strict=True)):
-            state.table.record(labels, episode.returns)
+            state.table.record(labels, returns)
         if len(refs) == 2:
-            points = 0.5 + 0.5 * float(np.sign(episode.returns[0] - episode.returns[1]))
+            points = 0.5 + 0.5 * float(np.sign(returns[0] - returns[1]))
             state.book.add(book_name(state, refs[0]), book_name(state, refs[1]), points)
         for ref in refs:
             if ref.version:
                 self._rooms.pool.add_snapshot(ref, state.steps)
-        match = Match(id=episode.id, game=episode.task.game, seats=refs, returns=episode.returns)
+        match = Match(id=episode.id, game=episode.task.game, seats=refs, returns=tuple(returns))
         self._rooms.pool.record(match, rated=len(set(refs)) > 1)
 
 

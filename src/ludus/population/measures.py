@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from ludus.config.population import PopulationConfig
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 from ludus.games.protocol import GameSpec
 from ludus.league.meta_solvers import solve_joint
 from ludus.league.normal_form import Array, expected_payoffs, marginals
@@ -68,17 +68,21 @@ def check_meta_solver(config: PopulationConfig, spec: GameSpec) -> None:
     Raises:
         ConfigError: it is not.
     """
-    players = max(spec.players, 2)
-    solve_joint(
-        config.meta_solver, np.zeros((players, *(1,) * players)), **config.meta_options
-    )  # are its options known?
+    sides = len(spec.sides)
+    if sides < 2:
+        raise ConfigError(f"population: {spec.key} has one side, and nobody to answer; write a game of two or more")
     needs_zero_sum = {"nash", "rectified_nash"}
-    if config.meta_solver in needs_zero_sum and (spec.players != 2 or not spec.is_zero_sum):
+    is_constant_sum = spec.is_zero_sum and len({len(seats) for seats in spec.sides}) == 1
+    if config.meta_solver in needs_zero_sum and (sides != 2 or not is_constant_sum):
         kind = "zero-sum" if spec.is_zero_sum else "general-sum"
         raise ConfigError(
             f"population.meta_solver: {config.meta_solver} is for two players and zero-sum games, and {spec.key} is "
-            f"{kind} for {spec.players}; write cce, ce, alpha_rank, prd or regret_matching"
+            f"{kind} for {sides}; write cce, ce, alpha_rank, prd or regret_matching"
         )
+    try:
+        solve_joint(config.meta_solver, np.zeros((sides, *(1,) * sides)), **config.meta_options)
+    except LudusError as error:
+        raise ConfigError(f"population.meta_options: {error}") from error
 
 
 def solve_meta_strategy(state: PopulationState, config: PopulationConfig) -> Array:

@@ -154,7 +154,7 @@ class PopulationLoop(Driveable):
         """Go on from the newest whole checkpoint, or begin with the uniform player."""
         (spec,) = rooms.specs.values()
         population = self._population
-        agents = self._scheduler.agents(population, name=self.config.policy.name, seats=spec.players)
+        agents = self._scheduler.agents(population, name=self.config.policy.name, seats=len(spec.sides))
         saved = rooms.checkpoints.latest(strict=self._strict_resume)
         if saved is None:
             state = PopulationState.begin(agents, spec, shared=population.shared)

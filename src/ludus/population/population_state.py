@@ -49,10 +49,14 @@ class PopulationState:
     @classmethod
     def begin(cls, agents: tuple[str, ...], spec: GameSpec, *, shared: bool) -> PopulationState:
         """A population of the uniform player alone."""
-        spread = max((spec.max_return - spec.min_return) / 2, 1e-6)
-        players = max(spec.players, 2)
+        spread = (spec.max_return - spec.min_return) / 2
+        players, sizes = len(spec.sides), {len(seats) for seats in spec.sides}
         table = EmpiricalGame(
-            players, symmetric=shared, constant_sum=0.0 if spec.is_zero_sum else None, payoff_spread=spread
+            players,
+            symmetric=shared,
+            # What a side gets is the mean of its seats: of teams of different sizes that does not add up to nothing.
+            constant_sum=0.0 if spec.is_zero_sum and len(sizes) == 1 else None,
+            payoff_spread=spread if 0 < spread < np.inf else 1.0,
         )
         for player in range(1 if shared else players):
             table.add_policy(label(UNIFORM), player)
