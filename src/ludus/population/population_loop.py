@@ -373,6 +373,8 @@ class PopulationLoop(Driveable):
         )
         with rooms.catalog.transaction(durable=False):
             rooms.catalog.add_checkpoint(saved.update, saved.sha256)
+            counters = {"update": self._commits, "steps": state.steps, "episodes": rooms.pool.match_count}
+            rooms.catalog.set_cursor("progress", counters)
             rooms.pool.write(rooms.catalog)
 
 

@@ -105,7 +105,7 @@ def _finish_panel(axes: Any, name: str) -> None:
     if _is_vanishing(name) and axes.dataLim.minposy < float("inf"):
         axes.set_yscale("log")
     axes.xaxis.set_major_formatter(EngFormatter())
-    axes.set_xlabel("steps")
+    axes.set_xlabel("generation" if name.startswith("psro/") else "steps")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=8)
 
