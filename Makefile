@@ -20,7 +20,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo llm mix-study test-vllm test-oracles install test lint format types contracts faults oracles bench docs clean
+.PHONY: help demo llm mix-study critic-study league-study test-vllm test-oracles install test lint format types contracts faults oracles bench docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -33,6 +33,12 @@ llm: $(LLM_STAMP) ## install what language models need, then watch a tiny one le
 
 mix-study: $(LLM_STAMP) ## SFT, GRPO and MIX from one warm start, three seeds each, and a picture (about half an hour)
 	@HF_HUB_OFFLINE=1 $(BIN)/python examples/rft/mix_study.py $(ARGS)
+
+league-study: $(DEMO_STAMP) ## a league and plain self-play on Connect Four, and how well fresh exploiters do against both (about half an hour)
+	@JAX_PLATFORMS=cpu $(BIN)/python examples/league/exploiter_study.py $(ARGS)
+
+critic-study: $(DEMO_STAMP) ## IPPO and MAPPO on a cooperative task, three seeds each, and a picture (about a quarter of an hour)
+	@JAX_PLATFORMS=cpu $(BIN)/python examples/marl/critic_study.py $(ARGS)
 
 install: $(DEV_STAMP) ## install everything for development
 

@@ -47,17 +47,22 @@ class Loop(Driveable):
         plugins: Sequence[str] = (),
         strict_resume: bool = False,
         sinks: Sequence[Sink] = (),
+        until: int | None = None,
     ) -> None:
+        """A run of a config on a directory; `until` is a number of steps to stop at before `train.steps` are over."""
         super().__init__()
         load_plugins(plugins)
         if config.stages:
             raise ConfigError("stages: this config has some; run it with StagedLoop (or make_loop), not with Loop")
+        if config.population is not None and config.population.oracle == "learned":
+            raise ConfigError("population: learners make it; run it with PopulationLoop (or make_loop), not with Loop")
         self.config = resolve(config)
         self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
         self._games = find_games(self.config, self.run)
         self._plugins = tuple(str(plugin) for plugin in plugins)
         self._strict_resume = strict_resume
         self._sinks = tuple(sinks)
+        self._until = self.config.train.steps if until is None else min(until, self.config.train.steps)
         self._rooms: Rooms | None = None
         self._reported = (time.monotonic(), 0)
 
@@ -128,19 +133,22 @@ class Loop(Driveable):
         self._enter("training")
 
     def _train(self, rooms: Rooms, topology: Topology) -> None:
-        progress, total = rooms.progress, self.config.train.steps
-        while progress.steps < total and not topology.is_exhausted:
+        while not self._is_enough(rooms) and not topology.is_exhausted:
             self._obey(rooms, topology)
             if self._stopping:
                 return
             report = topology.advance()
             self._conclude(rooms, topology, report)
 
+    def _is_enough(self, rooms: Rooms) -> bool:
+        return rooms.progress.steps >= self._until or bool(rooms.enough.reason)
+
     def _conclude(self, rooms: Rooms, topology: Topology, report: UpdateReport) -> None:
         """What happens between two updates."""
         progress, config = rooms.progress, self.config
         progress.count(report)
-        is_last, interval = progress.steps >= config.train.steps, topology.publish_interval
+        rooms.enough.note(report)
+        is_last, interval = self._is_enough(rooms), topology.publish_interval
         version_due = is_last or (interval is not None and progress.unpublished >= interval)
         since, may_publish = progress.published_steps, version_due or interval is None
         snapshot_due = is_last or (may_publish and crosses(config.league.snapshot_every, since, progress.steps))
@@ -167,7 +175,11 @@ class Loop(Driveable):
         if self._stopping:
             self._enter("stopping")
             self._commit(rooms, topology)
+        elif rooms.progress.steps < self.config.train.steps and not rooms.enough.reason and self._is_enough(rooms):
+            self._commit(rooms, topology)
         elif not rooms.progress.finished:
+            if rooms.enough.reason:
+                rooms.telemetry.event("learnt_enough", reason=rooms.enough.reason, step=rooms.progress.steps)
             self._enter("evaluating")
             self._settle(rooms, topology, may_stop=True)
             self._publish_rest(rooms, topology)
@@ -228,7 +240,8 @@ class Loop(Driveable):
         rooms.evaluation.load_state(saved.state["evaluation"])
         if isinstance(rooms.tasks, TasksetTasks):
             rooms.tasks.load_state(saved.state["tasks"])
-        if rooms.progress.steps < self.config.train.steps:
+        rooms.enough.load_state(saved.state.get("enough", rooms.enough.state()))
+        if rooms.progress.steps < self.config.train.steps and not rooms.enough.reason:
             rooms.progress.finished = False
 
     def _make_version(self, rooms: Rooms) -> None:

@@ -26,6 +26,7 @@ from ludus.driving import Driveable, Status
 from ludus.errors import ConfigError, LudusError
 from ludus.loop import Loop
 from ludus.plugins import load_plugins
+from ludus.population import PopulationLoop
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
@@ -41,9 +42,13 @@ def make_loop(
     plugins: Sequence[str] = (),
     strict_resume: bool = False,
     sinks: Sequence[Sink] = (),
-) -> Loop | StagedLoop:
-    """The loop for a config, whether it has stages or not."""
-    kind = StagedLoop if config.stages else Loop
+) -> AnyLoop:
+    """The loop for a config: of a run in stages, of a population that learns, or of one policy."""
+    kind: type[AnyLoop] = Loop
+    if config.stages:
+        kind = StagedLoop
+    elif config.population is not None and config.population.oracle == "learned":
+        kind = PopulationLoop
     return kind(config, run_dir, plugins=plugins, strict_resume=strict_resume, sinks=sinks)
 
 
@@ -216,6 +221,8 @@ class StagedLoop(Driveable):
             if key != ("policy", "start") or not index:
                 yield f"{dotted(stage_path(index, key))}: {what}{done}; write it as before{_OR_ELSE}"
 
+
+AnyLoop = Loop | StagedLoop | PopulationLoop
 
 _OR_ELSE = ", or choose another --run-dir"
 

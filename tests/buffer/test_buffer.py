@@ -130,6 +130,39 @@ def test_least_used_spreads_before_it_repeats(open_buffer: Open) -> None:
     assert batches == [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+def test_least_used_newest_takes_what_came_last_and_spreads_before_it_repeats(open_buffer: Open) -> None:
+    """With a row in the middle that was used already, and one use left of each when new rows come."""
+    buffer = open_buffer(sampler="least_used_newest", reuse=2)
+    buffer.insert(rows(0, 8))
+    batches = []
+    for fresh in (0, 0, 3, 0):
+        buffer.insert(rows(100 + len(batches), fresh))
+        claim = buffer.claim(0, seed=0)
+        assert claim is not None
+        batches.append(claim.rows.tolist())
+        buffer.commit(claim)
+    assert batches == [[4, 5, 6, 7], [0, 1, 2, 3], [7, 8, 9, 10], [6, 8, 9, 10]]
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "least_used", "least_used_newest"])
+def test_uses_of_a_row_and_the_ratio_of_reads_to_writes_hold_together(open_buffer: Open, sampler: str) -> None:
+    """Light-MALib's `sample_max_usage` and `r_w_ratio`, with each of its samplers: whichever is reached first counts."""
+    buffer = open_buffer(sampler=sampler, reuse=3, samples_per_insert=1.5, min_size=8)
+    used: Counter[int] = Counter()
+    read = written = 0
+    for turn in range(30):
+        while claim := buffer.claim(0, seed=turn):
+            used.update(claim.rows.tolist())
+            buffer.commit(claim)
+            read += len(claim)
+        assert read <= 1.5 * written
+        assert buffer.may_explore(0) >= 1, "explorers must not wait while the trainer does"
+        buffer.insert(rows(written, 3))
+        written += 3
+    assert max(used.values()) <= 3
+    assert read >= 1.5 * (written - 3) - 4, "the ratio is used up, to less than a batch"
+
+
 def draw_often(buffer: Buffer, times: int) -> Counter[int]:
     drawn: Counter[int] = Counter()
     for seed in range(times):

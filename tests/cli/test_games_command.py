@@ -26,7 +26,7 @@ def run(*arguments: str) -> str:
 def test_table_has_one_line_per_game_and_cuts_nothing() -> None:
     lines = run("kuhn_").splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["KEY", "open_spiel:kuhn_poker", "pgx:kuhn_poker"]
-    assert lines[1].split()[1:] == ["2-10", "sequential", "yes", "imperfect", "2", "7", "yes"]
+    assert lines[1].split()[1:] == ["2-10", "sequential", "yes", "imperfect", "2", "11", "yes"]
     assert lines[-1] == "2 games can be played."
 
 

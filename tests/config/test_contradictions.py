@@ -28,8 +28,8 @@ def make(*overrides: str) -> RunConfig:
             "write topology: split, or schedule: sync",
         ),
         (
-            ["topology=fused", OPEN_SPIEL],
-            "games.0.key: open_spiel:tic_tac_toe is not a pgx game, but topology is fused; "
+            ["topology=fused", "games.0=nim"],
+            "games.0.key: nim is not a pgx game, but topology is fused; "
             "write topology: split, or games.0.key: a pgx: game",
         ),
         (
@@ -270,11 +270,23 @@ def test_settings_of_language_models_are_refused_without_one() -> None:
     with pytest.raises(ConfigError) as refused:
         resolve(
             parse_config(
-                "name: x\ngames: [pgx:connect_four]\nwarm_start: {}\nexplore: {group: 4}\ntrain: {trainers: 2}\n",
+                "name: x\ngames: [pgx:connect_four]\nwarm_start: {}\nexplore: {group: 4}\n"
+                "train: {activation_checkpointing: true}\n",
                 "run.yaml",
             )
         )
     problems = "\n".join(refused.value.problems)
     assert "warm_start" in problems
     assert "explore.group" in problems
-    assert "train.trainers" in problems
+    assert "train.activation_checkpointing" in problems
+
+
+def test_several_trainers_of_a_network_are_processes_of_their_own() -> None:
+    text = "name: x\ngames: [pgx:connect_four]\ntrain: {trainers: 2}\n"
+    assert resolve(parse_config(text, "run.yaml")).topology == "split"
+    with pytest.raises(ConfigError) as refused:
+        resolve(parse_config(f"{text}topology: fused\n", "run.yaml"))
+    assert refused.value.problems == (
+        "train.trainers: several trainers are separate processes, but topology is fused; "
+        "write topology: split, or train.trainers: 1",
+    )

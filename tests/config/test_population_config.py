@@ -7,7 +7,7 @@ import pytest
 from ludus.config import RunConfig, build_config, describe, dump_config, parse_resolved, resolve
 from ludus.config.resume import check_resumable
 from ludus.errors import ConfigError
-from ludus.league.exact.meta_game import META_SOLVERS
+from ludus.league.meta_solvers import META_SOLVERS
 
 VALUES = {"name": "x", "games": ["open_spiel:kuhn_poker"], "population": {}}
 
@@ -52,7 +52,7 @@ def test_check_says_what_is_done_and_when_it_ends() -> None:
 def test_every_meta_solver_of_the_config_exists() -> None:
     for name in META_SOLVERS:
         assert resolve(make(f"population.meta_solver={name}"))
-    with pytest.raises(ConfigError, match=r"population.meta_solver: expected nash or uniform"):
+    with pytest.raises(ConfigError, match=r"population.meta_solver: expected nash, uniform.* did you mean nash"):
         make("population.meta_solver=nahs")
 
 
@@ -108,3 +108,38 @@ def test_topology_tabular_needs_a_population() -> None:
 def test_mistakes_name_the_key(change: str, line: str) -> None:
     with pytest.raises(ConfigError, match=line):
         resolve(make(change))
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "words"),
+    [
+        ("psro", "an answer to the meta-strategy joins"),
+        ("pipelined_psro", "3 learn at once, each against the meta-strategy of those below it"),
+        ("self_play", "an answer to the newest policy joins"),
+        ("fixed", "an answer to random joins"),
+        ("sequential_league", "main answers the meta-strategy over everybody, and main_exploiter the newest main"),
+        ("league", "1 main agent, 1 main exploiter, 1 league exploiter learn side by side"),
+    ],
+)
+def test_check_says_what_learners_of_every_scheduler_will_do(scheduler: str, words: str) -> None:
+    config = resolve(make("population.oracle=learned", f"population.scheduler={scheduler}", "train.steps=5000"))
+    rows = dict(describe(config))
+    assert words in rows["population"]
+    assert "5,000 steps" in rows["learners learn for"] or scheduler == "league"
+    bound = "psro/nash_conv_bound, a lower bound: what the newest answers gain"
+    assert rows["metric"] == ("psro/policies, and the ladder" if scheduler == "league" else bound)
+    assert rows["stops"] == "at NashConv (or its bound) 0.01, after 500 generations"
+    assert rows["policy"].startswith("main: mlp")
+    assert "best responses" not in rows
+    assert all(value and "None" not in value for value in rows.values())
+
+
+def test_check_says_with_which_weights_learners_begin() -> None:
+    def begins(*overrides: str) -> str:
+        return dict(describe(resolve(make("population.oracle=learned", *overrides))))["learners begin with"]
+
+    assert begins() == "random weights"
+    assert begins("population.initialise=inherit_last") == "the weights of the newest of its population"
+    assert begins("population.initialise=inherit_best").endswith("the meta-strategy plays most")
+    assert begins("population.scheduler=sequential_league").startswith("main with the weights of its newest")
+    assert "main exploiters begin anew" in begins("population.scheduler=league")

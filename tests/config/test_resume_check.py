@@ -18,6 +18,17 @@ def test_the_same_config_goes_on() -> None:
     check_resumable(dump_config(make()), make())
 
 
+def test_a_run_that_is_older_than_a_derived_key_goes_on() -> None:
+    saved = dump_config(make())
+    older = "\n".join(
+        line for line in saved.splitlines() if "critic:" not in line and "value_normalisation:" not in line
+    )
+    assert older != saved
+    check_resumable(older, make())
+    with pytest.raises(ConfigError, match=r"policy\.critic: the run has"):
+        check_resumable(older, make("policy.critic=own"))
+
+
 def test_how_long_and_how_often_may_change() -> None:
     changed = make(
         "train.steps=20000000", "evaluate.games=7", "checkpoint.every=3", "runtime.threads=2", "record.keep_mb=9"

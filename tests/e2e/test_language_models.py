@@ -2,12 +2,14 @@
 
 import asyncio
 import io
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ludus.cli.match import match
 from ludus.cli.play import play
 from ludus.cli.replay import replay
 from ludus.policies import PolicyStore
@@ -53,6 +55,17 @@ def test_a_person_can_play_against_it_and_leave(
     assert "'what' is not a legal move here" in shown
     assert "legal moves: 0, 1" in shown
     assert "Left the game." in shown or "You won." in shown
+
+
+def test_versions_and_fixed_players_meet_in_words(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    match(run, "latest", "0", games=4, show=2, moves_only=True)
+    shown = capsys.readouterr().out
+    assert shown.count("returns:") == 2
+    assert "'" in shown.partition("\n")[2], "moves are words"
+    match(run, "random", "latest", games=3, seed=1, greedy=True, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert [seat["games"] for seat in found["by_seat"]] == [2, 1]
+    assert found["failed"] == 0
 
 
 def test_what_is_served_stands_on_the_warmed_base_wherever_the_run_was_moved(run: Path, tmp_path: Path) -> None:

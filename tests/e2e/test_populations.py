@@ -10,6 +10,7 @@ import pytest
 
 from ludus import Loop, load_config, parse_config
 from ludus.cli.league import league
+from ludus.cli.match import match
 from ludus.cli.plot import plot
 from ludus.cli.tabular_table import TabularTable
 from ludus.errors import ConfigError
@@ -134,13 +135,16 @@ def test_league_shows_the_meta_strategy_and_the_payoffs(
     shown = capsys.readouterr().out
     assert "Meta-strategy" in shown
     assert "value of seat 0: -0.0555556" in shown
-    for name in ("nash_conv.png", "payoffs.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    for name in ("nash_conv", "payoffs", "meta_strategy"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / f"{name}.svg").is_file()
     league(kuhn, png=tmp_path, as_json=True)
     found = json.loads(capsys.readouterr().out)
-    assert found["nash_conv"][-1] < 1e-9
+    assert found["exploitability"]["metric"] == "psro/nash_conv"
+    assert found["exploitability"]["values"][-1] < 1e-9
+    assert [each["generation"] for each in found["meta_strategies"]] == found["exploitability"]["generations"]
     weights = [np.array(seat["weights"]) for seat in found["seats"]]
-    assert weights[0] @ np.array(found["payoffs"]) @ weights[1] == pytest.approx(-1 / 18)
+    assert weights[0] @ np.array(found["payoffs"]["mean"]) @ weights[1] == pytest.approx(-1 / 18)
     plot([str(kuhn)], out=tmp_path / "curves.svg")
     assert "psro/nash_conv: 0.9167 at step 0" in capsys.readouterr().out
 
@@ -155,6 +159,15 @@ def test_people_can_play_against_the_meta_strategy(kuhn: Path) -> None:
             openings.append(table.decide(0))
     assert len(openings) > 50
     assert sum(openings) == 0, "with the queen, no equilibrium of Kuhn poker bets first"
+
+
+def test_tables_meet_each_other_and_fixed_players(kuhn: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An equilibrium loses 1/18 in seat 0 and wins it in seat 1 against itself; a player at random pays it more."""
+    match(kuhn, "latest", "latest", games=4000, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert abs(found["mean_return"]) < 2 * found["mean_return_margin"]
+    match(kuhn, "latest", "random", games=2000, as_json=True)
+    assert json.loads(capsys.readouterr().out)["mean_return"] > 0.05
 
 
 @pytest.mark.slow

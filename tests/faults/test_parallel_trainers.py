@@ -13,12 +13,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 from killing import (
     HELPER,
     TRAINER,
+    Moment,
     count_events,
     descendants,
+    describe,
     finish,
     is_gone,
     kill,
     kill_worker,
+    run_through,
     start,
     training_tasks,
     wait_for_event,
@@ -32,6 +35,17 @@ from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.jsonl import read_jsonl
 
 TRAINERS = "train.trainers=2"
+BOARDS = """
+name: boards
+games: [open_spiel:tic_tac_toe]
+topology: split
+policy: {network: {kind: mlp, hidden: [16]}}
+explore: {games_in_flight: 8}
+train: {trainers: 2, steps: 1200, batch_episodes: 8, minibatch: 32}
+league: {snapshot_every: 600}
+evaluate: {against: [random], games: 2, every: 600, final_games: 2}
+telemetry: {tensorboard: false, every_s: 0}
+"""
 
 
 def weights(run: Path, version: int) -> dict[str, Any]:
@@ -91,3 +105,15 @@ def test_a_trainer_that_is_killed_takes_its_helper_along(tmp_path: Path, languag
     assert signal.SIGKILL.name in next(
         event["reason"] for event in read_jsonl(run / "events.jsonl") if event["event"] == "worker_lost"
     )
+
+
+@pytest.mark.slow
+def test_a_network_with_two_trainers_ends_with_the_same_bits_whoever_is_killed(tmp_path: Path) -> None:
+    config, whole, broken = tmp_path / "run.yaml", tmp_path / "whole", tmp_path / "broken"
+    config.write_text(BOARDS)
+    code, error = finish(start(config, whole))
+    assert code == 0, error
+    run_through(config, broken, [Moment(who=HELPER, more=3), Moment(who=TRAINER, more=2), Moment(more=2)], seed=1)
+    assert count_events(broken, "worker_lost") == 2
+    assert describe(broken) == describe(whole)
+    assert not list(broken.rglob(".tmp-*"))

@@ -30,7 +30,15 @@ def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_REGISTERED", {})
 
 
-@pytest.mark.parametrize("key", ["open_spiel:connect_four", "pgx:connect_four", "open_spiel:go(board_size=5)"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "open_spiel:connect_four",
+        "pgx:connect_four",
+        "open_spiel:go(board_size=5)",
+        "pettingzoo:mpe.simple_spread_v3(N=2)",
+    ],
+)
 def test_game_calls_itself_by_the_key_that_made_it(key: str) -> None:
     game = make_game(key)
     assert isinstance(game, Game)
@@ -41,7 +49,10 @@ def test_game_calls_itself_by_the_key_that_made_it(key: str) -> None:
     ("key", "message"),
     [
         ("connect_four", "did you mean open_spiel:connect_four or pgx:connect_four"),
-        ("spiel:chess", "unknown backend 'spiel'; expected open_spiel or pgx; did you mean open_spiel:chess"),
+        (
+            "spiel:chess",
+            "unknown backend 'spiel'; expected open_spiel or pettingzoo or pgx; did you mean open_spiel:chess",
+        ),
         ("open_spiel:ches", "did you mean open_spiel:chess"),
         ("pgx:goo_9x9", "did you mean pgx:go_9x9"),
         ("", "no such game"),
@@ -76,11 +87,11 @@ def test_name_that_would_look_like_a_backend_is_refused(name: str) -> None:
 
 def test_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "find_spec", lambda package: None)
-    for key in ("open_spiel:chess", "pgx:chess"):
+    for key in ("open_spiel:chess", "pettingzoo:classic.chess_v6", "pgx:chess"):
         with pytest.raises(ConfigError, match=r"pip install 'ludus\[games\]'"):
             make_game(key)
     refused = [listing for listing in available_games() if not listing.ok]
-    assert [listing.key for listing in refused] == ["open_spiel:*", "pgx:*"]
+    assert [listing.key for listing in refused] == ["open_spiel:*", "pettingzoo:*", "pgx:*"]
 
 
 def test_listing_is_complete_and_says_why_not() -> None:

@@ -12,7 +12,18 @@ from ludus.errors import ConfigError, EnvError
 from ludus.games import make_game
 from ludus.games.open_spiel import OpenSpielGame, OpenSpielPosition
 
-GAMES_WITHOUT_CHANCE = ["tic_tac_toe", "connect_four", "breakthrough", "matrix_rps", "oshi_zumo", "sheriff", "gomoku"]
+GAMES_WITHOUT_CHANCE = [
+    "tic_tac_toe",
+    "connect_four",
+    "breakthrough",
+    "matrix_rps",
+    "oshi_zumo",
+    "sheriff",
+    "gomoku",
+    "dark_hex",
+]
+RECALLING = ["sheriff", "dark_hex"]
+"""What the seats see of these is their information state: all that they have seen and done."""
 NO_GAMES = {
     "conect_four": "did you mean open_spiel:connect_four",
     "": "expected a name",
@@ -57,7 +68,7 @@ def test_position_says_what_the_pyspiel_state_says(name: str) -> None:
             moves = {}
             for seat in position.acting():
                 assert position.legal(seat) == state.legal_actions(seat)
-                tensor = state.observation_tensor if name != "sheriff" else state.information_state_tensor
+                tensor = state.information_state_tensor if name in RECALLING else state.observation_tensor
                 assert np.array_equal(seen(game, position, seat).ravel(), np.array(tensor(seat), np.float32))
                 moves[seat] = int(rng.choice(position.legal(seat)))
                 assert position.action_text(seat, moves[seat]) == state.action_to_string(seat, moves[seat])

@@ -17,7 +17,7 @@ from rich.console import Console
 from ludus.config.judge import LeagueConfig
 from ludus.league import Pool, Standing, standing_of_pool, standing_of_run
 from ludus.league.catalog_tables import MATCHES_KEPT
-from ludus.league.charts import ladder_png, payoff_png
+from ludus.league.charts import ladder_figure, render, score_figure
 from ludus.league.tables import ladder_table, payoff_table
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.catalog import Catalog
@@ -108,8 +108,8 @@ def test_standing_of_a_run_without_games_is_empty_and_still_shown(tmp_path: Path
         empty = standing_of_run(catalog)
     assert empty.rows == ()
     assert "Ladder" in shown(ladder_table(empty), payoff_table(empty))
-    for picture in (ladder_png(empty, "x"), payoff_png(empty, "x")):
-        assert picture.startswith(b"\x89PNG")
+    for figure in (ladder_figure(empty, "x"), score_figure(empty, "x")):
+        assert render(figure).startswith(b"\x89PNG")
 
 
 def test_tables_fit_a_terminal_of_80_columns_whole() -> None:
@@ -135,8 +135,8 @@ def size_of(picture: bytes) -> tuple[int, int]:
 @pytest.mark.parametrize("versions", [1, 30])
 def test_pictures_are_drawn_at_a_readable_size_for_small_and_large_leagues(versions: int) -> None:
     standing = standing_of_pool(make_pool(versions=versions, games=4))
-    for picture in (ladder_png(standing, "x: ladder"), payoff_png(standing, "x: payoffs")):
-        width, height = size_of(picture)
+    for figure in (ladder_figure(standing, "x: ladder"), score_figure(standing, "x: payoffs")):
+        width, height = size_of(render(figure))
         assert 300 < width < 4000
         assert 200 < height < 4000
 

@@ -50,7 +50,7 @@ def clean_registry() -> Iterator[None]:
 
 def test_config_and_registry_name_the_same_kinds() -> None:
     named = set(OpponentConfig.model_fields["kind"].annotation.__args__)  # type: ignore[union-attr]
-    assert named - {"custom"} == set(OPPONENTS) == set(KINDS)
+    assert named - {"custom"} == set(OPPONENTS) == {*KINDS, "population"}
 
 
 def test_mirror_fills_every_seat_with_a_learner() -> None:

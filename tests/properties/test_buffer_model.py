@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ludus.buffer import Buffer, Claim, Stock, may_claim
+from ludus.buffer import SAMPLERS, Buffer, Claim, Stock, may_claim
 from ludus.config.flow import BufferConfig
 from ludus.storage.catalog import Catalog
 from ludus.storage.segments import SegmentLog
@@ -62,7 +62,7 @@ class BufferMachine(RuleBasedStateMachine):
         batch=st.integers(1, 4),
         more=st.integers(0, 8),
         reuse=st.integers(1, 3),
-        sampler=st.sampled_from(["uniform", "fifo", "least_used", "prioritised"]),
+        sampler=st.sampled_from(sorted(SAMPLERS)),
         ratio=st.none() | st.floats(0.3, 4.0),
         min_size=st.none() | st.integers(1, 6),
         staleness=st.none() | st.integers(0, 3),

@@ -67,6 +67,16 @@ class CountGame:
         return self.position(seed)
 
 
+class Whole(CountPosition):
+    def state(self, out: np.ndarray) -> None:
+        out[:] = self.total, self.plies, 1
+
+
+class HalfState(Whole):
+    def state(self, out: np.ndarray) -> None:
+        out[:2] = self.total, self.plies
+
+
 class EmptyLegal(CountPosition):
     def legal(self, seat: int) -> Sequence[int]:
         return []
@@ -269,6 +279,8 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "large_returns": (lambda: CountGame(LargeReturns), r"within \[-1.0, 1.0\]"),
     "unbalanced_returns": (lambda: CountGame(UnbalancedReturns), "sum to 0"),
     "early_returns": (lambda: CountGame(EarlyReturns), "before the end"),
+    "half_state": (lambda: CountGame(HalfState, state_shape=(3,)), r"state\(out\) fills all of out"),
+    "no_state": (lambda: CountGame(state_shape=(3,)), "has a method state"),
     "unequal_team": (lambda: CountGame(teams=(0, 0)), "one team get the same"),
     "empty_text": (lambda: CountGame(EmptyText), "non-empty strings"),
     "no_action_text": (lambda: CountGame(NoActionText), "non-empty strings"),
@@ -310,6 +322,14 @@ class TogetherWithoutWaiting(Together):
 
 def test_sound_game_passes() -> None:
     check_game(CountGame())
+
+
+def test_sound_game_with_a_state_and_with_rewards_of_any_size_passes() -> None:
+    check_game(CountGame(Whole, state_shape=(3,), min_return=float("-inf"), max_return=float("inf")))
+
+
+def test_seats_of_a_team_may_get_different_rewards_where_the_spec_says_so() -> None:
+    check_game(CountGame(teams=(0, 0), teams_share_rewards=False))
 
 
 def test_sound_simultaneous_game_passes() -> None:

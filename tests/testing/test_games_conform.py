@@ -1,4 +1,4 @@
-"""The public conformance check over the games of both backends."""
+"""The public conformance check over the games of all backends."""
 
 from __future__ import annotations
 
@@ -46,6 +46,15 @@ QUICK = [
     "open_spiel:tiny_bridge_4p",
     "open_spiel:turn_based_simultaneous_game(game=matrix_rps())",
     "open_spiel:universal_poker",
+    "pettingzoo:classic.connect_four_v3",
+    "pettingzoo:classic.rps_v2",
+    "pettingzoo:classic.rps_v2(api=aec)",
+    "pettingzoo:classic.tictactoe_v3",
+    "pettingzoo:mpe.simple_crypto_v3(max_cycles=6)",
+    "pettingzoo:mpe.simple_spread_v3(N=2,max_cycles=6)",
+    "pettingzoo:mpe.simple_spread_v3(N=2,max_cycles=4,api=aec)",
+    "pettingzoo:mpe.simple_speaker_listener_v4(max_cycles=6)",
+    "pettingzoo:mpe.simple_tag_v3(max_cycles=6)",
     "pgx:connect_four",
     "pgx:kuhn_poker",
     "pgx:leduc_holdem",

@@ -80,7 +80,7 @@ def test_two_trainers_give_the_result_of_one(tiny: LanguageModel, two: ParallelL
 
 
 def test_a_helper_ends_with_its_trainer(two: ParallelLearner) -> None:
-    helper = two._helpers[0]
+    helper = two._helpers.processes[0]
     assert helper.stdin is not None
     helper.stdin.close()  # as the system does when the process that holds it ends, however it ends
     assert helper.wait(30) == 1
@@ -93,6 +93,6 @@ def test_a_trainer_whose_helper_was_killed_ends_too_to_be_started_again(two: Par
 
 
 def test_a_helper_that_cannot_start_is_named(tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.train.parallel.HELPER", "ludus.no_such_module")
+    monkeypatch.setattr("ludus.train.helper_processes.HELPER", "ludus.no_such_module")
     with pytest.raises(WorkerError, match="trainer 1 of 2 did not start"):
         make_learner(config(tiny.path, 2), shape(tiny.path))

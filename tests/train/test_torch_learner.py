@@ -356,7 +356,7 @@ def test_vtrace_judges_by_the_current_weights(tiny: LanguageModel) -> None:
     assert_same(trained(of, batch)[0], trained(of, stale)[0])
 
 
-@pytest.mark.parametrize("preset", sorted(ALGORITHMS))
+@pytest.mark.parametrize("preset", sorted(ALGORITHMS.keys() - {"ippo", "mappo"}))
 @pytest.mark.parametrize("lora", WAYS)
 def test_every_preset_trains(tiny: LanguageModel, preset: str, lora: Any) -> None:
     """On a batch that has what any of them asks for."""

@@ -38,8 +38,14 @@ def uniform(rows: Eligible, count: int, rng: np.random.Generator) -> Indices:
 
 
 def least_used(rows: Eligible, count: int, rng: np.random.Generator) -> Indices:
-    """The least used; among those the oldest."""
+    """The least used; among those the oldest. Light-MALib's `lulrf`."""
     return np.argsort(rows.usage, kind="stable")[:count]
+
+
+def least_used_newest(rows: Eligible, count: int, rng: np.random.Generator) -> Indices:
+    """The least used; among those the newest. Light-MALib's `lumrf`."""
+    newest_first = np.arange(len(rows))[::-1]
+    return newest_first[np.argsort(rows.usage[newest_first], kind="stable")][:count]
 
 
 def prioritised(rows: Eligible, count: int, rng: np.random.Generator) -> Indices:
@@ -81,5 +87,6 @@ SAMPLERS: dict[str, Sampler] = {
     "uniform": uniform,
     "fifo": fifo,
     "least_used": least_used,
+    "least_used_newest": least_used_newest,
     "prioritised": prioritised,
 }

@@ -39,13 +39,15 @@ def check(
         typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
         return
     from ludus.plugins import load_plugins
-    from ludus.staged import check_parts
+    from ludus.staged import check_parts, make_loop
 
     try:
         load_plugins([str(file) for file in plugin or []])
         loaded = load_or_demo(*split_config(config, overrides))
         stages = resolve_stages(loaded)
         check_parts(stages)
+        if loaded.population is not None and loaded.population.oracle == "learned":
+            make_loop(loaded)  # what its learners are is found out by whoever runs them; nothing is written
     except ConfigError as error:
         for problem in error.problems:
             typer.echo(problem, err=True)

@@ -72,7 +72,7 @@ def _show_worth(shown: Mapping[str, Any], out: Console) -> None:
     if shown["error"]:
         out.print(Text(f"failed: {shown['error']}", style="bold red"))
         if shown["traceback"]:
-            out.print(Text(shown["traceback"], style="red"))
+            out.print(Text(shown["traceback"], style="red"), soft_wrap=True)
         return
     out.print(Text(f"response: {_short(shown['response'])}"))
     for name, value in shown["rewards"].items():

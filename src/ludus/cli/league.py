@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from ludus.league import Standing
 
 
 def league(
@@ -17,7 +14,10 @@ def league(
     png: Annotated[Path | None, typer.Option(help="Folder for the pictures. Default: RUN/league.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show who is how good and who beats whom, and draw both as PNG. Of a population: the meta-strategy and payoffs.
+    """Show who is how good and who beats whom, and draw both as PNG and SVG.
+
+    Of a population, computed or learnt, also: the meta-strategy over the generations, exploitability, and who began
+    with whose weights.
 
     Example: ludus league runs/connect_four
     """
@@ -26,14 +26,23 @@ def league(
     from ludus.storage.catalog import Catalog
 
     directory, config = open_run(run)
+    folder = png or directory.path / "league"
     if config.population is not None:
-        from ludus.cli.population import show_population
+        from ludus.cli.league_population import read_standing, show_population
 
-        show_population(directory, config.name, png or directory.path / "league", as_json=as_json)
+        show_population(read_standing(directory, config), config.name, folder, as_json=as_json)
         return
+    from ludus.league.charts import ladder_figure, save_pictures, score_figure
+
     with Catalog.open_readonly(directory.catalog) as catalog:
         standing = standing_of_run(catalog)
-    pictures = draw(standing, config.name, png or directory.path / "league")
+    pictures = save_pictures(
+        folder,
+        {
+            "ladder": ladder_figure(standing, f"{config.name}: ladder"),
+            "payoffs": score_figure(standing, f"{config.name}: payoffs"),
+        },
+    )
     if as_json:
         typer.echo(json.dumps({**standing.to_json(), "pictures": [str(path) for path in pictures]}))
         return
@@ -44,16 +53,11 @@ def league(
     console = Console()
     console.print(ladder_table(standing))
     console.print(payoff_table(standing))
-    console.print(f"pictures: {'  '.join(map(str, pictures))}", highlight=False, soft_wrap=True)
+    console.print(name_pictures(pictures), highlight=False, soft_wrap=True)
 
 
-def draw(standing: Standing, name: str, folder: Path) -> tuple[Path, Path]:
-    """Write both pictures; returns where they are."""
-    from ludus.league.charts import ladder_png, payoff_png
-    from ludus.storage.atomic import ensure_directory, write_bytes
-
-    ensure_directory(folder)
-    ladder, payoffs = folder / "ladder.png", folder / "payoffs.png"
-    write_bytes(ladder, ladder_png(standing, f"{name}: ladder"))
-    write_bytes(payoffs, payoff_png(standing, f"{name}: payoffs"))
-    return ladder, payoffs
+def name_pictures(pictures: list[Path]) -> str:
+    """Where the pictures are, each named once for all of its forms."""
+    names = dict.fromkeys(path.stem for path in pictures)
+    forms = dict.fromkeys(path.suffix for path in pictures)
+    return f"pictures: {pictures[0].parent}: {', '.join(names)} ({' and '.join(forms)})"

@@ -53,9 +53,9 @@ def play(
         talk(directory, config, key, ref, seat=seat, seed=seed, greedy=not sample)
         return
     table: Table | TabularTable = (
-        Table(directory, key, ref, seed=seed, greedy=not sample)
-        if config.population is None
-        else TabularTable(directory, key, ref, seed=seed)
+        TabularTable(directory, key, ref, seed=seed)
+        if config.population is not None and config.population.oracle == "exact"
+        else Table(directory, key, ref, seed=seed, greedy=not sample)
     )
     if not 0 <= seat < table.players:
         raise ConfigError(f"--seat {seat}: {key} has seats 0 to {table.players - 1}")
@@ -65,7 +65,7 @@ def play(
         typer.echo("Left the game.")
         return
     typer.echo(table.position.text())
-    typer.echo(outcome(returns, seat))
+    typer.echo(outcome(returns, seat, together=table.is_cooperative))
 
 
 def talk(
@@ -141,10 +141,10 @@ def understand(text: str, names: dict[int, str]) -> int | None:
     return matching[0] if len(matching) == 1 else None
 
 
-def outcome(returns: list[float], seat: int) -> str:
-    """How it went, in words."""
-    if len(returns) == 1:
-        return f"Your return: {returns[0]:g}."
+def outcome(returns: list[float], seat: int, *, together: bool = False) -> str:
+    """How it went, in words; `together`: nobody played against anybody."""
+    if together or len(returns) == 1:
+        return f"Your return: {returns[seat]:g}."
     best = max(returns)
     if all(value == best for value in returns):
         return "A draw."

@@ -1,19 +1,21 @@
-"""What commands say about a run that computes a population."""
+"""What `ludus run` says of a run that makes a population, computed or learnt."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 if TYPE_CHECKING:
     from ludus.config.run import RunConfig
     from ludus.driving import Status
-    from ludus.storage.run_directory import RunDirectory
+
+EXPLOITABILITY = (("psro/nash_conv", "exact"), ("psro/nash_conv_bound", "lower bound"))
+"""Metrics of it, and what each is worth; the first that there is counts."""
+MEASURING = "measuring"
+"""What a status names while nobody learns."""
+_WHOLE_RUNS = ("psro", "self_play", "fixed", "sequential_league")
+"""Schedulers whose learners all learn for `train.steps`."""
 
 
 def unit_of(config: RunConfig) -> str:
@@ -21,56 +23,59 @@ def unit_of(config: RunConfig) -> str:
     return "steps" if config.population is None else "generations"
 
 
-def population_progress(metrics: Mapping[str, float]) -> str:
-    """How far a population is from an equilibrium, or how far the tree of its game is walked; empty elsewhere."""
-    if "psro/nash_conv" in metrics:
-        return f"NashConv {metrics['psro/nash_conv']:.4g}"
-    return f"{metrics['psro/histories']:,.0f} histories found" if "psro/histories" in metrics else ""
+def exploitability(metrics: Mapping[str, float]) -> tuple[float, str] | None:
+    """How far a population is from an equilibrium, and whether that is exact; None where it is not known."""
+    return next(((metrics[name], worth) for name, worth in EXPLOITABILITY if name in metrics), None)
 
 
-def decades(curve: list[float]) -> list[float]:
-    """NashConv as a sparkline can show it: each of the last five powers of ten below its highest is as high."""
-    highest = max(curve)
-    return [max(math.log10(value / highest) / 5 + 1, 0.0) if value > 0 else 0.0 for value in curve]
+def population_progress(config: RunConfig, status: Status) -> str:
+    """Who is learning, and how far the population is from an equilibrium; or how far its game's tree is walked."""
+    if config.population is None:
+        return ""
+    found = exploitability(status.metrics)
+    parts = [learning_progress(config, status)]
+    if found is not None:
+        parts.append(f"NashConv {found[0]:.4g} ({found[1]})")
+    elif "psro/histories" in status.metrics:
+        parts.append(f"{status.metrics['psro/histories']:,.0f} histories found")
+    return "  ".join(part for part in parts if part)
+
+
+def learning_progress(config: RunConfig, status: Status) -> str:
+    """`main learns: 1,200 of 5,000 steps`; empty where nothing is learnt."""
+    steps = status.metrics.get("psro/learner_steps")
+    if steps is None or not status.stage_name or config.population is None or status.stage == "starting":
+        return ""
+    if status.stage != "training" or status.stage_name == MEASURING:
+        return status.stage_name
+    learners = status.stage_name.split(", ")
+    whole = config.train.steps * len(learners) if config.population.scheduler in _WHOLE_RUNS else 0
+    return f"{status.stage_name}: {steps:,.0f}{f' of {whole:,}' if whole else ''} steps"
 
 
 def final_lines(status: Status, events: Path) -> list[str]:
     """How it ended: the last NashConv, what it cost, and why there was no further generation."""
     from ludus.storage.jsonl import read_jsonl
 
-    metrics = status.metrics
-    policies = " + ".join(f"{metrics[f'psro/seat_{seat}/policies']:.0f}" for seat in (0, 1))
+    metrics, found = status.metrics, exploitability(status.metrics)
+    nash_conv = "NashConv not known" if found is None else f"NashConv {found[0]:.6g} ({found[1]})"
     ended = [event["reason"] for event in read_jsonl(events) if event.get("event") == "population_done"]
     return [
-        f"NashConv {metrics['psro/nash_conv']:.6g} (exact) after {status.steps:,} generations, {policies} policies; "
-        f"value of seat 0: {metrics['psro/value']:.6g}; {metrics['psro/cpu_s']:.2f} CPU-seconds of PSRO",
+        f"{nash_conv} after {status.steps:,} generations, {_policies(metrics)} policies; "
+        + "; ".join([*_costs(metrics), f"{metrics.get('psro/cpu_s', 0.0):.2f} CPU-seconds of PSRO"]),
         *([f"no further generation: {ended[-1]}"] if ended else []),
     ]
 
 
-def show_population(run: RunDirectory, name: str, folder: Path, *, as_json: bool) -> None:
-    """Print the meta-strategy and the payoffs of a run, and draw them with the curve of NashConv."""
-    from ludus.league.exact.charts import nash_conv_png, payoff_png
-    from ludus.league.exact.standing import population_of_run
-    from ludus.storage.atomic import ensure_directory, write_bytes
+def _policies(metrics: Mapping[str, float]) -> str:
+    seats = [f"psro/seat_{seat}/policies" for seat in (0, 1)]
+    return " + ".join(f"{metrics[name]:.0f}" for name in (*seats, "psro/policies") if name in metrics)
 
-    standing = population_of_run(run)
-    ensure_directory(folder)
-    pictures = {folder / "nash_conv.png": nash_conv_png, folder / "payoffs.png": payoff_png}
-    for path, draw in pictures.items():
-        write_bytes(path, draw(standing, name))
-    if as_json:
-        typer.echo(json.dumps({**standing.to_json(), "pictures": [str(path) for path in pictures]}))
-        return
-    from rich.console import Console
 
-    from ludus.cli.progress import sparkline
-    from ludus.league.exact.tables import meta_strategy_table, payoff_table
-
-    console, curve = Console(), standing.curve.tolist()
-    console.print(meta_strategy_table(standing))
-    console.print(payoff_table(standing))
-    shown = sparkline(decades(curve[:: max(1, len(curve) // 60)]), 0.0, 1.0)
-    console.print(f"NashConv {curve[0]:.4g} {shown} {curve[-1]:.4g} (exact)", highlight=False, soft_wrap=True)
-    console.print(f"generation {standing.generation}, value of seat 0: {standing.value:.6g}", highlight=False)
-    console.print(f"pictures: {'  '.join(map(str, pictures))}", highlight=False, soft_wrap=True)
+def _costs(metrics: Mapping[str, float]) -> list[str]:
+    words = (
+        ("psro/value", "value of seat 0: {:.6g}"),
+        ("psro/steps", "{:,.0f} steps of learners"),
+        ("psro/matches", "{:,.0f} matches"),
+    )
+    return [text.format(metrics[name]) for name, text in words if name in metrics]

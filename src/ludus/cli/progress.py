@@ -14,18 +14,17 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ludus.cli.population import decades, population_progress, unit_of
+from ludus.cli.population import exploitability, learning_progress, population_progress, unit_of
+from ludus.cli.sparklines import decades, sparkline
 from ludus.cli.summary import evaluation_scores, held_out_scores, print_summary
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ludus.driving import Status
-    from ludus.loop import Loop
-    from ludus.staged import StagedLoop
+    from ludus.staged import AnyLoop
 
 PLAIN_EVERY_S = 5.0
-SPARKS = "▁▂▃▄▅▆▇█"
 RATE_WINDOW_S = 10.0
 
 
@@ -47,7 +46,7 @@ class Display(Protocol):
         ...
 
 
-def make_display(loop: Loop | StagedLoop, *, quiet: bool, json_lines: bool) -> Display:
+def make_display(loop: AnyLoop, *, quiet: bool, json_lines: bool) -> Display:
     """The display that fits where the output goes."""
     if quiet:
         return Silent()
@@ -109,7 +108,7 @@ class Rate:
 class PlainLines(Silent):
     """A line every few seconds: for logs and pipes."""
 
-    def __init__(self, console: Console, loop: Loop | StagedLoop) -> None:
+    def __init__(self, console: Console, loop: AnyLoop) -> None:
         self._console = console
         self._loop = loop
         self._last = -PLAIN_EVERY_S
@@ -126,9 +125,10 @@ class PlainLines(Silent):
         self._last, self._stage = now, stage
         measured = {**evaluation_scores(status.metrics), **held_out_scores(status.metrics)}
         scores = "  ".join(f"{name} {value:.0%}" for name, value in measured.items())
-        scores = scores or warm_up_progress(status) or population_progress(status.metrics)
+        scores = scores or warm_up_progress(status) or population_progress(self._loop.config, status)
         steps = f"{status.steps:>11,}/{status.total_steps:,} {unit_of(self._loop.config)}"
-        line = f"{which_stage(status)}{status.stage:<10} {steps}  {rate:>8,.0f}/s  {scores}"
+        speed = "" if is_slow(status) else f"  {rate:>8,.0f}/s"
+        line = f"{which_stage(status)}{status.stage:<10} {steps}{speed}  {scores}"
         print(line.rstrip(), file=self._console.file, flush=True)
 
     def summarise(self, status: Status) -> None:
@@ -139,12 +139,13 @@ class PlainLines(Silent):
 class LivePanel(Silent):
     """A panel that is redrawn in place."""
 
-    def __init__(self, console: Console, loop: Loop | StagedLoop) -> None:
+    def __init__(self, console: Console, loop: AnyLoop) -> None:
         self._console = console
         self._loop = loop
         self._live = Live(console=console, refresh_per_second=4, transient=False)
         self._rate = Rate()
         self._curves: dict[str, list[float]] = {}
+        self._generation = -1
 
     def __enter__(self) -> LivePanel:
         self._live.__enter__()
@@ -169,10 +170,12 @@ class LivePanel(Silent):
         text = Text.assemble(
             (f"{status.run} {which_stage(status)}", "bold"),
             (f"{status.stage}", "green" if status.stage in ("training", "done") else "yellow"),
-            f"  {status.steps:,} of {status.total_steps:,} {unit_of(self._loop.config)}  {rate:,.0f}/s",
+            f"  {status.steps:,} of {status.total_steps:,} {unit_of(self._loop.config)}",
+            "" if is_slow(status) else f"  {rate:,.0f}/s",
         )
         if status.stage == "warming up":
             text.append(f"  {warm_up_progress(status)}", "dim")
+        text.append(f"  {learning_progress(self._loop.config, status)}".rstrip(), "dim")
         if status.stage == "training" and rate > 0 and self._loop.config.population is None:
             text.append(f"  {_duration(left)} left", "dim")
         return text
@@ -200,12 +203,16 @@ class LivePanel(Silent):
         return table
 
     def _add_exploitability(self, table: Table, status: Status) -> None:
-        nash_conv = status.metrics.get("psro/nash_conv")
-        if nash_conv is not None:
-            curve = self._curves.setdefault("psro/nash_conv", [])
-            curve.append(nash_conv)
-            shown = sparkline(decades(curve)[-40:], 0.0, 1.0)
-            table.add_row("NashConv (exact)", f"{nash_conv:.4g}", Text(shown, "cyan"))
+        found = exploitability(status.metrics)
+        if found is None:
+            return
+        value, worth = found
+        curve = self._curves.setdefault("psro/nash_conv", [])
+        if status.steps != self._generation:
+            self._generation = status.steps
+            curve.append(value)
+        shown = sparkline(decades(curve)[-40:], 0.0, 1.0)
+        table.add_row(f"NashConv ({worth})", f"{value:.4g}", Text(shown, "cyan"))
 
 
 FACTS = (
@@ -220,6 +227,9 @@ FACTS = (
     ("value of seat 0", "psro/value", "6.4f"),
     ("policies of seat 0", "psro/seat_0/policies", "6.0f"),
     ("policies of seat 1", "psro/seat_1/policies", "6.0f"),
+    ("policies", "psro/policies", "6.0f"),
+    ("matches played", "psro/matches", "6,.0f"),
+    ("steps of all learners", "psro/steps", "6,.0f"),
 )
 
 
@@ -228,18 +238,17 @@ def which_stage(status: Status) -> str:
     return f"{status.stage_number}/{status.stage_count} {status.stage_name} " if status.stage_count else ""
 
 
+def is_slow(status: Status) -> bool:
+    """Whether what is counted takes minutes, so that its rate says nothing: generations of learners."""
+    return "psro/learner_steps" in status.metrics
+
+
 def warm_up_progress(status: Status) -> str:
     """How far a warm start is; empty when there is none."""
     done, loss = status.metrics.get("warm_start/progress"), status.metrics.get("warm_start/loss")
     if status.stage != "warming up" or done is None or loss is None:
         return ""
     return f"{done:.0%} of the games learnt from, loss {loss:.3f}"
-
-
-def sparkline(values: list[float], low: float, high: float) -> str:
-    """A curve in one line of text."""
-    span = max(high - low, 1e-9)
-    return "".join(SPARKS[min(int((value - low) / span * len(SPARKS)), len(SPARKS) - 1)] for value in values)
 
 
 def _duration(seconds: float) -> str:

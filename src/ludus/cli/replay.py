@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +23,6 @@ def replay(
     Example: ludus replay runs/connect_four last
     """
     from ludus.cli.runs import open_run
-    from ludus.errors import EnvError, RolloutError, boundary
-    from ludus.games import make_game
     from ludus.plugins import load_plugins
 
     load_plugins(plugin or [])
@@ -40,13 +39,24 @@ def replay(
         show_task(found, moves_only=moves_only)
         return
     if found.replies:
-        from ludus.cli.words import show_conversation
+        from ludus.cli.words import conversation_lines
 
-        show_conversation(found, moves_only=moves_only)
+        for line in conversation_lines(found, moves_only=moves_only):
+            typer.echo(line)
         typer.echo("returns: " + ", ".join(f"seat {seat}: {value:g}" for seat, value in enumerate(found.returns)))
         return
-    position = make_game(task.game).start(task.game_seed)
-    turns = found.turns()
+    for line in board_lines(found, moves_only=moves_only):
+        typer.echo(line)
+    typer.echo("returns: " + ", ".join(f"seat {seat}: {value:g}" for seat, value in enumerate(found.returns)))
+
+
+def board_lines(episode: Episode, *, moves_only: bool) -> Iterator[str]:
+    """A recorded game on a board, move by move."""
+    from ludus.errors import EnvError, RolloutError, boundary
+    from ludus.games import make_game
+
+    position = make_game(episode.task.game).start(episode.task.game_seed)
+    turns = episode.turns()
     for ply in sorted({turn.ply for turn in turns}):
         moves = {turn.seat: turn.action for turn in turns if turn.ply == ply}
         try:
@@ -55,12 +65,11 @@ def replay(
                 position.act(moves)
         except RolloutError as error:
             # The last move of a failed episode may be the one that broke it.
-            typer.echo(f"{ply + 1:>3}. {error}")
-            break
-        typer.echo(f"{ply + 1:>3}. {said}")
+            yield f"{ply + 1:>3}. {error}"
+            return
+        yield f"{ply + 1:>3}. {said}"
         if not moves_only:
-            typer.echo(position.text())
-    typer.echo("returns: " + ", ".join(f"seat {seat}: {value:g}" for seat, value in enumerate(found.returns)))
+            yield position.text()
 
 
 def find_episode(run: Path, wanted: str) -> Episode:

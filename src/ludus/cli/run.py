@@ -14,8 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from ludus.driving import Status
-    from ludus.loop import Loop
-    from ludus.staged import StagedLoop
+    from ludus.staged import AnyLoop
 
 
 def run(
@@ -61,7 +60,7 @@ def run(
         raise typer.Exit(130)
 
 
-def catch_signals(loop: Loop | StagedLoop) -> None:
+def catch_signals(loop: AnyLoop) -> None:
     """First SIGINT or SIGTERM: save and stop in order. Second: end at once; what is on disk is consistent anyway."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -74,7 +73,7 @@ def catch_signals(loop: Loop | StagedLoop) -> None:
     signal.signal(signal.SIGTERM, on_signal)
 
 
-def watch(loop: Loop | StagedLoop, *, quiet: bool, json_lines: bool) -> Status:
+def watch(loop: AnyLoop, *, quiet: bool, json_lines: bool) -> Status:
     """Start the loop and show its progress until it ends."""
     from ludus.cli.progress import make_display
 

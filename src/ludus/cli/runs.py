@@ -37,7 +37,8 @@ def open_run(path: Path) -> tuple[RunDirectory, RunConfig]:
 def choose_policy(run: RunDirectory, config: RunConfig, text: str | None) -> PolicyRef:
     """The version that the user named (`main@12` or `12`), or the newest."""
     store = PolicyStore(run.policies)
-    versions = store.versions(config.policy.name)
+    names = [config.policy.name, *store.names()]  # of a population, agents may have other names
+    versions = next((found for name in names if (found := store.versions(name))), [])
     if not versions:
         raise ConfigError(f"{run.path} has published no policy yet")
     if text is None:

@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ludus.driving import Status
-    from ludus.loop import Loop
-    from ludus.staged import StagedLoop
+    from ludus.staged import AnyLoop
 
 LAST_WORDS = 6
 """Replies of the last game that are shown at the end."""
 
 
-def print_summary(console: Console, loop: Loop | StagedLoop, status: Status) -> None:
+def print_summary(console: Console, loop: AnyLoop, status: Status) -> None:
     """Say how it ended, show what was measured, and what to do next."""
     if status.stage == "stopped":
         stage = f" of the stage {status.stage_name}" if status.stage_name else ""
@@ -52,15 +51,17 @@ def print_summary(console: Console, loop: Loop | StagedLoop, status: Status) -> 
         say(console, f"run: {run}    play against it: {ludus} play {run}    ladder: {ludus} league {run}")
 
 
-def print_population(console: Console, loop: Loop | StagedLoop, status: Status) -> None:
+def print_population(console: Console, loop: AnyLoop, status: Status) -> None:
     """How far the population is from an equilibrium, and where it is."""
     for line in final_lines(status, loop.run.events):
         say(console, line)
     run, ludus = status.run_dir, command_name()
-    say(console, f"run: {run}    population: {ludus} league {run}    play against it: {ludus} play {run}")
+    is_computed = loop.config.population is not None and loop.config.population.oracle == "exact"
+    play = f"    play against it: {ludus} play {run}" if is_computed else ""
+    say(console, f"run: {run}    population: {ludus} league {run}{play}")
 
 
-def print_measured(console: Console, loop: Loop | StagedLoop, status: Status) -> None:
+def print_measured(console: Console, loop: AnyLoop, status: Status) -> None:
     """The ladder, where games are played, and the newest scores."""
     from ludus.league import standing_of_run
     from ludus.league.tables import ladder_table
@@ -77,7 +78,7 @@ def print_measured(console: Console, loop: Loop | StagedLoop, status: Status) ->
         say(console, f"final mean return: {status.metrics['evaluate/return']:g}")
 
 
-def print_stages(console: Console, loop: Loop | StagedLoop) -> None:
+def print_stages(console: Console, loop: AnyLoop) -> None:
     """A line for each stage with what was measured in it last; nothing where there are none."""
     from ludus.staged import StagedLoop
     from ludus.storage.jsonl import read_jsonl

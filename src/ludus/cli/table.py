@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ludus.explore.uniforms import uniforms
 from ludus.games import make_game
@@ -27,12 +28,18 @@ class Table:
         self._seed = np.uint64(derive_seed(seed, "act"))
         self._greedy = greedy
         self._ply = 0
+        self._memories: dict[int, NDArray[np.float32]] = {}
         self.position = self._game.start(derive_seed(seed, "game"))
 
     @property
     def players(self) -> int:
         """Seats of the game."""
         return self._game.spec.players
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether all seats play together."""
+        return self._game.spec.is_cooperative
 
     def decide(self, seat: int) -> int:
         """What the policy plays in this seat."""
@@ -43,5 +50,7 @@ class Table:
         legal[0, self.position.legal(seat)] = True
         uniform = uniforms(np.array([self._seed]), np.array([self._ply], np.uint64), np.array([seat], np.uint64))
         self._ply += 1
-        actions, _, _ = self._actors.act(self._ref, observation, legal, uniform, np.array([self._greedy]))
-        return int(actions[0])
+        memory, greedy = self._memories.get(seat), np.array([self._greedy])
+        decided = self._actors.act(self._ref, observation, legal, uniform, greedy, memory=memory)
+        self._memories[seat] = decided.memory
+        return int(decided.actions[0])

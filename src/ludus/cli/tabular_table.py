@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ludus.errors import ConfigError
 from ludus.games.open_spiel import OpenSpielGame, OpenSpielPosition
@@ -13,18 +15,24 @@ from ludus.policies.tabular_shape import LISTING
 from ludus.records import PolicyRef, derive_seed
 from ludus.storage.run_directory import RunDirectory
 
+if TYPE_CHECKING:
+    from ludus.games.protocol import Position
+
+Lookup = dict[str, tuple[list[int], list[float]]]
+
 
 class TabularTable:
     """One game with a table on every seat but the person's. It always samples: its mixture is its strategy."""
+
+    is_cooperative = False
+    """Tables are of games that somebody loses."""
 
     def __init__(self, run: RunDirectory, game_key: str, ref: PolicyRef, *, seed: int) -> None:
         store = PolicyStore(run.policies)
         self._game = OpenSpielGame(game_key.removeprefix("open_spiel:"))
         if self._game.spec.is_simultaneous:
             raise ConfigError(f"{game_key}: seats move at the same time, and its tables are of the game in turns")
-        weights = store.load(ref, TabularShape).weights
-        listing = json.loads((store.path(ref) / LISTING).read_text())
-        self._seats = [_lookup(rows, weights[f"seat_{seat}/policy"].tolist()) for seat, rows in enumerate(listing)]
+        self._seats = read_seats(store, ref)
         self._random = Random(derive_seed(seed, "act"))
         self.position: OpenSpielPosition = self._game.start(derive_seed(seed, "game"))
 
@@ -39,9 +47,31 @@ class TabularTable:
         return self._random.choices(actions, probabilities)[0]
 
 
-def _lookup(rows: list[dict[str, Any]], policy: list[float]) -> dict[str, tuple[list[int], list[float]]]:
+class TabularPlayer:
+    """A table of probabilities as a player of any seat."""
+
+    def __init__(self, store: PolicyStore, ref: PolicyRef) -> None:
+        self._seats = read_seats(store, ref)
+
+    def choose(self, position: Position, seat: int, rng: np.random.Generator) -> int:
+        """Draw from what the table has for what the seat knows."""
+        board: Any = position
+        actions, probabilities = self._seats[seat][board.open_spiel_state().information_state_string(seat)]
+        bounds = np.cumsum(probabilities)
+        return actions[int(np.searchsorted(bounds[:-1], rng.random() * bounds[-1], side="right"))]
+
+
+def read_seats(store: PolicyStore, ref: PolicyRef) -> list[Lookup]:
+    """For each seat: actions and probabilities by what it knows."""
+    weights = store.load(ref, TabularShape).weights
+    listing = json.loads((store.path(ref) / LISTING).read_text())
+    return [_lookup(rows, weights[f"seat_{seat}/policy"].tolist()) for seat, rows in enumerate(listing)]
+
+
+def _lookup(rows: list[dict[str, Any]], policy: list[float]) -> Lookup:
     """Actions and probabilities by what the seat knows; sequence 0 is no decision."""
-    table, start = {}, 1
+    table: Lookup = {}
+    start = 1
     for row in rows:
         end = start + len(row["actions"])
         table[row["knows"]] = (row["actions"], policy[start:end])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import typer
@@ -81,7 +82,7 @@ def play_in_words(
     return episode
 
 
-def show_conversation(episode: Episode, *, moves_only: bool) -> None:
+def conversation_lines(episode: Episode, *, moves_only: bool) -> Iterator[str]:
     """What was said in a recorded game, move by move."""
     from ludus.games.text_registry import make_text_game
 
@@ -91,11 +92,11 @@ def show_conversation(episode: Episode, *, moves_only: bool) -> None:
     )
     for ply, seat, accepted, move, reply in attempts:
         said = "" if reply.strip() == move else f"  (said: {reply.strip()!r})"
-        typer.echo(f"{ply + 1:>3}. seat {seat} {'plays' if accepted else 'may not play'} {move!r}{said}")
+        yield f"{ply + 1:>3}. seat {seat} {'plays' if accepted else 'may not play'} {move!r}{said}"
         if accepted:
             position.act(int(seat), move)
             if not moves_only:
-                typer.echo(position.text())
+                yield position.text()
 
 
 def show_task(episode: Episode, *, moves_only: bool) -> None:

@@ -16,6 +16,7 @@ from ludus.config.evaluate_checks import evaluate_contradictions
 from ludus.config.fused import fused_obstacles
 from ludus.config.ineffective import ineffective_settings
 from ludus.config.learn import GROUP_KINDS, TrainConfig
+from ludus.config.learned_checks import learned_contradictions
 from ludus.config.objective_checks import objective_contradictions
 from ludus.config.population_checks import population_contradictions
 from ludus.config.presets import needs_critic
@@ -24,18 +25,19 @@ from ludus.config.run import RunConfig
 from ludus.config.synchronise_checks import synchronise_contradictions
 from ludus.config.task_checks import task_contradictions
 
-_LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "activation_checkpointing", "trainers")
+_LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "activation_checkpointing")
 _RESERVED_NAMES = re.compile(r"^(random|first|mcts-\d+|minimax-\d+)$")
 
 
 def find_contradictions(config: RunConfig, *, seats: int = 2) -> list[Contradiction]:
     """Everything in a filled config that cannot hold together; `seats` is how many a game is reckoned to have."""
-    if config.population is not None:
+    if config.population is not None and config.population.oracle == "exact":
         return list(population_contradictions(config))
     checks: list[Callable[[RunConfig], Iterator[Contradiction]]] = [
         _topology,
         _fused_batch if config.topology == "fused" else _split_batch,
         _algorithm,
+        _network,
         objective_contradictions,
         baseline_contradictions,
         _language_model,
@@ -47,6 +49,8 @@ def find_contradictions(config: RunConfig, *, seats: int = 2) -> list[Contradict
         ineffective_settings,
     ]
     found = [one for check in checks for one in check(config)]
+    if config.population is not None:
+        found += learned_contradictions(config)
     if config.topology == "split":
         found += [*_buffer(config, seats), *synchronise_contradictions(config, seats)]
     return found
@@ -144,13 +148,44 @@ def _buffer(config: RunConfig, seats: int) -> Iterator[Contradiction]:
 
 def _algorithm(config: RunConfig) -> Iterator[Contradiction]:
     train = config.train
-    if train.minibatch % train.accumulate:
-        text = f"train.minibatch ({train.minibatch}) cannot be split into {train.accumulate} equal parts"
+    chunk = _chunk(config)
+    if (rows := max(1, train.minibatch // chunk)) % train.accumulate:
+        what = f"{rows} stretches of {chunk} decisions" if chunk > 1 else f"train.minibatch ({rows})"
+        text = f"{what} cannot be split into {train.accumulate} equal parts"
         yield _at("train.accumulate", f"{text}; write a divisor of it")
     advantage = train.algorithm.advantage
     if config.topology == "split" and advantage and advantage.perspective == "alternate":
         text = "alternate is for topology: fused; write seat (it serves every game)"
         yield _at("train.algorithm.advantage.perspective", text)
+
+
+def _chunk(config: RunConfig) -> int:
+    """Decisions of a row: more than one for a network with a memory."""
+    memory = getattr(config.policy.network, "memory", None)
+    return 1 if memory is None or config.policy.model is not None else int(memory.chunk)
+
+
+def _network(config: RunConfig) -> Iterator[Contradiction]:
+    network, critic, train = config.policy.network, config.policy.critic, config.train
+    if config.policy.model is not None:
+        if critic not in (None, "shared"):
+            yield _at("policy.critic", "is for networks; leave it out, or leave out policy.model")
+        if train.value_normalisation:
+            yield _at("train.value_normalisation", "is for networks; leave it out, or leave out policy.model")
+        return
+    if train.value_normalisation and train.trainers > 1:
+        text = "the scale of values is one trainer's; write train.trainers: 1, or train.value_normalisation: false"
+        yield _at("train.trainers", text)
+    if network.kind == "resnet" and critic not in (None, "shared"):
+        yield _at("policy.critic", f"{critic} needs policy.network.kind: mlp; a resnet shares its critic, write shared")
+    if not needs_critic(train.algorithm):
+        if critic not in (None, "shared"):
+            yield _at("policy.critic", "has no effect: train.algorithm.objective has no value term")
+        if train.value_normalisation:
+            yield _at("train.value_normalisation", "has no effect: train.algorithm.objective has no value term")
+    if network.kind == "mlp" and network.memory is not None and train.minibatch < network.memory.chunk:
+        text = f"{network.memory.chunk} decisions are more than train.minibatch ({train.minibatch}); write at most that"
+        yield _at("policy.network.memory.chunk", text)
 
 
 def _league(config: RunConfig) -> Iterator[Contradiction]:

@@ -73,12 +73,22 @@ def contradictions(filled: RunConfig) -> list[Contradiction]:
 
 def fill_defaults(config: RunConfig) -> RunConfig:
     """Fill in every default that follows from other keys, contradictory or not."""
-    if config.population is not None:
+    if config.population is not None and config.population.oracle == "exact":
         return _fill_population(config, config.population)
+    if config.population is not None:
+        return _fill_learned(config, config.population)
     config = _with(config, topology=config.topology or ("split" if fused_obstacles(config) else "fused"))
     config = _fill_train(config)
     config = _fill_intervals(config)
     return _fill_buffer(config) if config.topology == "split" else config
+
+
+def _fill_learned(config: RunConfig, population: PopulationConfig) -> RunConfig:
+    """What its learners have, and no evaluation beside them: the population's own matches measure."""
+    evaluate = config.evaluate
+    unset = {key: value for key, value in NO_EVALUATION.items() if key not in evaluate.model_fields_set}
+    learners = fill_defaults(_with(config, population=None, evaluate=_with(evaluate, **unset)))
+    return _with(learners, population=population)
 
 
 def _fill_population(config: RunConfig, population: PopulationConfig) -> RunConfig:
@@ -119,6 +129,9 @@ def _fill_train(config: RunConfig) -> RunConfig:
         train = _fill_aggregation(config, train)
         if "minibatch" not in train.model_fields_set:
             train = train.model_copy(update={"minibatch": _SEQUENCES_PER_STEP})
+    else:
+        train = _fill(train, value_normalisation=preset.value_normalisation)
+        config = _with(config, policy=_fill(config.policy, critic=preset.critic))
     if config.topology == "fused":
         train = _fill(train, batch_steps=_STEPS_PER_GAME * config.explore.games_in_flight)
     else:

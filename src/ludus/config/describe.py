@@ -9,7 +9,7 @@ from pathlib import Path
 from ludus.config.endpoints import EndpointConfig
 from ludus.config.fused import fused_obstacles
 from ludus.config.learn import MuConfig, TermConfig
-from ludus.config.population_words import describe_population
+from ludus.config.population_words import describe_learned, describe_population
 from ludus.config.presets import needs_greedy, wanted_sources
 from ludus.config.problems import dotted
 from ludus.config.rewards import label_of
@@ -24,8 +24,10 @@ Row = tuple[str, str]
 def describe(config: RunConfig, run_dir: Path | None = None) -> list[Row]:
     """Name and value of everything a reader of the YAML would otherwise have to work out; `run_dir` of a stage."""
     where = ("run", str(run_dir or config.home))
-    if config.population is not None:
+    if config.population is not None and config.population.oracle == "exact":
         return [where, *describe_population(config, config.population)]
+    if config.population is not None:
+        return [where, *_what_runs(config), *describe_learned(config, config.population), *_each_learner(config)]
     if config.mode == "evaluate":
         return [where, *_what_runs(config), *_measuring(config), *_endpoints(config)]
     return [
@@ -37,6 +39,14 @@ def describe(config: RunConfig, run_dir: Path | None = None) -> list[Row]:
         *_intervals(config),
         *_machine(config),
     ]
+
+
+def _each_learner(config: RunConfig) -> list[Row]:
+    """The learners of a population are ordinary runs: how each of them learns."""
+    batch = _fused_batch(config) if config.topology == "fused" else _split_batch(config)
+    rows = [*batch, *_learning(config)]
+    renamed = {"updates in the run": "updates of a learner"}
+    return [*((renamed.get(name, name), value) for name, value in rows), *_machine(config)]
 
 
 def updates_in_run(config: RunConfig) -> int | None:
@@ -111,7 +121,9 @@ def _policy(config: RunConfig) -> str:
         warm = " after a warm start" if config.warm_start else ""
         return f"{model.path}, {trained}{warm}; {config.explore.engine.kind} engine"
     shape = "-".join(map(str, network.hidden)) if network.kind == "mlp" else f"{network.blocks}x{network.channels}"
-    return f"{network.kind} {shape}"
+    memory = f", gru {network.memory.size}" if network.kind == "mlp" and network.memory else ""
+    critic = {None: "", "shared": "", "own": ", own critic", "central": ", central critic"}[config.policy.critic]
+    return f"{network.kind} {shape}{memory}{critic}{', normalised values' if config.train.value_normalisation else ''}"
 
 
 def _teacher(config: RunConfig) -> list[Row]:

@@ -218,7 +218,9 @@ class BufferConfig(Model):
     """Sequences kept; the oldest make room. Default: 8 batches."""
     reuse: int = Field(default=1, gt=0)
     """How often a sequence may be trained on."""
-    sampler: Literal["uniform", "fifo", "least_used", "prioritised"] = "fifo"
+    sampler: Literal["uniform", "fifo", "least_used", "least_used_newest", "prioritised"] = "fifo"
+    """Which sequences make a batch: any; the oldest; the least used, of those the oldest or the newest; or drawn by
+    `priority`."""
     priority: Literal["newest", "surprise"] = "newest"
     """`prioritised` only. `newest`: every use and every version behind makes a sequence half as important. `surprise`:
     also, the further its reward is from the mean of its group the more important it is."""

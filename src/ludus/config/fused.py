@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ludus.config.presets import ALGORITHMS
 from ludus.config.problems import Path
 from ludus.config.run import RunConfig
 from ludus.config.synchronise import SynchroniseConfig
@@ -21,20 +22,34 @@ class Obstacle:
 
 def fused_obstacles(config: RunConfig) -> list[Obstacle]:
     """All settings that one program on one device cannot follow."""
-    return [*_games(config), *_flow(config), *_opponents(config)]
+    return [*_games(config), *_network(config), *_flow(config), *_opponents(config)]
 
 
 def _games(config: RunConfig) -> list[Obstacle]:
     if config.policy.model is not None:
         reason = "a language model plays games of words"
         return [Obstacle(path=("policy", "model"), reason=reason, instead="null")]
+    # Only a walk through its tree tells whether a game of OpenSpiel is small enough, so it must be asked for.
+    backends = ("pgx:", "open_spiel:") if config.topology == "fused" else ("pgx:",)
     found = [
         Obstacle(path=("games", i, "key"), reason=f"{game.key} is not a pgx game", instead="a pgx: game")
         for i, game in enumerate(config.games)
-        if not game.key.startswith("pgx:")
+        if not game.key.startswith(backends)
     ]
     if len(config.games) > 1:
         found.append(Obstacle(path=("games",), reason=f"{len(config.games)} games are played", instead="one game"))
+    return found
+
+
+def _network(config: RunConfig) -> list[Obstacle]:
+    found = []
+    critic = config.policy.critic or ALGORITHMS[config.train.algorithm.preset].critic
+    if critic == "central":
+        reason = "a central critic sees states that the device's games do not show"
+        found.append(Obstacle(path=("policy", "critic"), reason=reason, instead="own"))
+    if getattr(config.policy.network, "memory", None) is not None:
+        reason = "the device's games carry no memory from one decision to the next"
+        found.append(Obstacle(path=("policy", "network", "memory"), reason=reason, instead="null"))
     return found
 
 
@@ -48,6 +63,9 @@ def _flow(config: RunConfig) -> list[Obstacle]:
     if config.synchronise != SynchroniseConfig():
         reason = "explorers with versions of their own are separate processes"
         found.append(Obstacle(path=("synchronise",), reason=reason, instead="{interval: 1, offset: 0}"))
+    if config.train.trainers > 1:
+        reason = "several trainers are separate processes"
+        found.append(Obstacle(path=("train", "trainers"), reason=reason, instead="1"))
     for stage in ("operators", "final", "step", "sampling"):
         if getattr(config.experience, stage):
             what = "operators" if stage == "operators" else "reward transforms"

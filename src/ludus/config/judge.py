@@ -25,10 +25,11 @@ FixedPlayer = Annotated[str, AfterValidator(_check_player)]
 class OpponentConfig(Model):
     """One way to choose an opponent, and how often it is used."""
 
-    kind: Literal["mirror", "lagged", "random", "fixed", "match_quality", "pfsp", "custom"]
+    kind: Literal["mirror", "lagged", "random", "fixed", "match_quality", "pfsp", "population", "custom"]
     """`mirror`: the newest version. `lagged`: uniform over past versions. `random`: uniform over past versions and
     fixed players. `fixed`: uniform over the named players. `match_quality`: in proportion to TrueSkill's quality of
-    the match. `pfsp`: the opponents that win most. `custom`: a sampler that a plugin registered."""
+    the match. `pfsp`: the opponents that win most. `population`: those that a population gave its learner to answer.
+    `custom`: a sampler that a plugin registered."""
     weight: float = Field(default=1.0, gt=0)
     players: tuple[FixedPlayer, ...] = Field(default=(), strict=False)
     """`fixed`: the players to choose from."""
@@ -83,5 +84,5 @@ class EvaluateConfig(Model):
     final_games: int = Field(default=400, ge=0)
     """Games per opponent when training is done, and in the mode evaluate."""
     greedy: bool = True
-    """Play the likeliest action against fixed players. Versions always sample against each other: two greedy ones
-    would play the same game over and over."""
+    """Play the likeliest action against fixed players, and in games with chance where there is nobody to play against.
+    Versions always sample against each other: two greedy ones would play the same game over and over."""

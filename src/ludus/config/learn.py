@@ -41,8 +41,9 @@ class AdvantageConfig(Model):
     """Kind `asymre`: added to the group's mean; below 0, good answers count for more than bad ones."""
     perspective: Literal["seat", "alternate"] | None = None
     """`seat`: each seat's own decisions form its chain (any game). `alternate`: the next position's value counts
-    with its sign turned when the other side is to move (two players, zero-sum; fused topology). Default: `alternate`
-    where it can be had, else `seat`."""
+    with its sign turned when the other side is to move (two players, zero-sum; fused topology; where something is
+    hidden from a seat, its estimate is not the other's, and credit is biased). Default: `alternate` where it can be
+    had, else `seat`; for an OpenSpiel game in which something is hidden, `seat`."""
     normalise_batch: bool = False
     """Centre and scale advantages over all elements of a batch, before it is cut into minibatches (REINFORCE++)."""
     normalise: bool = True
@@ -96,6 +97,8 @@ class AlgorithmConfig(Model):
 
     preset: Literal[
         "ppo",
+        "ippo",
+        "mappo",
         "a2c",
         "reinforce",
         "reinforce_pp",
@@ -144,6 +147,17 @@ class OptimizerConfig(Model):
     max_grad_norm: float | None = Field(default=0.5, gt=0)
 
 
+class EnoughConfig(Model):
+    """When a policy has learnt enough: as soon as one of these holds. Games against itself do not count."""
+
+    score: float | None = Field(default=None, gt=0, le=1)
+    """Its share of points against its opponents over the last `updates` updates. For zero-sum games."""
+    plateau: int | None = Field(default=None, gt=0)
+    """Updates in a row without a new highest mean return over the last `updates` updates."""
+    updates: int = Field(default=10, gt=0, le=10_000)
+    """Updates over which score and return are averaged."""
+
+
 class TrainConfig(Model):
     """How much is trained, on what, and by which algorithm."""
 
@@ -156,7 +170,7 @@ class TrainConfig(Model):
     minibatch: int = Field(default=256, gt=0)
     """Steps per optimizer step; sequences, where the policy is a language model."""
     epochs: int = Field(default=4, gt=0, le=1000)
-    """Passes over each batch. When not given: 4 with the preset ppo, 1 with the others."""
+    """Passes over each batch. When not given: 4 with the preset ppo, 10 with ippo and mappo, 1 with the others."""
     accumulate: int = Field(default=1, gt=0)
     """Split each minibatch into this many parts and add up their gradients."""
     aggregation: Aggregation = "token_mean"
@@ -173,10 +187,16 @@ class TrainConfig(Model):
     activation_checkpointing: bool = False
     """Language models: keep only what goes in between layers, and compute the rest again for the gradient."""
     trainers: int = Field(default=1, gt=0, le=64)
-    """Language models: processes that share each minibatch and add up their gradients."""
+    """Processes that share each minibatch and add up their gradients (split topology). The update is that of one, to
+    rounding."""
+    value_normalisation: bool | None = None
+    """Let the critic learn returns that are normalised by the running mean and variance of its targets; advantages are
+    in the game's own units. Default: true with the presets ippo and mappo, false with the others."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     max_staleness: int = Field(default=2, ge=0)
     """Asynchronous schedule: versions that experience may be behind when it is trained on."""
+    stop: EnoughConfig = EnoughConfig()
+    """When the policy has learnt enough before its steps are over. Default: never."""
     max_skipped: int = Field(default=10, gt=0)
     """Optimizer steps in a row that may be skipped for a loss or gradient that is not finite, before the run stops."""

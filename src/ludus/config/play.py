@@ -26,6 +26,17 @@ class GameChoice(Model):
         return {"key": value} if isinstance(value, str) else value
 
 
+class MemoryConfig(Model):
+    """What a network carries from one decision of a seat to its next one, within an episode."""
+
+    kind: Literal["gru"] = "gru"
+    size: int = Field(default=64, gt=0, le=4096)
+    """Numbers that are remembered; twice as many where the critic is a network of its own."""
+    chunk: int = Field(default=16, gt=0, le=65536)
+    """Training goes back through this many decisions; what was remembered before them is computed, and taken as given.
+    `train.minibatch` divided by this is the number of such stretches in an optimizer step."""
+
+
 class MlpConfig(Model):
     """Fully connected network with a policy head and a value head."""
 
@@ -33,6 +44,8 @@ class MlpConfig(Model):
     hidden: tuple[Annotated[int, Field(gt=0, le=65536)], ...] = Field(default=(128, 128), strict=False)
     """Width of each hidden layer."""
     activation: Literal["relu", "tanh", "silu"] = "relu"
+    memory: MemoryConfig | None = None
+    """A recurrent unit on top of the layers, for games in which what a seat sees now is not all that it knows."""
 
 
 class ResNetConfig(Model):
@@ -95,6 +108,10 @@ class PolicyConfig(Model):
     name: str = Field(default="main", pattern=r"^[a-z][a-z0-9_-]{0,31}$", examples=["main"])
     """Name in the league; versions are written `main@12`."""
     network: NetworkConfig = MlpConfig()
+    critic: Literal["shared", "own", "central"] | None = None
+    """What estimates values. `shared`: a head on the policy's network. `own`: a network of its own that sees what the
+    seat sees (IPPO). `central`: one that sees the state of the whole game as well (MAPPO); the policy never does.
+    Default: as the preset has it, which is `shared` but for ippo and mappo."""
     model: LanguageModelConfig | None = None
     """When given, the policy is this language model and `network` does not count."""
     start: str | None = Field(default=None, min_length=1, max_length=4096, examples=["runs/sft", "runs/sft@12"])

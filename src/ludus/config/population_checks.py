@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ludus.config.population import PopulationConfig
 from ludus.config.problems import Contradiction, Path
 from ludus.config.run import RunConfig
 
 NO_EVALUATION: dict[str, Any] = {"games": 0, "final_games": 0, "against": (), "at_start": False}
 """What `evaluate` is when it is not given: exploitability is computed, and nobody plays to measure."""
 
+_LEARNED_ONLY = (
+    "shared",
+    "initialise",
+    "payoffs",
+    "learners",
+    "at_once",
+    "pipeline",
+    "league",
+)
 _WHY = "population.oracle is exact"
 _COUNTS: dict[str, set[str]] = {
     "policy": {"name", "model", "start"},
@@ -32,6 +42,17 @@ def population_contradictions(config: RunConfig) -> Iterator[Contradiction]:
     yield from _how_it_runs(config)
     yield from _how_long(config)
     yield from _no_effect(config)
+    yield from _learned_keys(config.population or PopulationConfig())
+
+
+def _learned_keys(population: PopulationConfig) -> Iterator[Contradiction]:
+    if population.scheduler != "psro":
+        text = f"{_WHY}, which is for psro; write population.oracle: learned for {population.scheduler}"
+        yield _at(("population", "scheduler"), text)
+    default = PopulationConfig()
+    for key in _LEARNED_ONLY:
+        if getattr(population, key) != getattr(default, key):
+            yield _at(("population", key), f"has no effect: {_WHY}; leave it out")
 
 
 def _at(path: Path, text: str) -> Contradiction:

@@ -6,7 +6,7 @@ To add one: an entry here, its name in `AlgorithmConfig.preset` and a page in do
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ludus.config.learn import AdvantageConfig, Aggregation, AlgorithmConfig, MuConfig, Source, TermConfig
 
@@ -21,6 +21,10 @@ class Preset:
     aggregation: Aggregation = "token_mean"
     """Language models: how the loss is averaged; `train.aggregation` replaces it."""
     mu: MuConfig | None = None
+    critic: Literal["shared", "own", "central"] = "shared"
+    """Networks: as `policy.critic`, which replaces it."""
+    value_normalisation: bool = False
+    """Networks: as `train.value_normalisation`, which replaces it."""
 
 
 def _term(loss: str, **options: Any) -> TermConfig:
@@ -46,6 +50,17 @@ def _on_policy(advantage: AdvantageConfig, loss: TermConfig = _PPO_CLIP, **more:
     return Preset(advantage=advantage, objective=(loss, _SEEN_ENTROPY), **more)
 
 
+def _multi_agent(critic: Literal["own", "central"]) -> Preset:
+    """PPO as the MAPPO paper has it: the presets differ in what the critic sees, and in nothing else."""
+    return Preset(
+        advantage=AdvantageConfig(gamma=0.99),
+        objective=(_PPO_CLIP, _term("value", clip=0.2), _ENTROPY),
+        epochs=10,
+        critic=critic,
+        value_normalisation=True,
+    )
+
+
 def _mixed(imitation: TermConfig, mu: MuConfig) -> Preset:
     """(1 - mu) GRPO on usual rows + mu imitation of expert rows."""
     policy = _PPO_CLIP.model_copy(update={"share": "rest"})
@@ -61,6 +76,8 @@ def _mixed(imitation: TermConfig, mu: MuConfig) -> Preset:
 ALGORITHMS: dict[str, Preset] = {
     # With a value estimate.
     "ppo": Preset(advantage=AdvantageConfig(), objective=(_PPO_CLIP, _VALUE, _ENTROPY), epochs=4),
+    "ippo": _multi_agent("own"),
+    "mappo": _multi_agent("central"),
     "a2c": Preset(advantage=AdvantageConfig(), objective=(_term("reinforce"), _VALUE, _ENTROPY)),
     # By returns.
     "reinforce": _on_policy(AdvantageConfig(kind="monte_carlo"), _term("reinforce")),

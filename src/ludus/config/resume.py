@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ludus.config.derive import fill_defaults
 from ludus.config.load import parse_config
 from ludus.config.problems import Path, dotted, shorten
 from ludus.config.run import RunConfig
@@ -73,6 +74,8 @@ def changed_keys(saved: str, config: RunConfig, *, also: Sequence[str] = ()) -> 
         also: keys of `MAY_CHANGE` that may not.
     """
     before, after = parse_config(saved, "config.yaml"), config
+    if not before.stages:
+        before = fill_defaults(before)  # a run of an earlier version lacks the keys that are newer than it
     may_change = [key.split(".") for key in MAY_CHANGE if key not in also]
     if (before.mode == "evaluate") != (after.mode == "evaluate"):
         # Such a run has no trainer's state, and another nothing but that.

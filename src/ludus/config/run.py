@@ -107,7 +107,8 @@ class RunConfig(Model):
     rewards: RewardConfigs = ()
     """What an attempt at a task is worth: the weighted sum of these."""
     topology: Topology | None = None
-    """`fused`: explore and train in one program on one device (pgx games). `split`: separate processes (any game).
+    """`fused`: explore and train in one program on one device (pgx games, and OpenSpiel games of up to 200,000
+    histories). `split`: separate processes (any game).
     `tabular`: nothing is played; a `population` is computed on the whole tree of a small game.
     Default: tabular where `population` is given; else fused where it can be: one pgx game, schedule sync, synchronise
     as it is by default, no reward transforms, no fixed opponents other than random."""

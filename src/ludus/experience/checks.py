@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.games.global_state import state_size
 from ludus.games.protocol import GameSpec
 from ludus.records import REQUIRED_STEP_COLUMNS, SEQUENCE_COLUMNS, Experiences
 
@@ -24,7 +25,7 @@ _STEP_TYPES = {
     "action": "int32", "mask": "bool", "logp": "float32", "value": "float32", "reward": "float32", "version": "int32",
 }  # fmt: skip
 _SEQUENCE_TYPES = {"task": "int64", "attempt": "int64", "seat": "int64", "final_reward": "float32", "truncated": "bool"}
-_FINITE_STEPS = ("logp", "value", "reward", "observation")
+_FINITE_STEPS = ("logp", "value", "reward", "observation", "state")
 
 
 class RowFlags:
@@ -217,6 +218,9 @@ def _shape_problem(experiences: Experiences, spec: GameSpec) -> str | None:
         return f"observation has shape {observation.shape[1:]}, the game's is {spec.observation_shape}"
     if legal is not None and legal.shape[1] != spec.actions:
         return f"legal has {legal.shape[1]} actions, the game {spec.actions}"
+    state = experiences.steps.get("state")
+    if state is not None and state.shape[1:] != (state_size(spec),):
+        return f"state has shape {state.shape[1:]}, the game's is ({state_size(spec)},)"
     return None
 
 

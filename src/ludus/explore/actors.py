@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,25 @@ from ludus.policies import PolicyShape, PolicyStore
 from ludus.records import PolicyRef
 
 CHUNK = 64
+
+
+class Needs(NamedTuple):
+    """What a policy is asked with, besides what its seat sees; 0 where it needs no such thing."""
+
+    state: int = 0
+    """Numbers of the whole state, for its critic."""
+    memory: int = 0
+    """Numbers that it wants to be given back at the seat's next decision."""
+
+
+class Decided(NamedTuple):
+    """What a policy decided for n rows."""
+
+    actions: NDArray[np.int32]
+    logps: NDArray[np.float32]
+    values: NDArray[np.float32]
+    memory: NDArray[np.float32]
+    """`[n, M]`."""
 
 
 def choose(logits: jax.Array, legal: jax.Array, uniform: jax.Array, greedy: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -45,8 +64,14 @@ class NetworkActors:
         self._store = store
         self._max_loaded = max_loaded
         self._params: OrderedDict[PolicyRef, Any] = OrderedDict()
-        self._compiled: dict[str, Callable[..., tuple[jax.Array, jax.Array, jax.Array]]] = {}
+        self._compiled: dict[str, Callable[..., tuple[jax.Array, ...]]] = {}
         self._program_of: dict[PolicyRef, str] = {}
+        self._needs: dict[PolicyRef, Needs] = {}
+
+    def needs(self, ref: PolicyRef) -> Needs:
+        """What the policy must be given."""
+        self._load(ref)
+        return self._needs[ref]
 
     def act(
         self,
@@ -55,20 +80,23 @@ class NetworkActors:
         legal: NDArray[np.bool_],
         uniform: NDArray[np.float32],
         greedy: NDArray[np.bool_],
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
-        """Decide for `[n]` rows; returns actions, log-probabilities and values."""
+        state: NDArray[np.float32] | None = None,
+        memory: NDArray[np.float32] | None = None,
+    ) -> Decided:
+        """Decide for `[n]` rows. Without `state [n, G]` values mean nothing; without `memory [n, M]` it is empty."""
         params = self._load(ref)
         program = self._compiled[self._program_of[ref]]
-        n = len(uniform)
+        n, needs = len(uniform), self._needs[ref]
+        state = np.zeros((n, needs.state), np.float32) if state is None else state
+        memory = np.zeros((n, needs.memory), np.float32) if memory is None else memory
+        columns = [observation, legal, uniform, greedy, state, memory]
         padded = -(-n // CHUNK) * CHUNK
         if padded != n:
-            observation, legal, uniform, greedy = (_pad(x, padded) for x in (observation, legal, uniform, greedy))
+            columns = [_pad(x, padded) for x in columns]
         parts = []
         for start in range(0, padded, CHUNK):
-            rows = slice(start, start + CHUNK)
-            parts.append(program(params, observation[rows], legal[rows], uniform[rows], greedy[rows]))
-        columns = [np.concatenate([np.asarray(part[k]) for part in parts])[:n] for k in range(3)]
-        return columns[0], columns[1], columns[2]
+            parts.append(program(params, *(column[start : start + CHUNK] for column in columns)))
+        return Decided(*(np.concatenate([np.asarray(part[k]) for part in parts])[:n] for k in range(4)))
 
     def prepare(self, shape: PolicyShape) -> None:
         """Compile the program for a shape before it is needed in play."""
@@ -80,6 +108,8 @@ class NetworkActors:
             np.ones((CHUNK, shape.actions), np.bool_),
             np.zeros(CHUNK, np.float32),
             np.zeros(CHUNK, np.bool_),
+            np.zeros((CHUNK, network.state_size), np.float32),
+            np.zeros((CHUNK, network.memory_size), np.float32),
         )
 
     def _load(self, ref: PolicyRef) -> Any:
@@ -91,23 +121,32 @@ class NetworkActors:
         if key not in self._compiled:
             self._compiled[key] = compile_actor(loaded.shape)
         self._program_of[ref] = key
+        network = loaded.shape.build()
+        self._needs[ref] = Needs(network.state_size, network.memory_size)
         self._params[ref] = {name: jnp.asarray(tensor) for name, tensor in loaded.weights.items()}
         while len(self._params) > self._max_loaded:
             old, _ = self._params.popitem(last=False)
             self._program_of.pop(old)
+            self._needs.pop(old)
         return self._params[ref]
 
 
-def compile_actor(shape: PolicyShape) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
+def compile_actor(shape: PolicyShape) -> Callable[..., tuple[jax.Array, ...]]:
     """The program that decides for one chunk of rows."""
     network = shape.build()
 
     def program(
-        params: Any, observation: jax.Array, legal: jax.Array, uniform: jax.Array, greedy: jax.Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        logits, value = network.apply(params, observation)
+        params: Any,
+        observation: jax.Array,
+        legal: jax.Array,
+        uniform: jax.Array,
+        greedy: jax.Array,
+        state: jax.Array,
+        memory: jax.Array,
+    ) -> tuple[jax.Array, ...]:
+        logits, value, memory = network.step(params, observation, state, memory)
         action, logp = choose(logits, legal, uniform, greedy)
-        return action, logp, value
+        return action, logp, value, memory
 
     return jax.jit(program)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,17 +23,22 @@ DTYPES = {
 
 def assemble(finished: list[tuple[Slot | None, Episode]]) -> EpisodeBatch:
     """Gather episodes and, of those that ended well, the sequences of their learning seats."""
+    experiences = assemble_traces((episode, slot.traces) for slot, episode in finished if slot)
+    return EpisodeBatch(episodes=tuple(episode for _, episode in finished), experiences=experiences)
+
+
+def assemble_traces(finished: Iterable[tuple[Episode, Mapping[int, SeatTrace]]]) -> Experiences:
+    """The sequences of episodes whose learning seats have these traces, as one columnar batch."""
     rows: list[dict[str, Any]] = []
     traces: list[SeatTrace] = []
     versions: list[int] = []
-    for slot, episode in finished:
-        for seat, trace in slot.traces.items() if slot else ():
+    for episode, by_seat in finished:
+        for seat, trace in by_seat.items():
             if trace.decisions:
                 rows.append(sequence_facts(episode, seat))
                 traces.append(trace)
-                versions.append(int(slot.seats[seat].policy.version))  # type: ignore[union-attr]
-    episodes = tuple(episode for _, episode in finished)
-    return EpisodeBatch(episodes=episodes, experiences=_columns(rows, traces, versions))
+                versions.append(int(episode.task.seats[seat].policy.version))
+    return _columns(rows, traces, versions)
 
 
 def sequence_facts(episode: Episode, seat: int) -> dict[str, Any]:
@@ -70,6 +75,8 @@ def _columns(rows: list[dict[str, Any]], traces: list[SeatTrace], versions: list
         "observation": _joined(observations),
         "legal": _joined(legal),
     }
+    if states := [state for trace in traces for state in trace.states]:
+        steps["state"] = _joined(states)
     for trace, start in zip(traces, offsets.tolist(), strict=False):
         for number, reward in trace.credits.items():
             steps["reward"][start + number] = reward

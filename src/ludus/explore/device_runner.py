@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Params = Mapping[str, jax.Array]
 
+MANY_LANES = 4
+"""From so many lanes of one size on, their networks are computed together."""
+
 
 class DeviceGames(NamedTuple):
     """N games in flight. All leaves are `[N, ...]`."""
@@ -63,6 +66,8 @@ class Tally(NamedTuple):
     """`[L]`"""
     lane_score: jax.Array
     """`[L]`: learner's score against the lane's opponent; a draw counts half."""
+    lane_returns: jax.Array
+    """`[L]`: what the learner got."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,8 @@ class DeviceRunner:
     horizon: int
     lanes: tuple[int, ...] = ()
     """Games in each lane; they sit behind the mirror games."""
+    learner_seat: int | None = None
+    """Lanes: the seat that the learner always has. Default: either, in equally many games."""
     noise: float = 0.0
     """Share of moves played uniformly at random and not trained on, so that rare positions are seen."""
 
@@ -129,7 +136,7 @@ class DeviceRunner:
         state = games.state
         player = state.current_player.astype(jnp.int32)
         logits, value = self.network.apply(params, state.observation)
-        behaviour, learns = self._behaviour(opponents, state, logits, player, key_step)
+        behaviour, learns = self._behaviour(opponents, games, logits, player, key_step)
         uniform = jax.random.uniform(key_act, (self.games,))
         action, _ = choose(behaviour, state.legal_action_mask, uniform, jnp.zeros(self.games, bool))
         logp = jax.nn.log_softmax(jnp.where(state.legal_action_mask, logits, -1e9))
@@ -151,15 +158,15 @@ class DeviceRunner:
         return _select(row.done, self.start(key_start), ended), ended, row
 
     def _behaviour(
-        self, opponents: Sequence[Params], state: Any, logits: jax.Array, player: jax.Array, key: jax.Array
+        self, opponents: Sequence[Params], games: DeviceGames, logits: jax.Array, player: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """The logits that choose the moves, `[N, A]`, and whose moves are the learner's, `[N]`."""
         end = self.games - sum(self.lanes)
         parts, owned = [logits[:end]], [jnp.ones(end, bool)]
-        for (start, size), opponent in zip(self._lane_bounds(), opponents, strict=True):
+        others = self._opponents_logits(opponents, games.state.observation)
+        for (start, size), other in zip(self._lane_bounds(), others, strict=True):
             rows = slice(start, start + size)
-            theirs = player[rows] == jnp.arange(size) % self.players
-            other, _ = self.network.apply(opponent, state.observation[rows])
+            theirs = player[rows] == self._opponent(games.order[rows])
             parts.append(jnp.where(theirs[:, None], other, logits[rows]))
             owned.append(~theirs)
         behaviour, learns = jnp.concatenate(parts), jnp.concatenate(owned)
@@ -167,6 +174,22 @@ class DeviceRunner:
             noisy = jax.random.uniform(jax.random.fold_in(key, 1), (self.games,)) < self.noise
             behaviour, learns = jnp.where(noisy[:, None], 0.0, behaviour), learns & ~noisy
         return behaviour, learns
+
+    def _opponents_logits(self, opponents: Sequence[Params], observation: jax.Array) -> Sequence[jax.Array]:
+        """What the opponent of each lane would play there, `[n, A]`; many lanes of one size as one computation."""
+        if len(self.lanes) < MANY_LANES or len(set(self.lanes)) > 1:
+            bounds = zip(self._lane_bounds(), opponents, strict=True)
+            return [self.network.apply(other, observation[start : start + size])[0] for (start, size), other in bounds]
+        stacked = jax.tree.map(lambda *tensors: jnp.stack(tensors), *opponents)
+        seen = observation[self.games - sum(self.lanes) :].reshape(len(self.lanes), -1, *observation.shape[1:])
+        logits, _ = jax.vmap(self.network.apply)(stacked, seen)
+        return list(logits)
+
+    def _opponent(self, order: jax.Array) -> jax.Array:
+        """The player that is the opponent in each game of a lane, `[n]`; `order` are the players by seat, `[n, P]`."""
+        if self.learner_seat is None:
+            return jnp.arange(len(order)) % self.players
+        return order[:, 1 - self.learner_seat]
 
     def _restart_lanes(self, games: DeviceGames, key: jax.Array, restart: jax.Array) -> DeviceGames:
         if not self.lanes:
@@ -180,7 +203,7 @@ class DeviceRunner:
     def _empty_tally(self) -> Tally:
         zero, lanes = jnp.zeros((), jnp.float32), jnp.zeros(len(self.lanes), jnp.float32)
         seats = jnp.zeros(self.players, jnp.float32)
-        return Tally(zero, zero, seats, seats, zero, lanes, lanes)
+        return Tally(zero, zero, seats, seats, zero, lanes, lanes, lanes)
 
     def _count(self, tally: Tally, ended: DeviceGames, row: Rollout) -> Tally:
         done = row.done.astype(jnp.float32)
@@ -190,14 +213,16 @@ class DeviceRunner:
         is_draw = (by_seat == best).all(axis=1)
         won = (by_seat == best) & ~is_draw[:, None]
         weight = done[:mirror, None]
-        lane_episodes, lane_score = [], []
+        lane_episodes, lane_score, lane_returns = [], [], []
         for start, size in self._lane_bounds():
             rows = slice(start, start + size)
-            theirs = jnp.take_along_axis(ended.returns[rows], (jnp.arange(size) % self.players)[:, None], axis=1)[:, 0]
+            opponent = self._opponent(ended.order[rows])
+            theirs = jnp.take_along_axis(ended.returns[rows], opponent[:, None], axis=1)[:, 0]
             ours = (ended.returns[rows].sum(axis=1) - theirs) / max(self.players - 1, 1)
             score = 0.5 + 0.5 * jnp.sign(ours - theirs)
             lane_episodes.append(done[rows].sum())
             lane_score.append((score * done[rows]).sum())
+            lane_returns.append((ours * done[rows]).sum())
         return Tally(
             episodes=tally.episodes + done.sum(),
             plies=tally.plies + (ended.length * done).sum(),
@@ -206,6 +231,7 @@ class DeviceRunner:
             draws=tally.draws + (is_draw * done[:mirror]).sum(),
             lane_episodes=tally.lane_episodes + jnp.array(lane_episodes, jnp.float32),
             lane_score=tally.lane_score + jnp.array(lane_score, jnp.float32),
+            lane_returns=tally.lane_returns + jnp.array(lane_returns, jnp.float32),
         )
 
     def _lane_bounds(self) -> list[tuple[int, int]]:

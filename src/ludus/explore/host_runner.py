@@ -10,20 +10,25 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import EnvError, PolicyError, RolloutError, StorageError, TimeoutExceeded, boundary, rollout_error
 from ludus.explore.assembly import assemble
+from ludus.explore.noise import noisy_action
 from ludus.explore.players import Player
 from ludus.explore.slot import Decision, Slot
 from ludus.explore.uniforms import uniforms
+from ludus.games.global_state import write_state
 from ludus.games.protocol import Game
 from ludus.records import Episode, EpisodeBatch, PolicyRef, Task, episode_id
 from ludus.runtime import NO_TASK, Pulse
 from ludus.runtime.pulse import TASK
+
+if TYPE_CHECKING:
+    from ludus.explore.actors import Decided, Needs
 
 
 class Actors(Protocol):
@@ -36,17 +41,20 @@ class Actors(Protocol):
         legal: NDArray[np.bool_],
         uniform: NDArray[np.float32],
         greedy: NDArray[np.bool_],
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
-        """Decide for n rows at once: actions, log-probabilities, values."""
+        state: NDArray[np.float32] | None = None,
+        memory: NDArray[np.float32] | None = None,
+    ) -> Decided:
+        """Decide for n rows at once."""
+        ...
+
+    def needs(self, ref: PolicyRef) -> Needs:
+        """What the policy must be given besides what its seats see."""
         ...
 
 
 Row = tuple[Slot, int]
 
 MASKS_KEPT = 4096
-
-NOISE, NOISE_CHOICE = 0x6E6F697365, 0x63686F696365
-"""Set the random numbers of exploration noise apart from those of the policy."""
 
 
 class HostRunner:
@@ -178,12 +186,19 @@ class HostRunner:
         greedy = np.array([slot.seats[seat].greedy for slot, seat in rows], np.bool_)
         legal = np.concatenate(masks).reshape(len(rows), spec.actions)
         try:
-            actions, logps, values = self._actors.act(ref, observation, legal, uniform, greedy)
+            needs = self._actors.needs(ref)
+            states = self._look_at_all(rows, needs.state) if needs.state else None
+            memory = _memories(rows, needs.memory) if needs.memory else None
+            decided = self._actors.act(ref, observation, legal, uniform, greedy, states, memory)
         except StorageError as error:
             for slot, _ in rows:
                 slot.error = PolicyError(f"{ref} cannot be loaded: {error}")
             return
-        self._decide(rows, zip(observation, masks, actions.tolist(), logps.tolist(), values.tolist(), strict=True))
+        if needs.memory:
+            for (slot, seat), remembered in zip(rows, decided.memory, strict=True):
+                slot.memories[seat] = remembered
+        columns = (decided.actions.tolist(), decided.logps.tolist(), decided.values.tolist())
+        self._decide(rows, zip(observation, masks, *columns, strict=True), states)
 
     def _look(self, rows: list[Row], observation: NDArray[np.float32], actions: int) -> list[NDArray[np.bool_]]:
         """Let each row's game write its observation; returns what is legal, row by row."""
@@ -198,6 +213,24 @@ class HostRunner:
                 masks.append(nothing)
         return masks
 
+    def _look_at_all(self, rows: list[Row], size: int) -> NDArray[np.float32]:
+        """Let each learning row's game write its whole state; nobody asks what the others are worth."""
+        states = np.zeros((len(rows), size), np.float32)
+        written: tuple[Slot, NDArray[np.float32]] | None = None
+        for (slot, seat), state in zip(rows, states, strict=True):
+            if slot.error is not None or seat not in slot.traces:
+                continue
+            if written is not None and written[0] is slot:
+                state[:] = written[1]
+                continue
+            self._pulse.words[TASK] = slot.task.id
+            try:
+                write_state(slot.position, slot.game.spec, state)
+                written = slot, state
+            except Exception as error:  # whatever a game may raise
+                slot.error = rollout_error(EnvError, slot.task.game, error)
+        return states
+
     def _mask(self, actions: tuple[int, ...], size: int) -> NDArray[np.bool_]:
         """Legal actions as a mask. Most games have few distinct sets, and looking one up is cheaper than making it."""
         mask = self._masks.get(actions)
@@ -208,9 +241,11 @@ class HostRunner:
                 self._masks[actions] = mask
         return mask
 
-    def _decide(self, rows: list[Row], decisions: Iterable[Decision]) -> None:
+    def _decide(
+        self, rows: list[Row], decisions: Iterable[Decision], states: NDArray[np.float32] | None = None
+    ) -> None:
         """Take a network's decisions, or random ones in their place; learning seats note them."""
-        for (slot, seat), decision in zip(rows, decisions, strict=True):
+        for number, ((slot, seat), decision) in enumerate(zip(rows, decisions, strict=True)):
             if slot.error is not None:
                 continue
             trace = slot.traces.get(seat)
@@ -221,20 +256,17 @@ class HostRunner:
                 except Exception as error:  # whatever a game may raise
                     slot.error = rollout_error(EnvError, slot.task.game, error)
                     continue
-                if self._noise and (action := self._noisy_action(slot, seat, decision[1])) is not None:
+                action = self._noisy_action(slot, seat, decision[1]) if self._noise else None
+                if action is not None:
                     trace.noise.append(len(trace.decisions))
                     decision = (*decision[:2], action, 0.0, decision[4])
                 trace.decisions.append(decision)
+                if states is not None:
+                    trace.states.append(states[number])
             slot.moves[seat] = decision[2]
 
     def _noisy_action(self, slot: Slot, seat: int, legal: NDArray[np.bool_]) -> int | None:
-        """A uniformly random legal action for the configured share of decisions, else None."""
-        coordinates = np.array([slot.ply], np.uint64), np.array([seat], np.uint64)
-        if uniforms(np.array([slot.seed ^ NOISE], np.uint64), *coordinates)[0] >= self._noise:
-            return None
-        options = np.flatnonzero(legal)
-        draw = uniforms(np.array([slot.seed ^ NOISE_CHOICE], np.uint64), *coordinates)[0]
-        return int(options[int(draw * len(options))])
+        return noisy_action(self._noise, legal, seed=slot.seed, ply=slot.ply, seat=seat)
 
     def _make_moves(self, slots: Iterable[Slot]) -> None:
         words = self._pulse.words
@@ -267,3 +299,9 @@ class HostRunner:
     def _mark(self, task: int) -> None:
         """Say whose code runs next, so that a hang can be blamed on it."""
         self._pulse.words[TASK] = task
+
+
+def _memories(rows: list[Row], size: int) -> NDArray[np.float32]:
+    """What each row's seat remembers, `[n, M]`; zeros at its first decision."""
+    nothing = np.zeros(size, np.float32)
+    return np.stack([slot.memories.get(seat, nothing) for slot, seat in rows])

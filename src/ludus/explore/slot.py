@@ -19,7 +19,7 @@ Decision = tuple[NDArray[np.float32], NDArray[np.bool_], int, float, float]
 class SeatTrace:
     """What one learning seat saw and did."""
 
-    __slots__ = ("credits", "decisions", "noise")
+    __slots__ = ("credits", "decisions", "noise", "states")
 
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
@@ -27,6 +27,8 @@ class SeatTrace:
         """Reward by the number of the decision that earned it."""
         self.noise: list[int] = []
         """Numbers of the decisions that exploration noise made: they are not the policy's own."""
+        self.states: list[NDArray[np.float32]] = []
+        """The whole state at each decision, where a critic sees it; else nothing."""
 
     def credit(self, reward: float) -> None:
         """Give a reward to the last decision; what comes before the first belongs to none."""
@@ -47,6 +49,7 @@ class Slot:
         "generators",
         "id",
         "is_closed",
+        "memories",
         "moves",
         "players",
         "ply",
@@ -77,6 +80,8 @@ class Slot:
         """What went wrong in this ply."""
         self.traces = {seat: SeatTrace() for seat, who in enumerate(task.seats) if who.learns}
         self.generators: dict[int, np.random.Generator] = {}
+        self.memories: dict[int, NDArray[np.float32]] = {}
+        """What the network in each seat remembers; nothing before its first decision."""
         self._credited = [0.0] * game.spec.players
         self._moves: list[tuple[int, int, int]] = []
 

@@ -11,6 +11,7 @@ from ludus.config.run import RunConfig
 from ludus.explore.endpoints import Endpoints
 from ludus.explore.engines.protocol import Engine
 from ludus.explore.messages import Setup
+from ludus.explore.network_seats import Networks
 from ludus.explore.rewards.making import Surroundings, make_rewards
 from ludus.explore.text_players import TextPlayer, make_text_player
 from ludus.explore.text_runner import TextRunner
@@ -33,6 +34,9 @@ def build_text_runner(
     extra_players: Mapping[str, TextPlayer] | None = None,
     deadline_s: float | None = None,
     is_patient: bool = True,
+    speaks: Callable[[str], bool] | None = None,
+    networks: Networks | None = None,
+    max_length: int | None = None,
 ) -> TextRunner:
     """The runner of one language model, with the engine of the config.
 
@@ -40,6 +44,9 @@ def build_text_runner(
         extra_players: fixed players by name, besides those that can be made by name.
         deadline_s: of an episode, instead of the config's.
         is_patient: whether to wait for an engine that cannot be reached, as long as the config says.
+        speaks: tells by its name whether a policy is a language model. Default: the config's own is.
+        networks: who decides in the seats of networks, where there are any.
+        max_length: moves after which an episode is cut.
     """
     guests = extra_players or {}
     shape = LanguageModelShape.from_json(setup.shape)
@@ -56,8 +63,12 @@ def build_text_runner(
         return make_text_player(name, game(key))
 
     def player(name: str, game: TextGame) -> TextPlayer | None:
-        speaks = name == policy or name in config.explore.endpoints
-        return None if speaks else guests.get(name) or fixed_player(name, game.spec.key)
+        is_model = name == policy if speaks is None else speaks(name)
+        return (
+            None
+            if is_model or name in config.explore.endpoints
+            else guests.get(name) or fixed_player(name, game.spec.key)
+        )
 
     return TextRunner(
         run=setup.run,
@@ -71,6 +82,8 @@ def build_text_runner(
         patience_s=getattr(config.explore.engine, "patience_s", 0.0) if is_patient else 0.0,
         pulse=pulse,
         endpoints=Endpoints(config.explore, spent=setup.spent),
+        networks=networks,
+        max_length=max_length,
     )
 
 

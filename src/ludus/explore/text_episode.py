@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -19,7 +19,9 @@ from ludus.errors import EnvError, RolloutError, rollout_error
 from ludus.explore.conversation import Conversation
 from ludus.explore.engines.protocol import Completion
 from ludus.explore.extraction import extract
+from ludus.explore.network_seats import NetworkSeat
 from ludus.explore.phrasing import phrase
+from ludus.explore.slot import SeatTrace
 from ludus.explore.speaker import Speaker
 from ludus.explore.text_players import TextPlayer
 from ludus.games.text_protocol import InvalidMove, TextGame, TextPosition
@@ -70,6 +72,8 @@ class TextEpisode:
         speech: SpeechConfig,
         voice: Voice,
         mark: Callable[[int], None],
+        networks: Mapping[int, NetworkSeat] | None = None,
+        max_length: int | None = None,
     ) -> None:
         """One game.
 
@@ -78,6 +82,8 @@ class TextEpisode:
             conversations: by seat, where what is said is kept as tokens: policies, and players to be learnt from.
             speakers: how each seat with a conversation talks.
             mark: notes whose code runs.
+            networks: by seat, where a network plays on the board below the words.
+            max_length: moves after which the game is cut. Default: none.
         """
         self.task = task
         self.game = game
@@ -88,6 +94,8 @@ class TextEpisode:
         self._speech = speech
         self._voice = voice
         self._mark = mark
+        self._networks = networks or {}
+        self._max_length = max_length
         self._started = time.monotonic()
         self._record = Record()
         self._ply = 0
@@ -130,13 +138,22 @@ class TextEpisode:
             duration_s=time.monotonic() - self._started,
         )
 
+    @property
+    def traces(self) -> dict[int, SeatTrace]:
+        """What networks that learn have seen and done, by seat."""
+        return {seat: network.trace for seat, network in self._networks.items() if network.trace is not None}
+
     # -- one turn --------------------------------------------------------------------------------------------------
 
     def _is_over_limit(self, seat: int) -> bool:
+        if self._max_length is not None and self._ply >= self._max_length:
+            return True
         conversation, most = self.conversations.get(seat), self._speech.max_turns
         return most is not None and conversation is not None and len(conversation.replies) >= most
 
     async def _decide(self, position: TextPosition, seat: int) -> tuple[str, str]:
+        if seat in self._networks:
+            return await self._decide_on_board(position, seat)
         player, conversation = self._players[seat], self.conversations.get(seat)
         if conversation is None and player is not None:
             move = await self._guarded(player.choose, position, seat, self._generator(seat))
@@ -159,6 +176,13 @@ class TextEpisode:
         found = extract(speaker.action, reply, moves)
         conversation.replies[-1].format_ok = found.format_ok
         return found.move, reply
+
+    async def _decide_on_board(self, position: TextPosition, seat: int) -> tuple[str, str]:
+        network = self._networks[seat]
+        sight = await self._guarded(network.look, position)
+        action = await network.decide(sight, self._ply)
+        move = await self._guarded(network.say, position, action)
+        return move, move
 
     async def _make_move(self, position: TextPosition, seat: int, move: str, reply: str) -> bool:
         """Whether the game goes on: the move was made, or may be tried again."""
@@ -192,6 +216,8 @@ class TextEpisode:
         self.returns = tuple(returns)
         for seat, conversation in self.conversations.items():
             conversation.credit(returns[seat] - self._credited[seat])
+        for seat, network in self._networks.items():
+            network.credit(returns[seat])
 
     def _forfeit(self, loser: int) -> list[float]:
         spec = self.game.spec

@@ -20,12 +20,13 @@ from typing import Any
 
 from ludus.config.play import ExploreConfig, SpeechConfig
 from ludus.errors import EnvError, RolloutError, TimeoutExceeded, boundary
-from ludus.explore.assembly import sequence_facts
+from ludus.explore.assembly import assemble_traces, sequence_facts
 from ludus.explore.conversation import Conversation
 from ludus.explore.conversation_rows import Row, gather_rows
 from ludus.explore.endpoints import Counts, Endpoints
 from ludus.explore.engines.protocol import Completion, Engine, Request
 from ludus.explore.in_flight import InFlight
+from ludus.explore.network_seats import Networks, NetworkSeat
 from ludus.explore.outage import Outage
 from ludus.explore.policy_voice import ANSWER_S, PolicyVoice
 from ludus.explore.prompts import find_prompt
@@ -60,10 +61,13 @@ class TextRunner:
         patience_s: float = 0.0,
         pulse: Pulse | None = None,
         endpoints: Endpoints | None = None,
+        networks: Networks | None = None,
+        max_length: int | None = None,
     ) -> None:
         """`players(name, game)` gives the fixed player of that name, or None when it is the policy or an endpoint.
 
-        `deadline_s` bounds an episode, `patience_s` the time that the engine may be out of reach.
+        `deadline_s` and `max_length` bound an episode in time and in moves, `patience_s` the time that the engine may
+        be out of reach. Seats of `networks` are theirs, and `players` is not asked about them.
         """
         self._run = run
         self._games = games
@@ -83,6 +87,8 @@ class TextRunner:
         self._endpoints = endpoints or Endpoints(ExploreConfig())
         self.slots = slots
         self._deadline_s = deadline_s
+        self._networks = networks
+        self._max_length = max_length
         self._flight: InFlight[Finished] = InFlight(self._play, slots=slots, outage=self._outage, pulse=self._pulse)
 
     @property
@@ -115,9 +121,11 @@ class TextRunner:
     def harvest(self) -> EpisodeBatch:
         """Hand over what has finished since the last call."""
         finished = self._flight.take()
+        # Of the policies of a run one learns, so there are rows of one kind.
+        told = assemble_conversations(finished, by_turn=self._speech.rows == "turn")
+        seen = assemble_traces((episode, playing.traces) for playing, episode in finished if playing)
         return EpisodeBatch(
-            episodes=tuple(episode for _, episode in finished),
-            experiences=assemble_conversations(finished, by_turn=self._speech.rows == "turn"),
+            episodes=tuple(episode for _, episode in finished), experiences=Experiences.concatenate([told, seen])
         )
 
     def take_counts(self) -> Counts:
@@ -158,7 +166,11 @@ class TextRunner:
 
     def _open(self, task: Task, id: Any, ends: float) -> TextEpisode:
         game = self._games(task.game)
-        players = tuple(self._players(seat.policy.name, game) for seat in task.seats)
+        networks = self._network_seats(task, game)
+        players = tuple(
+            None if number in networks else self._players(seat.policy.name, game)
+            for number, seat in enumerate(task.seats)
+        )
         speakers = tuple(self._endpoints.speaker(seat.policy.name) or self._policy for seat in task.seats)
         return TextEpisode(
             task,
@@ -168,13 +180,22 @@ class TextRunner:
             conversations={
                 seat: Conversation(speakers[seat].chat, speakers[seat].template.system)
                 for seat, player in enumerate(players)
-                if player is None or task.seats[seat].learns
+                if seat not in networks and (player is None or task.seats[seat].learns)
             },
             speakers=speakers,
             speech=self._speech,
             voice=partial(self._speak, ends=ends),
             mark=self._pulse.working_on,
+            networks=networks,
+            max_length=self._max_length,
         )
+
+    def _network_seats(self, task: Task, game: TextGame) -> dict[int, NetworkSeat]:
+        networks = self._networks
+        if networks is None:
+            return {}
+        seats = (number for number, seat in enumerate(task.seats) if networks.is_network(seat.policy.name))
+        return {number: networks.seat(number, task, game) for number in seats}
 
     async def _speak(
         self, seat: Seat, conversation: Conversation, *, session: str, seed: int, ends: float

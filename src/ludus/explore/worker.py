@@ -9,16 +9,10 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterable
-from functools import lru_cache
-from pathlib import Path
 from typing import Protocol
 
 from ludus.config.run import RunConfig
-from ludus.explore.host_runner import HostRunner
 from ludus.explore.messages import Broken, Play, Played, Ready, Setup, ToExplorer, Trouble
-from ludus.explore.players import Player
-from ludus.games.protocol import Game
-from ludus.policies import PolicyShape, PolicyStore
 from ludus.records import EpisodeBatch, Task
 from ludus.runtime import Channel, Pulse, Stop, run_worker
 from ludus.storage.arrow import episodes_to_table, experiences_to_table, to_bytes
@@ -117,46 +111,19 @@ def build_runner(setup: Setup, pulse: Pulse) -> Runner:
 
     load_plugins(setup.plugins)
     config = RunConfig.model_validate_json(setup.config)
+    if setup.voice:
+        from ludus.explore.mixed_building import build_population_runner
+
+        if (runner := build_population_runner(setup, config, pulse)) is not None:
+            return runner
     if config.policy.model is not None:
         from ludus.explore.text_building import build_text_runner, build_workflow_runner
 
         build = build_workflow_runner if config.tasks else build_text_runner
         return build(setup, config, pulse)
+    from ludus.explore.host_building import build_host_runner
+
     return build_host_runner(setup, config, pulse)
-
-
-def build_host_runner(setup: Setup, config: RunConfig, pulse: Pulse) -> HostRunner:
-    """The runner of network policies on boards."""
-    from ludus.explore.actors import NetworkActors
-    from ludus.explore.players import make_player
-    from ludus.games import make_game
-
-    network = config.policy.name
-
-    @lru_cache(maxsize=64)
-    def game(key: str) -> Game:
-        return make_game(key)
-
-    @lru_cache(maxsize=256)
-    def fixed_player(name: str, key: str) -> Player:
-        return make_player(name, game(key))
-
-    def player(name: str, game: Game) -> Player | None:
-        return None if name == network else fixed_player(name, game.spec.key)
-
-    actors = NetworkActors(PolicyStore(Path(setup.run_dir) / "policies"))
-    actors.prepare(PolicyShape.from_json(setup.shape))
-    return HostRunner(
-        run=setup.run,
-        games=game,
-        actors=actors,
-        players=player,
-        noise=config.explore.noise,
-        slots=setup.slots,
-        deadline_s=config.explore.deadline_s,
-        max_length=config.explore.max_length,
-        pulse=pulse,
-    )
 
 
 def hand_over(runner: Runner, channel: Channel[object]) -> None:

@@ -1,8 +1,8 @@
 """What can be played here with numbered moves, for `ludus games` and for error messages.
 
 Invariant: quick (well under a second) and without side effects: OpenSpiel's games are read from its register, pgx's
-from our table, so neither JAX nor a large game is loaded. Not listed: OpenSpiel's few games written in Python, which
-are played by name (`open_spiel:python_kuhn_poker`).
+and PettingZoo's from our tables, so neither JAX nor a large game is loaded. Not listed: OpenSpiel's few games written
+in Python, which are played by name (`open_spiel:python_kuhn_poker`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class GameListing:
 
 def available_games() -> list[GameListing]:
     """Every game with numbered moves that is known here, playable or not, by key."""
-    games = [*_registered_games(), *_open_spiel_games(), *_pgx_games()]
+    games = [*_registered_games(), *_open_spiel_games(), *_pettingzoo_games(), *_pgx_games()]
     return sorted(games, key=lambda listing: listing.key)
 
 
@@ -90,6 +90,27 @@ def _pgx_games() -> list[GameListing]:
         for name, rules in RULES.items()
     ]
     return playable + [GameListing(key=f"pgx:{name}", ok=False, reason=reason) for name, reason in REFUSED.items()]
+
+
+def _pettingzoo_games() -> list[GameListing]:
+    from ludus.games.pettingzoo_catalog import ENVIRONMENTS, missing_for
+
+    if problem := missing_package("pettingzoo"):
+        return [GameListing(key="pettingzoo:*", ok=False, reason=problem)]
+    return [
+        GameListing(
+            key=f"pettingzoo:{name}",
+            players=facts.players,
+            dynamics="simultaneous" if facts.simultaneous else "sequential",
+            has_chance=facts.has_chance,
+            information="perfect" if facts.perfect_information else "imperfect",
+            actions=facts.actions,
+            observation_shape=facts.observation_shape,
+            ok=not missing_for(name),
+            reason=missing_for(name),
+        )
+        for name, facts in ENVIRONMENTS.items()
+    ]
 
 
 def _open_spiel_games() -> list[GameListing]:

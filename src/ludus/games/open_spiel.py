@@ -2,7 +2,8 @@
 
 Invariant: a `pyspiel.State` is never given an action that is not legal in it, so a refused move leaves the position
 as it was. Seats are OpenSpiel's players. The runner calls a position for every ply of every game: what is asked each
-ply is computed once and kept until the next move.
+ply is computed once and kept until the next move. Where information is hidden, a seat is shown its information state,
+all that it has seen and done (`open_spiel_loading.shows_information_state`); elsewhere an observation.
 """
 
 from __future__ import annotations

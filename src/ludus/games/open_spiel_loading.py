@@ -30,6 +30,8 @@ SEED_PARAMETER = "rng_seed"
 """What OpenSpiel calls the seed of a game that samples inside itself."""
 MAX_NAME_CHARS = 4096
 MAX_OBSERVATION_SIZE = 1 << 24
+MAX_INFORMATION_STATE_SIZE = 4096
+"""Up to this size a seat of a game with hidden information is shown all that it has seen, not only what it sees."""
 
 _NAME = re.compile(r"([A-Za-z0-9_]+)(\(.*\))?", flags=re.DOTALL)
 _SOURCE_LINE = re.compile(r"^/\S+:\d+ ")
@@ -100,13 +102,23 @@ def _size_refusal(game: Any) -> str:
 
 
 def tensor_shape(game: Any) -> tuple[int, ...]:
-    """Shape of the game's observation tensor, else of its information-state tensor, else ()."""
-    game_type = game.get_type()
-    if game_type.provides_observation_tensor:
-        return tuple(game.observation_tensor_shape())
-    if game_type.provides_information_state_tensor:
+    """Shape of what a seat is shown: its information state or an observation (`shows_information_state`), else ()."""
+    if shows_information_state(game):
         return tuple(game.information_state_tensor_shape())
-    return ()
+    return tuple(game.observation_tensor_shape()) if game.get_type().provides_observation_tensor else ()
+
+
+def shows_information_state(game: Any) -> bool:
+    """Whether a seat is shown its information-state tensor, which recalls all that it has seen and done.
+
+    It is where information is hidden and that tensor is small, because a network without memory cannot play Leduc
+    poker from the observation, in which the bets of the first round are lost; and where there is no observation.
+    """
+    game_type = game.get_type()
+    if not game_type.provides_information_state_tensor or not game_type.provides_observation_tensor:
+        return bool(game_type.provides_information_state_tensor)
+    is_hidden = bool(game_type.information == pyspiel.GameType.Information.IMPERFECT_INFORMATION)
+    return is_hidden and prod(game.information_state_tensor_shape()) <= MAX_INFORMATION_STATE_SIZE
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """How an OpenSpiel position is looked at: into a buffer where OpenSpiel can do that, by way of a list where it cannot.
 
-Invariant: both ways give the numbers of `observation_tensor` (or `information_state_tensor` where that is all there
-is). The buffer is three to ten times as fast.
+Invariant: both ways give the numbers of `information_state_tensor` where `shows_information_state` says so, else of
+`observation_tensor`. The buffer is three to ten times as fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pyspiel
 from numpy.typing import NDArray
 
-from ludus.games.open_spiel_loading import tensor_shape
+from ludus.games.open_spiel_loading import shows_information_state, tensor_shape
 
 
 class Eye(Protocol):
@@ -39,8 +39,8 @@ class ListEye:
 def open_eye(game: Any) -> tuple[Eye, NDArray[np.float32]]:
     """An eye for a game that has a tensor, and the flat tensor that it refreshes."""
     size = prod(tensor_shape(game))
-    has_observation = game.get_type().provides_observation_tensor
-    wanted = pyspiel.IIGObservationType(perfect_recall=not has_observation)
+    recalls = shows_information_state(game)
+    wanted = pyspiel.IIGObservationType(perfect_recall=recalls)
     # A game written in Python makes observers of another kind.
     observer = None if hasattr(game, "make_py_observer") else game.make_observer(wanted, {})
     if observer is not None:
@@ -49,5 +49,5 @@ def open_eye(game: Any) -> tuple[Eye, NDArray[np.float32]]:
             tensor = np.frombuffer(native, np.float32)
             if tensor.size == size:
                 return native, tensor
-    slow = ListEye("observation_tensor" if has_observation else "information_state_tensor", size)
+    slow = ListEye("information_state_tensor" if recalls else "observation_tensor", size)
     return slow, slow.tensor

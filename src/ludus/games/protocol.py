@@ -37,6 +37,21 @@ class GameSpec:
     max_return: float = 1.0
     teams: tuple[int, ...] = ()
     """Team of each seat; empty when every seat plays for itself."""
+    teams_share_rewards: bool = True
+    """Whether the seats of a team always get the same."""
+    state_shape: tuple[int, ...] = ()
+    """Shape of what `StatePosition.state` writes; empty when the game's positions have no such method."""
+
+    @property
+    def sides(self) -> tuple[tuple[int, ...], ...]:
+        """The seats of each side: those of a team together, every other by itself."""
+        teams = self.teams or tuple(range(self.players))
+        return tuple(tuple(seat for seat, of in enumerate(teams) if of == team) for team in dict.fromkeys(teams))
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether all seats play together, so that nobody is left to play against."""
+        return self.players == 1 or len(set(self.teams)) == 1
 
 
 @runtime_checkable
@@ -69,6 +84,14 @@ class Position(Protocol):
 
     def action_text(self, seat: int, action: int) -> str:
         """Name an action as a person writes it."""
+        ...
+
+
+class StatePosition(Position, Protocol):
+    """A position that can show all of itself at once, for a critic that sees more than a seat does."""
+
+    def state(self, out: NDArray[np.float32]) -> None:
+        """Write the whole state into `out`, `state_shape`."""
         ...
 
 

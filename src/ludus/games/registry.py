@@ -1,4 +1,4 @@
-"""Games by key: `open_spiel:<name>`, `pgx:<name>`, or the name of a game that somebody registered.
+"""Games by key: `open_spiel:<name>`, `pgx:<name>`, `pettingzoo:<name>`, or the name of a game that somebody registered.
 
 Invariant: `make_game(key).spec.key == key`, so that the key in a record always finds the game again. Add a game from a
 plugin with `register_game`, or from an installed package with an entry point in the group `ludus.games`; a new backend
@@ -51,7 +51,7 @@ def registered_names() -> list[str]:
 
 def missing_package(backend: str) -> str:
     """What to install before a backend can be used; empty when it is there."""
-    package = {"open_spiel": "pyspiel", "pgx": "pgx"}[backend]
+    package = {"open_spiel": "pyspiel", "pgx": "pgx", "pettingzoo": "pettingzoo"}[backend]
     return "" if find_spec(package) else f"{backend} is not installed; pip install 'ludus[games]'"
 
 
@@ -69,6 +69,13 @@ def _pgx(name: str) -> Game:
     return PgxGame(name)
 
 
+def _pettingzoo(name: str) -> Game:
+    _require("pettingzoo", name)
+    from ludus.games.pettingzoo import make_pettingzoo_game
+
+    return make_pettingzoo_game(name)
+
+
 def _require(backend: str, name: str) -> None:
     if problem := missing_package(backend):
         raise ConfigError(f"game {backend}:{name}: {problem}")
@@ -84,4 +91,4 @@ def _hint(key: str) -> str:
     return f"; did you mean {' or '.join(nearest)}?" if nearest else ""
 
 
-BACKENDS: dict[str, Callable[[str], Game]] = {"open_spiel": _open_spiel, "pgx": _pgx}
+BACKENDS: dict[str, Callable[[str], Game]] = {"open_spiel": _open_spiel, "pettingzoo": _pettingzoo, "pgx": _pgx}

@@ -13,6 +13,7 @@ from itertools import accumulate
 
 from ludus.config.judge import LeagueConfig
 from ludus.games.protocol import GameSpec
+from ludus.league.lineups import LineUps
 from ludus.league.opponents import OpponentSampler, make_sampler, normalise
 from ludus.league.pool import Pool
 from ludus.records import PolicyRef, Seat, derive_seed
@@ -42,6 +43,8 @@ class Matchmaker:
         none has one, the learner plays itself and every seat learns.
         """
         learner = self._pool.learner.ref
+        if (line_ups := self._pool.line_ups) is not None and line_ups.fixed:
+            return self._whole_line_up(line_ups, spec, task_id)
         if spec.players == 1 or self._is_pure_mirror():
             return (Seat(policy=learner, learns=True),) * spec.players
         block, turn = divmod(task_id, spec.players)
@@ -49,6 +52,13 @@ class Matchmaker:
         opponents = self._draw_opponents(self._choose_sampler(block), block)
         mine = Seat(policy=learner, learns=True)
         return seat_up(spec, (turn + first) % spec.players, mine, (self._seat(ref) for ref in opponents))
+
+    def _whole_line_up(self, line_ups: LineUps, spec: GameSpec, task_id: int) -> tuple[Seat, ...]:
+        """One of the line-ups that say who has which side."""
+        drawn = _draw([share for _, share in line_ups.fixed], self._uniform("line-up", task_id))
+        mine = Seat(policy=self._pool.learner.ref, learns=True)
+        sides = [mine if ref is None else Seat(policy=ref) for ref in line_ups.fixed[drawn][0]]
+        return spread(spec, sides)
 
     def mixture(self) -> dict[PolicyRef, float]:
         """Probability of each opponent as the pool is now; sums to 1."""
@@ -101,6 +111,12 @@ def seat_up(spec: GameSpec, seat: int, mine: Seat, others: Iterator[Seat]) -> tu
         if team not in of_team:
             of_team[team] = next(others)
     return tuple(of_team[team] for team in teams)
+
+
+def spread(spec: GameSpec, sides: Sequence[Seat]) -> tuple[Seat, ...]:
+    """Who sits in every seat, from who plays for each side."""
+    side_of = {seat: side for side, seats in enumerate(spec.sides) for seat in seats}
+    return tuple(sides[side_of[seat]] for seat in range(spec.players))
 
 
 def evaluation_seats(

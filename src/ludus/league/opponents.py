@@ -88,6 +88,16 @@ class Pfsp:
         return [(member.ref, self.weighting(pool.recent_score(member))) for member in _others(pool)]
 
 
+class Population:
+    """Those that a population gave this learner to answer, with the shares that it gave them."""
+
+    def weigh(self, pool: Pool) -> Weighed:
+        """Whoever is in the pool's line-ups."""
+        if pool.line_ups is None:
+            raise ConfigError("league.opponents: kind population is for the learners of a population, which is none")
+        return pool.line_ups.shares()
+
+
 Factory = Callable[[OpponentConfig], OpponentSampler]
 
 OPPONENTS: dict[str, Factory] = {
@@ -97,6 +107,7 @@ OPPONENTS: dict[str, Factory] = {
     "fixed": lambda config: Fixed(config.players),
     "match_quality": lambda config: MatchQuality(),
     "pfsp": lambda config: Pfsp(config.weighting),
+    "population": lambda config: Population(),
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from ludus.config.judge import LeagueConfig
 from ludus.errors import LudusError
 from ludus.league.catalog_tables import MATCHES_KEPT, write_tables
+from ludus.league.lineups import LineUps
 from ludus.league.member import Member
 from ludus.league.payoffs import Payoffs
 from ludus.league.ranking import mean_returns, ranks
@@ -38,6 +39,8 @@ class Pool:
         self.learner = Member(ref=learner, kind="learner", rating=self.trueskill.start())
         self.payoffs = Payoffs()
         self.match_count = 0
+        self.line_ups: LineUps | None = None
+        """Where a population gave the learner whom to answer: whom."""
         self.revision = 0
         """Grows with every change: what is derived from the pool can be kept until then."""
         self._members: dict[str, Member] = {self.learner.key: self.learner}
@@ -74,12 +77,13 @@ class Pool:
     def add_snapshot(self, ref: PolicyRef, step: int) -> Member:
         """Let a frozen version join; adding it again changes nothing.
 
-        It is believed as good as the version before it, with `SIGMA_GROWTH` times its sigma (at most the start's).
+        It is believed as good as the version of its policy before it, with `SIGMA_GROWTH` times its sigma (at most the
+        start's).
         """
         known = self._members.get(str(ref))
         if known is not None:
             return known
-        earlier = [m for m in self._members.values() if m.kind == "snapshot"]
+        earlier = [m for m in self._members.values() if m.kind == "snapshot" and m.ref.name == ref.name]
         rating, parent = self.trueskill.start(), None
         if earlier:
             sigma = min(SIGMA_GROWTH * earlier[-1].rating.sigma, rating.sigma)

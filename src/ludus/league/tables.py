@@ -17,7 +17,7 @@ MOST_COLUMNS = 10
 
 def ladder_table(standing: Standing) -> Table:
     """One line per member, best first."""
-    table = _plain_table("Ladder")
+    table = plain_table("Ladder")
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("policy", no_wrap=True)
     table.add_column("skill", justify="right", no_wrap=True)
@@ -32,7 +32,7 @@ def ladder_table(standing: Standing) -> Table:
 def payoff_table(standing: Standing) -> Table:
     """Score of each row against each column, with the number of games."""
     shown = standing.most_telling_payoffs(MOST_COLUMNS)
-    table = _plain_table("Payoffs: score of row against column, games below")
+    table = plain_table("Payoffs: score of row against column, games below")
     table.add_column("", no_wrap=True)
     for place in range(1, len(shown.policies) + 1):
         table.add_column(f"#{place}", justify="right", no_wrap=True)
@@ -45,7 +45,8 @@ def payoff_table(standing: Standing) -> Table:
     return table
 
 
-def _plain_table(title: str) -> Table:
+def plain_table(title: str | None = None) -> Table:
+    """A table without lines but for one below its head."""
     left: JustifyMethod = "left"
     return Table(
         title=title, title_justify=left, caption_justify=left, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True

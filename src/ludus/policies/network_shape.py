@@ -26,6 +26,12 @@ class PolicyShape:
     layout: str
     """Which axis of a board observation holds the planes: `channels_first` or `channels_last`."""
     games: tuple[str, ...]
+    critic: str = "shared"
+    """As `policy.critic`."""
+    state_size: int = 0
+    """Numbers of the whole state that a central critic sees."""
+    normalises_value: bool = False
+    """Whether the critic learns normalised returns."""
 
     def to_json(self) -> dict[str, Any]:
         """JSON from which `from_json` restores the shape."""
@@ -35,6 +41,9 @@ class PolicyShape:
             "actions": self.actions,
             "layout": self.layout,
             "games": list(self.games),
+            "critic": self.critic,
+            "state_size": self.state_size,
+            "normalises_value": self.normalises_value,
         }
 
     @classmethod
@@ -47,6 +56,9 @@ class PolicyShape:
             actions=int(values["actions"]),
             layout=str(values["layout"]),
             games=tuple(values["games"]),
+            critic=str(values.get("critic", "shared")),
+            state_size=int(values.get("state_size", 0)),
+            normalises_value=bool(values.get("normalises_value", False)),
         )
 
     def build(self) -> PolicyNetwork:
@@ -54,7 +66,13 @@ class PolicyShape:
         from ludus.policies.networks import build_network
 
         return build_network(
-            self.network, observation_shape=self.observation_shape, actions=self.actions, layout=self.layout
+            self.network,
+            observation_shape=self.observation_shape,
+            actions=self.actions,
+            layout=self.layout,
+            critic=self.critic,
+            state_size=self.state_size,
+            normalises_value=self.normalises_value,
         )
 
     def tensor_files(self) -> tuple[str, ...]:

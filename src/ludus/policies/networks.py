@@ -4,7 +4,7 @@ Outside, weights are a flat dict by name, such as `torso.0.kernel`, of JAX or Nu
 together around them when `apply` is traced, so nothing of nnx remains at run time.
 
 To add a network: a config in `ludus.config.play`, a module with `__call__(planes [B, ...]) -> (logits, value)` and an
-entry in `MODULES`.
+entry in `MODULES`. Networks with a memory or a critic of their own are in `actor_critic.py`.
 
 Layout of a board observation: OpenSpiel gives planes first, `[C, H, W]` (`channels_first`); pgx gives them last,
 `[H, W, C]` (`channels_last`). The convolutions work on `[B, H, W, C]`. Observations may be bool, integer or float.
@@ -25,46 +25,26 @@ from flax import nnx
 
 from ludus.config.play import MlpConfig, NetworkConfig, ResNetConfig
 from ludus.errors import ConfigError
+from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.beginnings import Beginning, draw
 from ludus.policies.dense import dot_general, relu
+from ludus.policies.layers import ACTIVATIONS, convolution, linear
+from ludus.policies.value_scale import NAMES, scale_of
 
 Layout = Literal["channels_first", "channels_last"]
+Critic = Literal["shared", "own", "central"]
 Params = Mapping[str, Any]
 """Weights by name; JAX or NumPy arrays."""
 
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"relu": relu, "tanh": jnp.tanh, "silu": jax.nn.silu}
 _POLICY_PLANES, _VALUE_PLANES, _VALUE_HIDDEN = 4, 2, 64
-
-
-def _linear(inputs: int, outputs: int, scale: float, rngs: nnx.Rngs) -> nnx.Linear:
-    return nnx.Linear(
-        inputs,
-        outputs,
-        kernel_metadata={"begins": Beginning("orthogonal", scale)},
-        bias_metadata={"begins": Beginning("zeros")},
-        dot_general=dot_general,
-        rngs=rngs,
-    )
-
-
-def _convolution(inputs: int, outputs: int, size: int, begins: Beginning, rngs: nnx.Rngs) -> nnx.Conv:
-    return nnx.Conv(
-        inputs,
-        outputs,
-        (size, size),
-        padding="SAME",
-        kernel_metadata={"begins": begins},
-        bias_metadata={"begins": Beginning("zeros")},
-        rngs=rngs,
-    )
 
 
 class Heads(nnx.Module):
     """Policy and value heads on features `[B, F]`, computed as one product."""
 
     def __init__(self, features: int, actions: int, rngs: nnx.Rngs) -> None:
-        self.policy = _linear(features, actions, 0.01, rngs)
-        self.value = _linear(features, 1, 1.0, rngs)
+        self.policy = linear(features, actions, 0.01, rngs)
+        self.value = linear(features, 1, 1.0, rngs)
 
     def __call__(self, features: jax.Array) -> tuple[jax.Array, jax.Array]:
         policy, value = nnx.to_pure_dict(nnx.state(self.policy)), nnx.to_pure_dict(nnx.state(self.value))
@@ -79,7 +59,7 @@ class Mlp(nnx.Module):
 
     def __init__(self, config: MlpConfig, shape: tuple[int, ...], actions: int, rngs: nnx.Rngs) -> None:
         widths = (prod(shape), *config.hidden)
-        self.torso = nnx.List([_linear(i, o, sqrt(2), rngs) for i, o in pairwise(widths)])
+        self.torso = nnx.List([linear(i, o, sqrt(2), rngs) for i, o in pairwise(widths)])
         self.heads = Heads(widths[-1], actions, rngs)
         self.activation = config.activation
 
@@ -94,8 +74,8 @@ class ResidualBlock(nnx.Module):
     """Two 3x3 convolutions beside a skip; the second begins at zero, so a new block is the identity."""
 
     def __init__(self, channels: int, rngs: nnx.Rngs) -> None:
-        self.first = _convolution(channels, channels, 3, Beginning("he"), rngs)
-        self.second = _convolution(channels, channels, 3, Beginning("zeros"), rngs)
+        self.first = convolution(channels, channels, 3, Beginning("he"), rngs)
+        self.second = convolution(channels, channels, 3, Beginning("zeros"), rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return relu(x + self.second(relu(self.first(x))))
@@ -107,13 +87,13 @@ class ResNet(nnx.Module):
     def __init__(self, config: ResNetConfig, shape: tuple[int, ...], actions: int, rngs: nnx.Rngs) -> None:
         height, width, planes = shape
         channels = config.channels
-        self.stem = _convolution(planes, channels, 3, Beginning("he"), rngs)
+        self.stem = convolution(planes, channels, 3, Beginning("he"), rngs)
         self.blocks = nnx.List([ResidualBlock(channels, rngs) for _ in range(config.blocks)])
-        self.policy_planes = _convolution(channels, _POLICY_PLANES, 1, Beginning("he"), rngs)
-        self.policy = _linear(height * width * _POLICY_PLANES, actions, 0.01, rngs)
-        self.value_planes = _convolution(channels, _VALUE_PLANES, 1, Beginning("he"), rngs)
-        self.value_hidden = _linear(height * width * _VALUE_PLANES, _VALUE_HIDDEN, sqrt(2), rngs)
-        self.value = _linear(_VALUE_HIDDEN, 1, 1.0, rngs)
+        self.policy_planes = convolution(channels, _POLICY_PLANES, 1, Beginning("he"), rngs)
+        self.policy = linear(height * width * _POLICY_PLANES, actions, 0.01, rngs)
+        self.value_planes = convolution(channels, _VALUE_PLANES, 1, Beginning("he"), rngs)
+        self.value_hidden = linear(height * width * _VALUE_PLANES, _VALUE_HIDDEN, sqrt(2), rngs)
+        self.value = linear(_VALUE_HIDDEN, 1, 1.0, rngs)
 
     def __call__(self, planes: jax.Array) -> tuple[jax.Array, jax.Array]:
         x = relu(self.stem(planes))
@@ -139,29 +119,101 @@ class PolicyNetwork:
     observation_shape: tuple[int, ...]
     actions: int
     layout: Layout
+    critic: Critic = "shared"
+    state_size: int = 0
+    """Numbers of the whole state that the critic sees besides what its seat sees."""
+    normalises_value: bool = False
+    """Whether the critic learns normalised returns; its values are in the game's units all the same."""
+
+    @property
+    def memory_size(self) -> int:
+        """Numbers that a seat carries from one decision to its next; 0 for a network without memory."""
+        memory = self.config.memory if isinstance(self.config, MlpConfig) else None
+        return 0 if memory is None else memory.size * (1 if self.critic == "shared" else 2)
 
     def init(self, seed: int) -> dict[str, jax.Array]:
         """Fresh weights; the same seed gives the same weights."""
-        return {
+        weights = {
             name: jnp.asarray(draw(leaf.begins, seed=seed, name=name, shape=tuple(leaf.shape)))
             for name, leaf in self._graph[1]
         }
+        return weights | {name: jnp.zeros(()) for name in self._scale_names}
 
-    def apply(self, params: Params, observation: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Logits `[B, A]` and values `[B]` for observations `[B, *S]`. Illegal actions are the caller's to mask."""
-        planes = self._planes(jnp.asarray(observation).astype(jnp.float32))
-        graph, leaves = self._graph
-        values = [leaf.replace(jnp.asarray(params[name])) for name, leaf in leaves]
-        state = nnx.from_flat_state(list(zip((tuple(_path(name)) for name, _ in leaves), values, strict=True)))
-        logits, value = nnx.merge(graph, state)(planes)
+    def apply(
+        self, params: Params, observation: jax.Array, state: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Logits `[B, A]` and values `[B]` for observations `[B, *S]`. Illegal actions are the caller's to mask.
+
+        A network with a memory begins with an empty one; a critic that sees the `state`, `[B, G]`, must be given it.
+        """
+        logits, value, _ = self.step(params, observation, state)
         return logits, value
+
+    def step(
+        self,
+        params: Params,
+        observation: jax.Array,
+        state: jax.Array | None = None,
+        memory: jax.Array | None = None,
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """As `apply`, with a memory `[B, M]` before and after."""
+        if not self._is_stretched:
+            observed = self._planes(jnp.asarray(observation).astype(jnp.float32))
+            logits, value = self._module(params)(observed)
+            return logits, self._in_units(params, value), jnp.zeros((len(observed), 0))
+        stretch = None if state is None else jnp.asarray(state)[:, None]
+        logits, value, memory = self.unroll(params, jnp.asarray(observation)[:, None], stretch, memory)
+        return logits[:, 0], value[:, 0], memory
+
+    def unroll(
+        self, params: Params, observation: jax.Array, state: jax.Array | None, memory: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Logits `[B, L, A]`, values `[B, L]` and the memory `[B, M]` after stretches of L decisions, `[B, L, *S]`."""
+        rows, length = observation.shape[:2]
+        if state is None:
+            if self.state_size:
+                raise ConfigError("policy.critic: central needs the state of the game, and none was given")
+            state = jnp.zeros((rows, length, 0))
+        memory = jnp.zeros((rows, self.memory_size)) if memory is None else jnp.asarray(memory)
+        seen = jnp.asarray(observation).astype(jnp.float32)
+        logits, value, memory = self._module(params)(seen, jnp.asarray(state), memory)
+        return logits, self._in_units(params, value), memory
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every weight by name."""
-        return {name: tuple(leaf.shape) for name, leaf in self._graph[1]}
+        shapes = {name: tuple(leaf.shape) for name, leaf in self._graph[1]}
+        return shapes | {name: () for name in self._scale_names}
+
+    @property
+    def _scale_names(self) -> tuple[str, ...]:
+        return NAMES if self.normalises_value else ()
+
+    @property
+    def _is_stretched(self) -> bool:
+        """Whether the network is an `ActorCritic`, which works on stretches of decisions."""
+        return self.critic != "shared" or self.memory_size > 0
+
+    def _module(self, params: Params) -> Any:
+        graph, leaves = self._graph
+        values = [leaf.replace(jnp.asarray(params[name])) for name, leaf in leaves]
+        state = nnx.from_flat_state(list(zip((tuple(_path(name)) for name, _ in leaves), values, strict=True)))
+        return nnx.merge(graph, state)
+
+    def _in_units(self, params: Params, value: jax.Array) -> jax.Array:
+        scale = scale_of(params) if self.normalises_value else None
+        return value if scale is None else scale.denormalise(value)
 
     def _make(self, rngs: nnx.Rngs) -> nnx.Module:
         shape = self.observation_shape
+        if self._is_stretched and isinstance(self.config, MlpConfig):
+            return ActorCritic(
+                self.config,
+                inputs=prod(shape),
+                state=self.state_size,
+                actions=self.actions,
+                shares=self.critic == "shared",
+                rngs=rngs,
+            )
         if isinstance(self.config, ResNetConfig):
             shape = _board(self.observation_shape, self.layout)
         return MODULES[type(self.config)](self.config, shape, self.actions, rngs)
@@ -181,7 +233,14 @@ class PolicyNetwork:
 
 
 def build_network(
-    config: NetworkConfig, *, observation_shape: tuple[int, ...], actions: int, layout: str = "channels_last"
+    config: NetworkConfig,
+    *,
+    observation_shape: tuple[int, ...],
+    actions: int,
+    layout: str = "channels_last",
+    critic: str = "shared",
+    state_size: int = 0,
+    normalises_value: bool = False,
 ) -> PolicyNetwork:
     """Build a network for a game's observations and actions.
 
@@ -190,12 +249,25 @@ def build_network(
         observation_shape: what one seat sees, without the batch axis.
         actions: number of distinct actions.
         layout: where a board's planes are: `channels_first` (OpenSpiel) or `channels_last` (pgx).
+        critic: `shared` with the policy's network, or a network of its `own`, or one that sees the state (`central`).
+        state_size: numbers of that state.
+        normalises_value: whether the critic learns normalised returns.
     """
     if layout not in get_args(Layout):
         raise ConfigError(f"layout: expected channels_first or channels_last, got {layout!r}")
     if isinstance(config, ResNetConfig):
         _board(observation_shape, layout)
-    return PolicyNetwork(config, tuple(observation_shape), actions, cast("Layout", layout))
+        if critic != "shared":
+            raise ConfigError(f"policy.critic: {critic} needs policy.network.kind: mlp; a resnet shares its critic")
+    return PolicyNetwork(
+        config,
+        tuple(observation_shape),
+        actions,
+        cast("Layout", layout),
+        cast("Critic", critic),
+        state_size if critic == "central" else 0,
+        normalises_value,
+    )
 
 
 def _board(shape: tuple[int, ...], layout: str) -> tuple[int, int, int]:

@@ -60,6 +60,10 @@ class PolicyStore:
         """Whether the version is published."""
         return (self.path(ref) / CARD).is_file()
 
+    def has_policy(self, name: str) -> bool:
+        """Whether there is a policy of this name, in whatever versions."""
+        return (self._directory / name).is_dir()
+
     def publish(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]], shape: Shape, *, step: int) -> str:
         """Publish a version; returns its weights hash."""
         digest = tensors_hash(weights)

@@ -14,6 +14,7 @@ Step columns (all `[N, ...]` with `N = offsets[-1]`):
     version      int32     policy version that chose it
     observation  [N, *S]   what the seat saw (absent for token sequences, whose prefix is the observation)
     legal        [N, A]    legal actions (absent where every action is legal)
+    state        [N, G]    the state of the whole game (only where a central critic sees it)
 
 Sequence columns (all `[n]`):
 
@@ -43,7 +44,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-STEP_COLUMNS = ("action", "mask", "logp", "value", "reward", "version", "observation", "legal")
+STEP_COLUMNS = ("action", "mask", "logp", "value", "reward", "version", "observation", "legal", "state")
 REQUIRED_STEP_COLUMNS = ("action", "mask", "logp", "value", "reward", "version")
 SEQUENCE_COLUMNS = (
     "episode",

@@ -145,6 +145,21 @@ class CheckpointStore:
             discard_tree(self.directory / f"{update:08d}", fs=self._fs)
 
 
+def newest_whole(directory: Path) -> Checkpoint:
+    """The newest checkpoint that is whole, for who only looks: beside a live run, and without moving anything.
+
+    Raises:
+        StorageError: there is none.
+    """
+    store = CheckpointStore(directory, keep=2)
+    for update in reversed(store.list()):
+        try:
+            return store.load(update)
+        except CorruptRecord:
+            continue  # damaged, or removed this moment by the run that is alive
+    raise StorageError(f"{directory} has no checkpoint that can be read yet")
+
+
 def _manifest(staging: Path, update: int, state: Mapping[str, Any]) -> dict[str, Any]:
     files = sorted(path for path in staging.iterdir() if path.name != MANIFEST)
     listing = {path.name: {"sha256": sha256_file(path), "size": path.stat().st_size} for path in files}

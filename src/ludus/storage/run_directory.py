@@ -5,6 +5,8 @@
              quarantine/  logs/attempt_<n>/  logs/latest -> attempt_<n>
     and, where there is something for them:
              base/ (the model of a warm start)  teacher/<name>/<version>/ (another run's policy, to become like)
+             learners/<name>/ (of a population: their runs)  opponents.json (of such a run: whom to answer)
+             voice.json (of a population with language models, and of its learners: how they speak)
              refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
 
 Invariant: no other file spells these names. A directory is a run when it has both `format.json` and `config.yaml`; one
@@ -27,8 +29,8 @@ from ludus.storage.filesystem import REAL, FileSystem
 FORMAT = 1
 _GET_FLAGS, _SET_FLAGS, _TOP_DIRECTORY = 0x80086601, 0x40086602, 0x00020000
 _FOLDERS = ("checkpoints", "episodes", "experiences", "policies", "quarantine", "logs")
-_OWN_NAMES = {*_FOLDERS, "format.json", "config.yaml", "lock"}
-"""What a creation that was cut short can have left."""
+_OWN_NAMES = {*_FOLDERS, "format.json", "config.yaml", "lock", "opponents.json", "voice.json"}
+"""What a creation that was cut short can have left, and what a population tells a learner before it begins."""
 
 
 class RunDirectory:
@@ -52,6 +54,9 @@ class RunDirectory:
         self.pairs = path / "pairs"
         self.base = path / "base"
         self.teacher = path / "teacher"
+        self.opponents = path / "opponents.json"
+        self.voice = path / "voice.json"
+        self.learners = path / "learners"
         self.policies = path / "policies"
         self.quarantine = path / "quarantine"
         self.logs = path / "logs"

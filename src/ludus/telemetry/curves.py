@@ -18,12 +18,12 @@ import numpy as np
 
 from ludus.storage.jsonl import read_jsonl
 
-DEFAULT = ("evaluate/*/score", "evaluate/*/success", "evaluate/invalid_moves", "evaluate/return", "psro/nash_conv")
+DEFAULT = ("evaluate/*/score", "evaluate/*/success", "evaluate/invalid_moves", "evaluate/return", "psro/nash_conv*")
 SHARES = ("*/score", "*/success", "*/pass@*", "*invalid_moves", "*/wins", "*/draws", "*_fraction")
 """Metrics that lie between 0 and 1 are shown as percentages."""
 RARITIES = ("*invalid_moves",)
 """Of these, those that are near 0 when all is well: each has a panel of its own, or it would lie on the axis."""
-VANISHING = ("*/nash_conv",)
+VANISHING = ("*/nash_conv", "*/nash_conv_bound")
 """Metrics that fall towards 0 over powers of ten: on a logarithmic scale, and each in a panel of its own."""
 _HALF = 0.5
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -105,7 +105,7 @@ def _finish_panel(axes: Any, name: str) -> None:
     if _is_vanishing(name) and axes.dataLim.minposy < float("inf"):
         axes.set_yscale("log")
     axes.xaxis.set_major_formatter(EngFormatter())
-    axes.set_xlabel("steps")
+    axes.set_xlabel("generation" if name.startswith("psro/") else "steps")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=8)
 

@@ -54,7 +54,8 @@ def _check_spec(game: Game, spec: GameSpec) -> None:
     require(spec.players >= 1 and spec.actions >= 1, "spec has at least one player and one action")
     require(spec.max_length >= 1, "spec.max_length is at least 1")
     require(all(size >= 1 for size in spec.observation_shape), "spec.observation_shape has positive sizes")
-    is_range = spec.min_return <= spec.max_return and not isnan(spec.min_return + spec.max_return)
+    require(all(size >= 1 for size in spec.state_shape), "spec.state_shape has positive sizes")
+    is_range = spec.min_return <= spec.max_return and not isnan(spec.min_return) and not isnan(spec.max_return)
     require(is_range, "spec.min_return is at most spec.max_return")
     require(len(spec.teams) in (0, spec.players), "spec.teams is empty or names a team for each seat")
     require(not (spec.is_zero_sum and spec.players == 1), "a game for one player is not zero-sum")
@@ -116,7 +117,7 @@ def _check_end(position: Position, spec: GameSpec) -> Snapshot:
     balanced = not spec.is_zero_sum or abs(sum(end.returns)) <= TOLERANCE * scale
     require(balanced, f"returns of a zero-sum game sum to 0; got {end.returns}")
     paid: dict[int, float] = {}
-    for team, value in zip(spec.teams, end.returns, strict=False):
+    for team, value in zip(spec.teams if spec.teams_share_rewards else (), end.returns, strict=False):
         require(paid.setdefault(team, value) == value, f"seats of one team get the same; got {end.returns}")
     require_refusal("act() after the end", position.act, {0: 0})
     require(take_snapshot(position, spec) == end, "a finished game stays as it is")

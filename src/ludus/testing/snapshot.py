@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.games.protocol import GameSpec, Position
+from ludus.games.protocol import GameSpec, Position, StatePosition
 from ludus.testing.conformance import call, require
 
 MAX_NAMED_ACTIONS = 3
@@ -24,6 +26,8 @@ class Snapshot:
     """Of each acting seat."""
     observations: tuple[bytes, ...]
     """Of every seat; none when the game is over."""
+    state: bytes
+    """The whole of it, where the game has such a thing."""
     returns: tuple[float, ...]
     texts: tuple[str, ...]
 
@@ -43,6 +47,7 @@ def take_snapshot(position: Position, spec: GameSpec) -> Snapshot:
         acting=acting,
         legal=legal,
         observations=observations,
+        state=_check_state(position, spec).tobytes(),
         returns=_check_returns(position, spec, is_over=not acting),
         texts=_check_texts(position, spec, dict(zip(acting, legal, strict=True))),
     )
@@ -70,16 +75,28 @@ def check_legal(position: Position, spec: GameSpec, seat: int) -> tuple[int, ...
 
 def check_observation(position: Position, spec: GameSpec, seat: int) -> NDArray[np.float32]:
     """What the seat sees, looked at twice through windows of a larger array."""
+    return _look_twice(f"observe({seat}, out)", lambda out: position.observe(seat, out), spec.observation_shape)
+
+
+def _check_state(position: Position, spec: GameSpec) -> NDArray[np.float32]:
+    """The whole state, where the game has one."""
+    if not spec.state_shape:
+        return np.zeros((), np.float32)
+    require(hasattr(position, "state"), "a position of a game with a state_shape has a method state(out)")
+    return _look_twice("state(out)", cast("StatePosition", position).state, spec.state_shape)
+
+
+def _look_twice(what: str, look: Callable[[NDArray[np.float32]], None], shape: tuple[int, ...]) -> NDArray[np.float32]:
     seen = []
     for blank in (np.float32(np.nan), np.float32(12345.0)):
-        rows = np.full((3, *spec.observation_shape), blank, np.float32)
-        if spec.observation_shape:
-            call(f"observe({seat}, out)", position.observe, seat, rows[1])
+        rows = np.full((3, *shape), blank, np.float32)
+        if shape:
+            call(what, look, rows[1])
         untouched = np.array_equal(rows[[0, 2]], np.full_like(rows[[0, 2]], blank), equal_nan=True)
-        require(untouched, f"observe({seat}, out) writes to out alone")
-        seen.append(rows[1].copy() if spec.observation_shape else np.zeros((), np.float32))
-    require(bool(np.isfinite(seen[0]).all()), f"observe({seat}, out) fills all of out with finite numbers")
-    require(np.array_equal(seen[0], seen[1]), f"observe({seat}, out) fills all of out, from the position alone")
+        require(untouched, f"{what} writes to out alone")
+        seen.append(rows[1].copy() if shape else np.zeros((), np.float32))
+    require(bool(np.isfinite(seen[0]).all()), f"{what} fills all of out with finite numbers")
+    require(np.array_equal(seen[0], seen[1]), f"{what} fills all of out, from the position alone")
     return seen[0]
 
 

@@ -116,12 +116,14 @@ class Evaluation:
             seats = tuple(seat.policy for seat in episode.task.seats)
             self._pool.record(Match(id=episode.id, game=episode.task.game, seats=seats, returns=episode.returns))
             mine = seats.index(job.learner)
-            if len(seats) == 1:
-                scores.setdefault("evaluate/return", []).append(episode.returns[0])
+            if set(seats) == {job.learner}:
+                scores.setdefault("evaluate/return", []).append(sum(episode.returns) / len(seats))
                 continue
             opponent = next(ref for ref in seats if ref != job.learner)
             label = "past" if opponent.name == job.learner.name else str(opponent.name)
             scores.setdefault(f"evaluate/{label}/score", []).append(score(episode.returns, mine))
+            if not self._specs[episode.task.game].is_zero_sum:
+                scores.setdefault(f"evaluate/{label}/return", []).append(episode.returns[mine])
         metrics = {name: sum(values) / len(values) for name, values in scores.items()}
         spoken = [episode for episode in job.played.values() if episode.replies and not episode.error]
         invalid = invalid_share((episode, _seat_of(episode, job.learner)) for episode in spoken)
@@ -159,9 +161,10 @@ class Evaluation:
     def _lineups(self, job: Job) -> list[tuple[str, tuple[Seat, ...]]]:
         lineups: list[tuple[str, tuple[Seat, ...]]] = []
         for game, spec in self._specs.items():
-            for opponent in job.opponents if spec.players > 1 else (job.learner,):
+            for opponent in (job.learner,) if spec.is_cooperative else job.opponents:
                 # Two greedy networks would play the same game over and over; against each other they sample.
-                greedy = self._config.greedy and opponent.name != job.learner.name
+                has_variety = opponent.name != job.learner.name or (spec.is_cooperative and spec.has_chance)
+                greedy = self._config.greedy and has_variety
                 for number in range(job.games):
                     seats = evaluation_seats(spec, job.learner, opponent, number, greedy=greedy)
                     lineups.append((game, seats))

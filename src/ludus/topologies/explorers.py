@@ -93,6 +93,7 @@ class Explorers:
             shape=rooms.shape.to_json(),
             slots=slots,
             plugins=list(rooms.plugins),
+            voice=rooms.voice,
         )
         self._waiting = Waiting()
         self._hands: dict[str, dict[EpisodeId, Task]] = {}

@@ -1,4 +1,4 @@
-"""Explore and train in one process, as one compiled program (pgx games, small networks).
+"""Explore and train in one process, as one compiled program (pgx and small OpenSpiel games, small networks).
 
 Experience never leaves the device. It is durable by recomputation: a checkpoint holds weights, optimizer, games in
 flight and the random key, and everything after it is a pure function of those. Evaluation games are played beside it
@@ -9,37 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.explore.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
-from ludus.games.pgx import PgxGame
+from ludus.explore.device_runner import Tally
+from ludus.games import Game
+from ludus.games.device_game import find_device_game
 from ludus.policies import PolicyShape, PolicyStore, as_numpy
 from ludus.records import PolicyRef, Task, derive_seed
 from ludus.runtime import Stop
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.tensors import save_tensors
 from ludus.topologies.explorers import Explorers
+from ludus.topologies.fused_program import FusedState, find_program
 from ludus.topologies.intake import Intake
 from ludus.topologies.lanes import Lanes
 from ludus.topologies.progress import UpdateReport
 from ludus.topologies.rooms import Rooms
-from ludus.train.device_advantages import gae_on_device
-from ludus.train.jax_learner import JaxLearner, LearnerState
+from ludus.train.jax_learner import LearnerState
 
 EVALUATION_SLOTS = 64
-
-
-class FusedState(NamedTuple):
-    """All that changes from update to update, on the device."""
-
-    learner: LearnerState
-    games: DeviceGames
-    key: jax.Array
 
 
 class Fused:
@@ -52,31 +45,28 @@ class Fused:
         self._rooms = rooms
         config = rooms.config
         (self._game_key,) = rooms.games
-        game = rooms.games[self._game_key]
-        assert isinstance(game, PgxGame)  # noqa: S101 - config.derive has made sure
+        game = find_device_game(cast("Game", rooms.games[self._game_key]))  # config.derive has made sure
         assert isinstance(rooms.shape, PolicyShape)  # noqa: S101
         steps, games = config.train.batch_steps or 0, config.explore.games_in_flight
         self._lanes = Lanes(config.league.opponents, games, game.spec.players)
-        self._runner = DeviceRunner(
-            env=game.env,
-            seat_order=game.seat_order,
-            network=rooms.shape.build(),
+        line_ups = rooms.pool.line_ups
+        program = find_program(
+            game,
+            rooms.shape,
+            config.train,
             games=games,
             horizon=steps // games,
             lanes=self._lanes.sizes,
+            learner_seat=None if line_ups is None else line_ups.seat,
             noise=config.explore.noise,
         )
-        self._learner = JaxLearner(self._runner.network, config.train)
-        self._alternates = game.spec.players == 2 and game.spec.is_zero_sum and self._may_alternate()
-        self._program = jax.jit(self._update, donate_argnums=(0,))
+        self._program, self._runner, self._learner = program, program.runner, program.learner
+        # Of a population, opponents change about as often as each of their games is played twice.
+        self._draw_every = max(1, -(-2 * game.spec.max_length // self._runner.horizon))
         self._state: FusedState | None = None
         self._opponents: tuple[Mapping[str, Any], ...] = ()
         self._explorers: Explorers | None = None
         self._intake = Intake(rooms)
-
-    def _may_alternate(self) -> bool:
-        advantage = self._rooms.config.train.algorithm.advantage
-        return advantage is None or advantage.perspective != "seat"
 
     # -- what the loop asks for ------------------------------------------------------------------------------------
 
@@ -86,6 +76,8 @@ class Fused:
         if saved is not None:
             self._state = self._restored(saved)
             self._lanes.load_state(saved.state["lanes"])
+            if self._lanes.are_outdated(self._rooms.pool):
+                self._draw_opponents()
             self._opponents = self._load_opponents()
         else:
             self.refresh_opponents()
@@ -93,18 +85,24 @@ class Fused:
     def advance(self) -> UpdateReport:
         """One compiled update."""
         rooms, before = self._rooms, self._current
+        if self._lanes.is_population and rooms.progress.update % self._draw_every == 0:
+            self._draw_opponents()
+            self._opponents = self._load_opponents()
         progress = np.float32(rooms.progress.steps / rooms.config.train.steps)
         restart = np.array(self._lanes.changed, np.bool_)
         with rooms.telemetry.room("fused"):
-            self._state, metrics, tally = self._program(before, self._opponents, restart, progress)
+            self._state, metrics, tally = self._program.update(before, self._opponents, restart, progress)
             metrics, tally = jax.device_get((metrics, tally))
         self._lanes.changed = [False] * len(self._lanes.sizes)
         self.tend(0.0)
         self._learner.check_health(metrics)
-        steps = rooms.config.train.batch_steps or 0
+        steps, rated = rooms.config.train.batch_steps or 0, float(tally.lane_episodes.sum())
         return UpdateReport(
             steps=steps,
             episodes=int(tally.episodes),
+            rated_games=int(rated),
+            score=float(tally.lane_score.sum() / max(rated, 1.0)),
+            mean_return=float(tally.lane_returns.sum() / max(rated, 1.0)),
             metrics={**{f"train/{k}": float(v) for k, v in metrics.items()}, **self._play_metrics(tally)},
         )
 
@@ -133,8 +131,12 @@ class Fused:
 
     def refresh_opponents(self) -> None:
         """Draw opponents anew; versions that are not published yet come with the next draw."""
-        self._lanes.draw(self._rooms.pool, self._rooms.config.seed, self._rooms.progress.version)
+        if not self._lanes.is_population:
+            self._lanes.draw(self._rooms.pool, self._rooms.config.seed, self._rooms.progress.version)
         self._opponents = self._load_opponents()
+
+    def _draw_opponents(self) -> None:
+        self._lanes.draw(self._rooms.pool, self._rooms.config.seed, self._rooms.progress.update)
 
     def submit_evaluation(self, tasks: Sequence[Task]) -> None:
         """Hand evaluation games to the explorer process, which starts with the first of them."""
@@ -152,45 +154,6 @@ class Fused:
         """End the explorer process."""
         self._rooms.supervisor.stop(Stop() if self._explorers is not None else None)
 
-    # -- the program -----------------------------------------------------------------------------------------------
-
-    def _update(
-        self, state: FusedState, opponents: tuple[Mapping[str, Any], ...], restart: jax.Array, progress: jax.Array
-    ) -> tuple[FusedState, dict[str, jax.Array], Tally]:
-        """Roll out, credit, learn: a pure function."""
-        key, key_play, key_learn = jax.random.split(state.key, 3)
-        games, rollout, tally = self._runner.rollout(
-            state.learner.params, opponents, state.games, key_play, restart=restart
-        )
-        batch = self._credit(state.learner, games, rollout)
-        learner, metrics = self._learner.update(state.learner, batch, key_learn, progress)
-        return FusedState(learner, games, key), metrics, tally
-
-    def _credit(self, learner: LearnerState, games: DeviceGames, rollout: Rollout) -> dict[str, jax.Array]:
-        """Turn a rollout `[T, N]` into a flat batch `[T * N]` with advantages and targets."""
-        _, last_value = self._runner.network.apply(learner.params, games.state.observation)
-        advantage, target = gae_on_device(
-            rewards=rollout.rewards,
-            value=rollout.value,
-            seat=rollout.player,
-            done=rollout.done,
-            last_value=last_value,
-            last_seat=games.state.current_player.astype(jnp.int32),
-            config=self._rooms.config.train.algorithm.advantage,
-            alternate=self._alternates,
-        )
-        columns = {
-            "observation": rollout.observation,
-            "legal": rollout.legal,
-            "action": rollout.action,
-            "logp": rollout.logp,
-            "advantage": advantage,
-            "target": target,
-            "value": rollout.value,
-            "weight": rollout.learns.astype(jnp.float32),
-        }
-        return {name: column.reshape((-1, *column.shape[2:])) for name, column in columns.items()}
-
     # -- state -----------------------------------------------------------------------------------------------------
 
     @property
@@ -203,7 +166,7 @@ class Fused:
         seed = self._rooms.config.seed
         key = jax.random.key(derive_seed(seed, "fused") % 2**32)
         key_games, key = jax.random.split(key)
-        games = jax.jit(self._runner.start)(key_games)
+        games = self._program.start(key_games)
         state = FusedState(self._first_learner(), games, key)
         # The program donates its input, so no two leaves may share a buffer.
         return FusedState(*jax.tree.map(lambda leaf: leaf.copy(), tuple(state)))

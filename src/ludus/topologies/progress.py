@@ -15,6 +15,12 @@ class UpdateReport:
     metrics: dict[str, float] = field(default_factory=dict)
     is_learnt: bool = True
     """Whether the weights have changed; exploring alone leaves them as they are."""
+    rated_games: int = 0
+    """Games against others that ended in this update."""
+    score: float = 0.0
+    """The learner's share of points in those."""
+    mean_return: float = 0.0
+    """What it got in those on average."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,15 +20,19 @@ from ludus.explore.prompts import find_prompt
 from ludus.explore.rewards.making import check_rewards
 from ludus.explore.text_players import make_text_player
 from ludus.games import Game, make_game
+from ludus.games.device_game import find_device_game
+from ludus.games.global_state import state_size
 from ludus.games.protocol import GameSpec
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
 from ludus.league import Matchmaker, Pool, make_sampler
+from ludus.league.lineups import LineUps
 from ludus.policies import AnyShape, PolicyShape, PolicyStore, TabularShape
 from ludus.policies.language_shape import LanguageModelShape
 from ludus.policies.model_folder import find_model_folder
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.runtime import Supervisor
+from ludus.storage.atomic import read_json
 from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import Checkpoint, CheckpointStore
 from ludus.storage.run_directory import RunDirectory
@@ -36,6 +40,7 @@ from ludus.storage.segments import SegmentLog
 from ludus.tasks import GameTasks, TasksetTasks
 from ludus.telemetry import Telemetry
 from ludus.topologies.batches_ahead import policies_named
+from ludus.topologies.enough import Enough
 from ludus.topologies.evaluation import Evaluation
 from ludus.topologies.progress import Progress
 from ludus.topologies.sources import source_problems
@@ -46,6 +51,8 @@ from ludus.topologies.teaching import check_teacher
 Games = Mapping[str, Game | TextGame | TasksetGame]
 """What a run plays, by key: boards for networks, games of words or tasksets for language models."""
 
+CHANNELS_LAST = ("pgx:", "pettingzoo:")
+"""Games whose boards have their planes in the last axis."""
 VERSIONS_KEPT = 16
 """Newest versions that stay on disk beside those in the pool."""
 
@@ -70,9 +77,12 @@ class Rooms:
     matchmaker: Matchmaker
     evaluation: Evaluation
     progress: Progress
+    enough: Enough
     start: Start[AnyShape] | None = None
     """The weights to begin with, where they are another run's."""
     plugins: tuple[str, ...] = ()
+    voice: str = ""
+    """In a population with language models, and in its learners' runs: the config that they speak by, as JSON."""
     retained: dict[int, dict[str, Any]] = field(default_factory=dict)
     """States of the checkpoints on disk, by update."""
     versions_in_flight: Callable[[], set[PolicyRef]] = set
@@ -95,6 +105,7 @@ class Rooms:
             "league": self.pool.state(),
             "evaluation": self.evaluation.state(),
             **({"tasks": self.tasks.state()} if isinstance(self.tasks, TasksetTasks) else {}),
+            "enough": self.enough.state(),
             "episodes_before": self.episodes.next_seq,
         }
 
@@ -159,7 +170,7 @@ def find_games(config: RunConfig, run: RunDirectory | None = None) -> Games:
     """
     problems: list[str] = []
     games: Games = {}
-    if config.population is not None:
+    if config.population is not None and config.population.oracle == "exact":
         games = _find_tabular_game(config, problems)
     elif config.tasks:
         games = find_tasksets(config, problems)
@@ -204,6 +215,10 @@ def _find_boards(config: RunConfig, problems: list[str]) -> dict[str, Game]:
         with collecting(problems):
             shape = network_shape(config, {key: game.spec for key, game in games.items()})
             check_fits_games(find_start(config), shape)
+    if config.topology == "fused":
+        for game in games.values():
+            with collecting(problems):
+                find_device_game(game)
     for name in _fixed_players(config):
         for game in games.values():
             with collecting(problems):
@@ -270,6 +285,8 @@ def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path
     progress = Progress()
     learner = PolicyRef(name=PolicyName(config.policy.name))
     pool = Pool(config.league, learner)
+    if any(choice.kind == "population" for choice in config.league.opponents):
+        pool.line_ups = LineUps.from_json(read_json(run.opponents))
     for name in config.evaluate.against:
         pool.add_fixed(name)
     tasks = make_tasks(config, games)
@@ -291,7 +308,9 @@ def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path
         matchmaker=Matchmaker(config.league, pool, config.seed),
         evaluation=Evaluation(config.evaluate, tasks, pool, specs),
         progress=progress,
+        enough=Enough(config.train.stop),
         plugins=tuple(plugins),
+        voice=run.voice.read_text() if run.voice.is_file() else "",
     )
 
 
@@ -299,7 +318,7 @@ def policy_shape(config: RunConfig, specs: dict[str, GameSpec], start: Start[Any
     """What the policy is: a network that fits the games, or a language model, which fits all of them."""
     if config.mode == "evaluate" and start is not None:
         return start.shape
-    if config.population is not None:
+    if config.population is not None and config.population.oracle == "exact":
         return TabularShape(game=config.games[0].key)
     if config.policy.model is None:
         return network_shape(config, specs)
@@ -320,11 +339,24 @@ def network_shape(config: RunConfig, specs: dict[str, GameSpec]) -> PolicyShape:
     observation_shape, actions = shapes.pop()
     if not observation_shape:
         raise ConfigError(f"games: {', '.join(specs)} has no observation tensor for a network to see")
-    layout = "channels_last" if all(key.startswith("pgx:") for key in specs) else "channels_first"
+    layout = "channels_last" if all(key.startswith(CHANNELS_LAST) for key in specs) else "channels_first"
+    critic = config.policy.critic or "shared"
     return PolicyShape(
         network=config.policy.network,
         observation_shape=observation_shape,
         actions=actions,
         layout=layout,
         games=tuple(specs),
+        critic=critic,
+        state_size=_state_size(specs) if critic == "central" else 0,
+        normalises_value=bool(config.train.value_normalisation),
     )
+
+
+def _state_size(specs: dict[str, GameSpec]) -> int:
+    """What a central critic sees of every game of the run."""
+    sizes = {key: state_size(spec) for key, spec in specs.items()}
+    if len(set(sizes.values())) > 1:
+        found = "; ".join(f"{key}: {size} numbers" for key, size in sizes.items())
+        raise ConfigError(f"policy.critic: one central critic cannot see states of different sizes ({found})")
+    return next(iter(sizes.values()))

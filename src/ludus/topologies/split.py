@@ -62,6 +62,7 @@ class Split:
         self._offset = config.synchronise.offset
         self._batch_episodes = config.train.batch_episodes or 1
         mirrors = any(choice.kind == "mirror" for choice in config.league.opponents)
+        self._meets_others = not mirrors or len(config.league.opponents) > 1
         seats = max(spec.players for spec in rooms.specs.values()) if mirrors else 1
         self._log = SegmentLog(rooms.run.path, "experiences", rooms.catalog)
         self._buffer = Buffer(
@@ -344,9 +345,13 @@ class Split:
             self._buffer.commit(claim)
         episodes = len(set(order.experiences.sequences["episode"].tolist()))
         staleness = np.asarray([] if claim is None else claim.staleness, np.float64)
+        rewards = np.asarray(order.experiences.sequences["final_reward"], np.float64)
         return UpdateReport(
             steps=int(order.experiences.steps["mask"].sum()),
             episodes=episodes,
+            rated_games=len(rewards) if self._meets_others else 0,
+            score=float((0.5 + 0.5 * np.sign(rewards)).mean()) if len(rewards) else 0.0,
+            mean_return=float(rewards.mean()) if len(rewards) else 0.0,
             metrics={
                 **{f"train/{name}": value for name, value in trained.metrics.items()},
                 "train/staleness": float(staleness.mean()) if len(staleness) else 0.0,

@@ -70,11 +70,12 @@ def check_fits_games(start: Start[AnyShape] | None, mine: PolicyShape) -> None:
 
 
 def _find_any_version(key: str, text: str) -> Start[AnyShape]:
-    name, _, number = text.partition("@")
+    name, _, version = text.partition("@")
     run = find_run(Path(name))
     if not run.is_run():
         raise ConfigError(f"{key}: {name} is not a run; write the directory of one, such as runs/sft")
-    store, theirs = PolicyStore(run.policies), load_config(run.config).policy.name
+    policy, _, number = version.rpartition("@")
+    store, theirs = PolicyStore(run.policies), policy or load_config(run.config).policy.name
     versions = [ref for ref in store.versions(theirs) if not number or str(ref.version) == number]
     if not versions:
         what = f"version {number} of {theirs}" if number else f"version of {theirs}"
@@ -98,6 +99,8 @@ def _check_fit(config: RunConfig, shape: AnyShape) -> None:
         if shape.network != config.policy.network:
             network = shape.network.model_dump(mode="json")
             raise ConfigError(f"policy.start: {start} was trained with network: {network}; write the same in policy")
+        if config.mode != "evaluate":
+            _check_critic(config, shape)
         return
     if mine is None:
         raise ConfigError(f"policy.start: {start} trains a language model; write its path as policy.model")
@@ -105,6 +108,15 @@ def _check_fit(config: RunConfig, shape: AnyShape) -> None:
         raise ConfigError(
             f"policy.start: {config.policy.start} was trained with lora: {_show(shape)}; write the same in policy.model"
         )
+
+
+def _check_critic(config: RunConfig, shape: PolicyShape) -> None:
+    start = config.policy.start
+    if shape.critic != (config.policy.critic or "shared"):
+        raise ConfigError(f"policy.start: {start} was trained with critic: {shape.critic}; write the same in policy")
+    if shape.normalises_value != bool(config.train.value_normalisation):
+        wanted = str(shape.normalises_value).lower()
+        raise ConfigError(f"policy.start: {start} was trained with train.value_normalisation: {wanted}; write the same")
 
 
 def _show(shape: LanguageModelShape) -> str:

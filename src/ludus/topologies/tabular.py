@@ -55,7 +55,12 @@ class Tabular:
         self._tell_histories(form.histories)
         self._rooms.shape = shape_of(form)
         started = time.process_time()
-        self._psro = ExactPsro(form, meta_solver=self._config.meta_solver, ties=self._config.ties)
+        self._psro = ExactPsro(
+            form,
+            meta_solver=self._config.meta_solver,
+            meta_options=self._config.meta_options,
+            ties=self._config.ties,
+        )
         if saved is not None:
             self._psro.load(saved.tensors(PART))
             self._cpu_s = float(saved.state["cpu_s"])

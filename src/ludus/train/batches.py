@@ -15,8 +15,8 @@ from ludus.errors import TrainError
 from ludus.records import Experiences
 
 Batch = dict[str, Any]
-"""Columns `[B, ...]`: observation, legal (optional), action, logp, value, advantage, target, weight, source
-(optional)."""
+"""Columns `[B, ...]`: observation, legal (optional), state (optional), action, logp, value, advantage, target, weight,
+source (optional)."""
 
 _COLUMNS = {"action": np.int32, "logp": np.float32, "value": np.float32}
 
@@ -42,6 +42,8 @@ def flatten(experiences: Experiences, source: NDArray[Any] | None = None) -> Bat
     batch["observation"] = np.asarray(steps["observation"][chosen])
     if "legal" in steps:
         batch["legal"] = np.asarray(steps["legal"][chosen], bool)
+    if "state" in steps:
+        batch["state"] = np.asarray(steps["state"][chosen], np.float32)
     if source is not None:
         batch["source"] = source[experiences.sequence_of_step()[chosen]].astype(np.int32)
     batch["weight"] = np.ones(len(batch["action"]), np.float32)

@@ -1,7 +1,7 @@
 """What a learner keeps between updates, and its form on disk: NumPy arrays by name, bit-exact both ways.
 
-The optimizer works on all weights as one vector; on disk its moments carry the names of the weights they belong to, as
-in `0.mu.torso.0.kernel`.
+The optimizer works on all trained weights as one vector (the scale of values is not trained); on disk its moments carry
+the names of the weights they belong to, as in `0.mu.torso.0.kernel`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
 from ludus.errors import CorruptRecord
+from ludus.policies.value_scale import trained
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -34,7 +35,7 @@ class LearnerState(NamedTuple):
 
 def state_tensors(state: LearnerState) -> dict[str, Tensors]:
     """The state in two parts, `weights` and `optimizer`."""
-    vector, unravel = ravel_pytree(state.params)
+    vector, unravel = ravel_pytree(trained(state.params))
     optimizer: Tensors = {"steps": np.asarray(state.steps), "skipped": np.asarray(state.skipped)}
     for name, leaf in _leaves(state.optimizer):
         if leaf.shape == vector.shape:
@@ -55,9 +56,9 @@ def state_from_tensors(tensors: Mapping[str, Mapping[str, NDArray[Any]]], templa
         _compare(part, expected[part], tensors[part])
     params = {name: jnp.asarray(tensors["weights"][name]) for name in template.params}
     saved = tensors["optimizer"]
-    size = ravel_pytree(template.params)[0].shape
+    size = ravel_pytree(trained(template.params))[0].shape
     leaves = [
-        ravel_pytree({weight: jnp.asarray(saved[f"{name}.{weight}"]) for weight in params})[0]
+        ravel_pytree({weight: jnp.asarray(saved[f"{name}.{weight}"]) for weight in trained(params)})[0]
         if leaf.shape == size
         else jnp.asarray(saved[name])
         for name, leaf in _leaves(template.optimizer)

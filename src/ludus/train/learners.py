@@ -12,6 +12,7 @@ from ludus.config.run import RunConfig
 from ludus.records import Experiences
 
 if TYPE_CHECKING:
+    from ludus.train.jax_learner import JaxLearner
     from ludus.train.reducers import Reducer
     from ludus.train.torch_learner import TorchLearner
 
@@ -50,15 +51,24 @@ def make_learner(
 ) -> Learner:
     """The learner of a run for a policy of this shape, with this teacher (as JSON); temporaries go into `scratch`."""
     if config.policy.model is None:
-        from ludus.policies import PolicyShape
-        from ludus.train.jax_learner import JaxLearner
+        if config.train.trainers > 1:
+            from ludus.train.jax_parallel import ParallelJaxLearner
 
-        return JaxLearner(PolicyShape.from_json(shape).build(), config.train)
+            return ParallelJaxLearner(config, shape)
+        return make_network_learner(config, shape)
     if config.train.trainers > 1:
         from ludus.train.parallel import ParallelLearner
 
         return ParallelLearner(config, shape, teacher=teacher, scratch=scratch)
     return make_torch_learner(config, shape, teacher=teacher)
+
+
+def make_network_learner(config: RunConfig, shape: Mapping[str, Any]) -> JaxLearner:
+    """A network's learner in this process."""
+    from ludus.policies import PolicyShape
+    from ludus.train.jax_learner import JaxLearner
+
+    return JaxLearner(PolicyShape.from_json(shape).build(), config.train)
 
 
 def make_torch_learner(

@@ -32,8 +32,8 @@ class Deck(NamedTuple):
 
 
 def make_deck(weight: jax.Array, minibatch: int) -> Deck:
-    """Find the rows with weight, `[B]`."""
-    has_weight = weight > 0
+    """Find the rows with weight, `[B]`, or with any among their elements, `[B, L]`."""
+    has_weight = weight > 0 if weight.ndim == 1 else jnp.any(weight > 0, axis=1)
     count = jnp.sum(has_weight, dtype=jnp.int32)
     rows = jnp.nonzero(has_weight, size=len(weight), fill_value=0)[0].astype(jnp.int32)
     rows = jnp.where(jnp.arange(len(weight)) < count, rows, rows[0])
@@ -66,7 +66,7 @@ def deal(batch: Mapping[str, jax.Array], deck: Deck, order: jax.Array, number: j
     used = base + (number < extra)
     chosen = lax.dynamic_slice(order, (start,), (minibatch,))
     part = {name: _take_rows(column, chosen) for name, column in batch.items()}
-    part["weight"] = jnp.where(jnp.arange(minibatch) < used, part["weight"], 0.0)
+    part["weight"] = jnp.where(_like(jnp.arange(minibatch) < used, part["weight"]), part["weight"], 0.0)
     return part
 
 
@@ -90,7 +90,12 @@ def whitened(advantage: jax.Array, weight: jax.Array) -> jax.Array:
 def own_weight(columns: Mapping[str, jax.Array]) -> jax.Array:
     """The weight of usual rows, 0 for others."""
     weight = columns["weight"]
-    return jnp.where(columns["source"] == USUAL, weight, 0.0) if "source" in columns else weight
+    return jnp.where(_like(columns["source"] == USUAL, weight), weight, 0.0) if "source" in columns else weight
+
+
+def _like(per_row: jax.Array, column: jax.Array) -> jax.Array:
+    """One number per row, `[B]`, to go with a column `[B]` or `[B, L]`."""
+    return per_row if column.ndim == 1 else per_row[:, None]
 
 
 def _take_rows(column: jax.Array, rows: jax.Array) -> jax.Array:

@@ -5,24 +5,19 @@ do over the same collective operations that add up gradients, and keeps the stat
 goes through the same steps.
 
 Invariants: the result is that of one trainer, to rounding. Nothing but tensors is sent, and only over the loopback
-interface. When a helper is lost this process ends too, so that whoever supervises it replaces all of them together.
+interface. When a helper is lost this process ends too (`helper_processes.py`).
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 import torch.distributed as collective
@@ -32,19 +27,12 @@ from ludus.errors import WorkerError
 from ludus.records import Experiences
 from ludus.storage.arrow import experiences_from_bytes, experiences_to_bytes
 from ludus.storage.atomic import temporary_name
+from ludus.train.helper_processes import HelperProcesses
 from ludus.train.torch_learner import TorchLearner
 from ludus.train.torch_state import Tensors, TorchState
 
-log = logging.getLogger(__name__)
-
-HELPER = "ludus.train.parallel_helper"
 STOP, LOAD, TRAIN = range(3)
 _ORDER_SIZE = 4
-_FAREWELL_S = 10.0
-_POLL_S = 0.05
-_LOSS_S = 5.0
-"""A connection that breaks is noticed before the end of the process that held it: how long to look for the latter."""
-START_DEADLINE_S = 300.0
 
 
 class GlooReducer:
@@ -97,7 +85,10 @@ class ParallelLearner:
         self._room.mkdir()
         meeting_place = self._room / "store"
         size = config.train.trainers
-        self._helpers = [_start_helper(config, shape, teacher, rank, meeting_place) for rank in range(1, size)]
+        self._helpers = HelperProcesses(
+            [_setup(config, shape, teacher, rank, meeting_place) for rank in range(1, size)]
+        )
+        # At the meeting place there is no way to see that one has died.
         self._await_helpers(meeting_place)
         self._reducer = GlooReducer(rank=0, size=size, meeting_place=meeting_place, timeout_s=config.runtime.stall_s)
         shutil.rmtree(self._room)
@@ -127,44 +118,21 @@ class ParallelLearner:
             hand_out_batch(experiences, seed, progress, self._reducer)
             return self._learner.train_batch(state, experiences, seed, progress)
         except RuntimeError as error:
-            self._give_up(error)
+            self._helpers.give_up(error)
 
     def close(self) -> None:
         """End the helpers."""
         with suppress(RuntimeError):
             self._reducer.hand_out(torch.tensor([STOP, 0, 0, 0]))
             self._reducer.close()
-        for helper in self._helpers:
-            with suppress(subprocess.TimeoutExpired):
-                helper.wait(_FAREWELL_S)
-        self._kill_helpers()
+        self._helpers.end()
 
     def _await_helpers(self, meeting_place: Path) -> None:
-        """Wait until all are at the meeting place, before waiting there with no way to see that one has died."""
-        deadline = time.monotonic() + START_DEADLINE_S
-        for rank, helper in enumerate(self._helpers, start=1):
-            while not sign_of(meeting_place, rank).exists():
-                if helper.poll() is not None or time.monotonic() > deadline:
-                    self._kill_helpers()
-                    raise WorkerError(f"trainer {rank} of {len(self._helpers) + 1} did not start; its log says why")
-                time.sleep(_POLL_S)
-
-    def _kill_helpers(self) -> None:
-        for helper in self._helpers:
-            helper.kill()
-            helper.wait()
-            if helper.stdin is not None:
-                helper.stdin.close()
-        shutil.rmtree(self._room, ignore_errors=True)
-
-    def _give_up(self, error: RuntimeError) -> NoReturn:
-        end = time.monotonic() + _LOSS_S
-        while not (lost := [rank for rank, helper in enumerate(self._helpers, start=1) if helper.poll() is not None]):
-            if time.monotonic() > end:
-                raise error
-            time.sleep(_POLL_S)
-        log.error("trainer %s ended; ending too, to be started again together (%s)", lost[0], error)
-        raise SystemExit(1) from error
+        try:
+            self._helpers.await_all(lambda rank: sign_of(meeting_place, rank).exists())
+        except WorkerError:
+            shutil.rmtree(self._room, ignore_errors=True)
+            raise
 
 
 def sign_of(meeting_place: Path, rank: int) -> Path:
@@ -207,12 +175,10 @@ def follow(learner: TorchLearner, reducer: GlooReducer) -> None:
             state, _ = learner.train_batch(state, experiences_from_bytes(blob.numpy().tobytes()), first, progress)
 
 
-def _start_helper(
+def _setup(
     config: RunConfig, shape: Mapping[str, Any], teacher: Mapping[str, Any] | None, rank: int, meeting_place: Path
-) -> subprocess.Popen[bytes]:
-    """A helper lives as long as its standard input is open, which this process holds."""
-    helper = subprocess.Popen([sys.executable, "-m", HELPER], stdin=subprocess.PIPE)
-    setup = {
+) -> dict[str, Any]:
+    return {
         "config": config.model_dump_json(),
         "shape": dict(shape),
         "teacher": dict(teacher) if teacher else None,
@@ -220,8 +186,3 @@ def _start_helper(
         "meeting_place": str(meeting_place),
         "threads": torch.get_num_threads(),
     }
-    if helper.stdin is None:
-        raise OSError("a helper without standard input")
-    helper.stdin.write(json.dumps(setup).encode() + b"\n")
-    helper.stdin.flush()
-    return helper

@@ -1,4 +1,4 @@
-"""A helper of a `ParallelLearner`, run by it as `python -m ludus.train.parallel_helper`.
+"""A helper of a `ParallelLearner` or `ParallelJaxLearner`, run by it as `python -m ludus.train.parallel_helper`.
 
 Its setup is one line of JSON on standard input; when that closes, trainer 0 is gone and the helper ends.
 """
@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -23,16 +24,30 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     setup = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, name="life", daemon=True).start()
-    _serve(setup)
+    config = RunConfig.model_validate_json(setup["config"])
+    if config.policy.model is None:
+        _share_network(config, setup)
+    else:
+        _share_language_model(config, setup)
 
 
-def _serve(setup: dict[str, Any]) -> None:
+def _share_network(config: RunConfig, setup: dict[str, Any]) -> None:
+    from ludus.errors import ProtocolError
+    from ludus.train.network_helpers import follow
+
+    try:
+        follow(config, setup["shape"], rank=setup["rank"], sock=socket.socket(fileno=setup["socket"]))
+    except (EOFError, OSError, ProtocolError):
+        logging.getLogger(__name__).info("trainer 0 is gone; ending", exc_info=True)
+        os._exit(1)
+
+
+def _share_language_model(config: RunConfig, setup: dict[str, Any]) -> None:
     import torch
 
     from ludus.train.parallel import GlooReducer, follow, make_shared_learner, sign_of
 
     torch.set_num_threads(setup["threads"])
-    config = RunConfig.model_validate_json(setup["config"])
     meeting_place = Path(setup["meeting_place"])
     sign_of(meeting_place, setup["rank"]).touch()
     reducer = GlooReducer(

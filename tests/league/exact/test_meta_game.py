@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ludus.league.exact.meta_game import META_SOLVERS, Floats, MetaStrategy, solve_meta_game
+from ludus.league.exact.meta_game import Floats, MetaStrategy, solve_meta_game, solve_nash
+from ludus.league.meta_solvers import META_SOLVERS
 
 
 def everybody(table: Floats) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +61,7 @@ def test_degenerate_tables_give_distributions(solver: str, table: Floats) -> Non
 
 def test_a_large_table_is_solved_exactly_whoever_is_tried_first() -> None:
     table = np.random.default_rng(1).normal(size=(150, 120))
-    whole = META_SOLVERS["nash"](table)
+    whole = solve_nash(table)
     first = np.zeros(150, np.bool_), np.zeros(120, np.bool_)
     first[0][7] = first[1][11] = True
     meta = solve_meta_game("nash", table, first)

@@ -3,9 +3,9 @@
 What needs SciPy is here; `ludus.league` does not import it.
 """
 
-from ludus.league.exact.meta_game import META_SOLVERS, MetaStrategy, solve_meta_game
+from ludus.league.exact.meta_game import MetaStrategy, solve_meta_game
 from ludus.league.exact.population import SeatPopulation
 from ludus.league.exact.psro import ExactPsro
 from ludus.league.exact.stopping import reason_to_stop
 
-__all__ = ["META_SOLVERS", "ExactPsro", "MetaStrategy", "SeatPopulation", "reason_to_stop", "solve_meta_game"]
+__all__ = ["ExactPsro", "MetaStrategy", "SeatPopulation", "reason_to_stop", "solve_meta_game"]

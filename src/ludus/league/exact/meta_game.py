@@ -2,21 +2,21 @@
 
 Invariant: what comes out are two finite distributions over all rows and all columns, whatever the table. Nash is exact
 on the whole table although only a part of it goes through the linear program: the result is checked against every row
-and column, and those that would do better are let in.
-
-To add a solver: a function of the table in `META_SOLVERS`, and its name in `config/population.py`.
+and column, and those that would do better are let in. All other meta-solvers are those of `league/meta_solvers`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ludus.errors import TrainError
+from ludus.league.meta_solvers import solve, zero_sum_table
 
 Floats = NDArray[np.float64]
 Chosen = NDArray[np.bool_]
@@ -25,7 +25,7 @@ _NEGLIGIBLE = 1e-12
 """Weights below this are rounding."""
 _BETTER = 1e-10
 """By how much a row or column must do better, relative to the largest payoff, to be let in."""
-_SMALL = 100
+SMALL = 100
 """Tables up to this size go through the linear program whole: less than finding out which part of them matters."""
 
 
@@ -42,18 +42,22 @@ class MetaStrategy:
         return self.rows, self.columns
 
 
-def solve_meta_game(solver: str, payoffs: Floats, candidates: tuple[Chosen, Chosen]) -> MetaStrategy:
+def solve_meta_game(
+    solver: str, payoffs: Floats, candidates: tuple[Chosen, Chosen], options: Mapping[str, Any] | None = None
+) -> MetaStrategy:
     """The meta-strategy of a payoff table, which holds what the rows' seat gets.
 
     Args:
-        solver: a name in `META_SOLVERS`.
+        solver: the name of a meta-solver.
         payoffs: `[rows, columns]`.
         candidates: which rows and columns a solution is likely to use; at least one of each. Changes the time it takes,
             and which one of several equilibria is found.
+        options: of the meta-solver; nash with options goes through the whole table.
     """
-    if solver != "nash" or max(payoffs.shape) <= _SMALL:
-        return META_SOLVERS[solver](payoffs)
-    return _solve_by_parts(META_SOLVERS[solver], payoffs, candidates)
+    if solver != "nash" or options:
+        rows, columns = solve(solver, zero_sum_table(payoffs), **(options or {}))
+        return MetaStrategy(rows=rows, columns=columns)
+    return solve_nash(payoffs) if max(payoffs.shape) <= SMALL else _solve_by_parts(solve_nash, payoffs, candidates)
 
 
 def solve_nash(payoffs: Floats) -> MetaStrategy:
@@ -72,15 +76,6 @@ def solve_nash(payoffs: Floats) -> MetaStrategy:
     if found.status != 0:
         raise TrainError(f"no equilibrium of a payoff table of {rows} by {columns} was found: {found.message}")
     return MetaStrategy(rows=_distribution(found.x[:-1]), columns=_distribution(-found.ineqlin.marginals))
-
-
-def play_uniformly(payoffs: Floats) -> MetaStrategy:
-    """Everybody alike: PSRO is then fictitious play."""
-    rows, columns = payoffs.shape
-    return MetaStrategy(rows=np.full(rows, 1.0 / rows), columns=np.full(columns, 1.0 / columns))
-
-
-META_SOLVERS: dict[str, Callable[[Floats], MetaStrategy]] = {"nash": solve_nash, "uniform": play_uniformly}
 
 
 def _solve_by_parts(

@@ -25,10 +25,17 @@ _ROUNDING = 1e-13
 class ExactPsro:
     """Two populations of one game. `advance` is a generation."""
 
-    def __init__(self, form: SequenceForm, *, meta_solver: str = "nash", ties: Ties = "even") -> None:
+    def __init__(
+        self,
+        form: SequenceForm,
+        *,
+        meta_solver: str = "nash",
+        meta_options: Mapping[str, Any] | None = None,
+        ties: Ties = "even",
+    ) -> None:
         self.form = form
         self.populations = (SeatPopulation(form.seats[0]), SeatPopulation(form.seats[1]))
-        self._solver, self._ties = meta_solver, ties
+        self._solver, self._options, self._ties = meta_solver, meta_options, ties
         self._counts_repeats = meta_solver == "uniform"  # a policy that is there twice is played twice as often
         first, second = (population.plans[0] for population in self.populations)
         self.payoffs: Floats = np.array([[form.payoff(first, second)]])
@@ -67,7 +74,7 @@ class ExactPsro:
             if self._is_wanted(seat):
                 self._add(seat, self.populations[seat].add(response.choices, generation=generation))
         recent = [population.used_since(generation - _RECENT) for population in self.populations]
-        self.meta = solve_meta_game(self._solver, self.payoffs, (recent[0], recent[1]))
+        self.meta = solve_meta_game(self._solver, self.payoffs, (recent[0], recent[1]), self._options)
         for population, weights in zip(self.populations, self.meta.seats, strict=True):
             population.note_use(weights, generation=generation)
         self._respond()

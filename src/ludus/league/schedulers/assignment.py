@@ -1,0 +1,117 @@
+"""What a scheduler hands out: who learns, against which distribution, until when.
+
+Invariant: an assignment is a function of the view it was made from, so that a run that was killed makes the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ludus.config.population import PopulationConfig
+from ludus.league.lineups import LineUps
+from ludus.league.normal_form import Array
+from ludus.league.roster import Roster
+from ludus.league.score_book import ScoreBook
+from ludus.records import PolicyRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One learner's part of a generation."""
+
+    agent: str
+    learner: str
+    """Name of the learner; one that has learnt before goes on."""
+    generation: int
+    opponents: LineUps
+    until: int
+    """Steps that the learner will have done in all."""
+    begins_with: PolicyRef | None = None
+    """A policy of the population whose weights a new learner gets. Default: as the config says."""
+    mirror: float = 0.0
+    """Share of its games that the learner plays against itself."""
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Assignment:
+        """The inverse of `to_json`."""
+        begins_with = value["begins_with"]
+        parsed = {
+            "opponents": LineUps.from_json(value["opponents"]),
+            "begins_with": None if begins_with is None else PolicyRef.parse(begins_with),
+        }
+        return cls(**{**value, **parsed})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for events, checkpoints and people."""
+        return {
+            "agent": self.agent,
+            "learner": self.learner,
+            "generation": self.generation,
+            "opponents": self.opponents.to_json(),
+            "until": self.until,
+            "begins_with": None if self.begins_with is None else str(self.begins_with),
+            "mirror": self.mirror,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Learner:
+    """A learner that has begun: how far it is."""
+
+    name: str
+    agent: str
+    steps: int = 0
+    frozen_at: int = 0
+    """Steps at which it was last frozen."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"name": self.name, "agent": self.agent, "steps": self.steps, "frozen_at": self.frozen_at}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """All that a scheduler looks at."""
+
+    config: PopulationConfig
+    steps: int
+    """`train.steps`: what a learner gets in all."""
+    seed: int
+    generation: int
+    """Generations done."""
+    roster: Roster
+    seats: Sequence[Sequence[PolicyRef]]
+    """Policies of each seat's population in the order of the table; one list where they share it."""
+    table: Array
+    """What each player gets, `[players, a1, ..., an]`, NaN where nothing is known."""
+    joint: Array
+    """The meta-strategy over profiles of frozen policies, `[a1, ..., an]`; 0 for those that are not frozen."""
+    learners: Mapping[str, Learner] = field(default_factory=dict)
+    """The learner of each agent, by agent."""
+    book: ScoreBook = field(default_factory=ScoreBook)
+    steps_of: Mapping[str, int] = field(default_factory=dict)
+    """What learners of some agents get instead, by agent."""
+    fixed: tuple[PolicyRef, ...] = ()
+    """Fixed players that `league.opponents` names."""
+
+
+class Scheduler(Protocol):
+    """Decides what is learnt next. All methods are pure."""
+
+    def agents(self, config: PopulationConfig, *, name: str, seats: int) -> tuple[str, ...]:
+        """Who learns; `name` is the policy's. Called once, before anything else."""
+        ...
+
+    def assignments(self, view: View) -> tuple[Assignment, ...]:
+        """The next generation: parts that do not depend on each other. Called when the payoffs are known."""
+        ...
+
+    def is_frozen(self, view: View, done: Assignment) -> bool:
+        """Whether what came out of an assignment joins for good. Called when its matches have been played."""
+        ...
+
+    def is_over(self, view: View, done: Assignment) -> bool:
+        """Whether the learner of an assignment that was frozen is done with; the next of its agent begins anew."""
+        ...

@@ -1,0 +1,182 @@
+"""`ludus match`: balanced seats, honest figures, games to look at, and nothing of the run changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ludus.cli.app import app
+from ludus.cli.match_progress import PlainProgress
+from ludus.cli.match_report import Z95, interval
+from ludus.config.judge import LeagueConfig
+from ludus.config.play import MlpConfig
+from ludus.errors import ConfigError
+from ludus.league import Cell, Pool
+from ludus.policies import PolicyShape, PolicyStore
+from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
+from ludus.storage.catalog import Catalog
+from ludus.storage.run_directory import RunDirectory
+
+GAME = "open_spiel:kuhn_poker"
+
+
+def version(number: int) -> PolicyRef:
+    return PolicyRef(name=PolicyName("main"), version=PolicyVersion(number))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three versions of a network that are random, and a league in which the newest beat `random`."""
+    from ludus.games import make_game
+
+    directory = RunDirectory(tmp_path_factory.mktemp("runs") / "kuhn")
+    directory.create(f"name: kuhn\ngames: [{GAME}]\npolicy: {{network: {{kind: mlp, hidden: [4]}}}}\n")
+    spec = make_game(GAME).spec
+    shape = PolicyShape(
+        network=MlpConfig(hidden=(4,)),
+        observation_shape=spec.observation_shape,
+        actions=spec.actions,
+        layout="channels_last",
+        games=(GAME,),
+    )
+    for number in (0, 4, 9):
+        weights = {name: np.asarray(tensor) for name, tensor in shape.build().init(number).items()}
+        PolicyStore(directory.policies).publish(version(number), weights, shape, step=number)
+    pool = Pool(LeagueConfig(), version(9))
+    pool.add_snapshot(version(4), 4)
+    random = PolicyRef(name=PolicyName("random"))
+    for number in range(20):
+        returns = (1.0, -1.0) if number % 4 else (-1.0, 1.0)
+        pool.record(Match(id=EpisodeId(str(number)), game=GAME, seats=(version(9), random), returns=returns))
+    with Catalog(directory.catalog) as catalog:
+        pool.write(catalog)
+    return directory.path
+
+
+def match(run: Path, *arguments: object) -> Any:
+    done = CliRunner().invoke(app, ["match", str(run), *map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def figures(run: Path, *arguments: object) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(match(run, *arguments, "--json").stdout)
+    return found
+
+
+def files_of(run: Path) -> dict[str, tuple[int, bytes]]:
+    """But for what SQLite itself keeps beside a catalog while somebody reads it."""
+    files = [path for path in run.rglob("*") if path.is_file() and not path.name.endswith(("-shm", "-wal"))]
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+def test_seats_are_shared_and_the_figures_add_up(run: Path) -> None:
+    before = files_of(run)
+    found = figures(run, "latest", "random", "--games", 40, "--seed", 5)
+    assert (found["a"], found["b"], found["game"]) == ("main@9", "random", GAME)
+    assert [seat["games"] for seat in found["by_seat"]] == [20, 20]
+    for name in ("games", "wins", "draws", "losses"):
+        assert found[name] == sum(seat[name] for seat in found["by_seat"])
+    assert found["games"] == found["wins"] + found["draws"] + found["losses"] == 40
+    assert found["score"] == (found["wins"] + found["draws"] / 2) / 40
+    low, high = found["interval"]
+    assert 0 <= low < found["score"] < high <= 1
+    assert files_of(run) == before, "a match changes nothing of the run"
+
+
+def test_the_same_seed_gives_the_same_match_and_both_sides_the_same_result(run: Path) -> None:
+    first = figures(run, "main@9", 4, "--games", 30)
+    assert figures(run, 9, "main@4", "--games", 30) == first
+    assert figures(run, 9, 4, "--games", 30, "--seed", 1) != {**first, "seed": 1}
+    mirror = figures(run, "main", "latest", "--games", 30)
+    assert (mirror["a"], mirror["b"], mirror["expected_score"]) == ("main@9", "main@9", 0.5)
+
+
+def test_trueskill_is_shown_beside_the_score_where_the_run_has_rated_both(run: Path) -> None:
+    trueskill = pytest.importorskip("trueskill")
+    with Catalog.open_readonly(run / "catalog.sqlite") as catalog:
+        rows = catalog.query("SELECT mu, sigma FROM ratings WHERE policy IN ('main', 'random') ORDER BY policy")
+    (mu, sigma), (their_mu, their_sigma) = rows
+    settings = LeagueConfig().trueskill
+    spread = (2 * settings.beta**2 + sigma**2 + their_sigma**2) ** 0.5
+    expected = trueskill.TrueSkill(backend=None).cdf((mu - their_mu) / spread)
+    found = figures(run, "latest", "random", "--games", 2)
+    assert found["expected_score"] == pytest.approx(expected, abs=1e-6)
+    assert found["expected_score"] > 0.6
+    assert f"TrueSkill of the run expected {expected:.1%}" in match(run, "latest", "random", "--games", 2).stdout
+    for other in (0, 4, "first"):
+        assert figures(run, "latest", other, "--games", 2)["expected_score"] is None
+
+
+def test_games_are_shown_move_by_move(run: Path) -> None:
+    said = match(run, "latest", "random", "--games", 4, "--show", 2).stdout
+    assert said.count("returns: seat 0:") == 2
+    assert "game 1  open_spiel:kuhn_poker  seat 0: main@9, seat 1: random" in said
+    assert "game 2  open_spiel:kuhn_poker  seat 0: random, seat 1: main@9" in said
+    assert "  1. seat 0 plays " in said
+    shown = figures(run, "latest", "random", "--games", 4, "--show", 2)["shown"]
+    assert all(line in said for game in shown for line in game["moves"])
+    short = match(run, "latest", "random", "--games", 4, "--show", 2, "--moves").stdout
+    assert len(short.splitlines()) < len(said.splitlines())
+
+
+def test_likeliest_moves_repeat_games_and_that_is_said(run: Path) -> None:
+    said = match(run, 4, 9, "--games", 60, "--greedy").stdout
+    assert "of the games differ" in said
+    assert figures(run, 4, 9, "--games", 60, "--greedy")["distinct_games"] < 60
+
+
+@pytest.mark.parametrize(
+    ("who", "expected"),
+    [
+        ("5", "did you mean main@4?"),
+        ("main@77", "did you mean main@9?"),
+        ("mian@9", "did you mean main@9?"),
+        ("radnom", "did you mean random?"),
+        ("main@x", "main@0, main@4, main@9"),
+        ("mcts", "simulations per move"),
+        ("../../etc@1", "is no member"),
+    ],
+)
+def test_somebody_unknown_is_told_who_there_is(run: Path, who: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        CliRunner().invoke(app, ["match", str(run), "latest", who], catch_exceptions=False)
+    assert expected in str(refused.value)
+
+
+def test_a_game_that_the_run_does_not_play_and_a_run_without_policies_are_bad_input(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not play pgx:chess"):
+        CliRunner().invoke(app, ["match", str(run), "0", "4", "--game", "pgx:chess"], catch_exceptions=False)
+    with pytest.raises(ConfigError, match="not a run directory"):
+        CliRunner().invoke(app, ["match", str(tmp_path / "nothing"), "0", "4"], catch_exceptions=False)
+    empty = RunDirectory(tmp_path / "empty")
+    empty.create(f"name: empty\ngames: [{GAME}]\n")
+    with pytest.raises(ConfigError, match="published no policy yet"):
+        CliRunner().invoke(app, ["match", str(empty.path), "latest", "random"], catch_exceptions=False)
+    assert figures(empty.path, "random", "first", "--games", 6)["games"] == 6
+
+
+def test_the_interval_is_wilsons() -> None:
+    """`scipy.stats.binomtest(...).proportion_ci(method="wilson")` says the same where there are no draws."""
+    from scipy.stats import binomtest
+
+    for wins, games in ((0, 7), (3, 10), (50, 50), (511, 1000)):
+        theirs = binomtest(wins, games).proportion_ci(method="wilson")
+        assert interval(Cell(games=games, wins=wins, losses=games - wins)) == pytest.approx((theirs.low, theirs.high))
+    assert pytest.approx(1.96, abs=1e-3) == Z95
+
+
+def test_long_matches_tell_how_far_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = iter([0.0, 1.0, 6.0, 6.0, 7.0])
+    monkeypatch.setattr("ludus.cli.match_progress.time.monotonic", lambda: next(now))
+    tell = PlainProgress(3000)
+    for done in (10, 1200, 1300, 3000):
+        tell(done)
+    assert capsys.readouterr().err == "1,200 of 3,000 games\n"
