@@ -128,6 +128,15 @@ class Driveable(ABC):
             self._wake.notify_all()
         return self.status()
 
+    def _pass_on(self, other: Driveable) -> None:
+        """Ask of another run what was asked of this one."""
+        if self._stopping:
+            other.stop()
+        elif self._paused:
+            other.pause()
+        else:
+            other.resume()
+
     def _enter(self, stage: Stage) -> None:
         with self._wake:
             self._stage = stage

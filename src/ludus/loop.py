@@ -84,7 +84,7 @@ class Loop(Driveable):
     def _work(self) -> None:
         self.run.prepare()
         with RunLock(self.run.path):
-            self._open_run()
+            open_run_directory(self.run, self.config)
             rooms = open_rooms(self.config, self._games, self.run, self.run.new_attempt(), self._plugins)
             topology: Topology | None = None
             try:
@@ -212,17 +212,6 @@ class Loop(Driveable):
 
     # -- the parts -------------------------------------------------------------------------------------------------
 
-    def _open_run(self) -> None:
-        """Make the run's directory, or check that the one that is there can go on under this config."""
-        sweep_leftovers(self.run.path)
-        text = dump_config(self.config)
-        if not self.run.is_run():
-            self.run.create(text)
-            return
-        self.run.open()
-        check_resumable(self.run.config.read_text(), self.config)
-        write_text(self.run.config, text)
-
     def _attach_sinks(self, rooms: Rooms) -> None:
         for sink in self._sinks:
             rooms.telemetry.attach(sink)
@@ -319,3 +308,15 @@ class Loop(Driveable):
         rooms.telemetry.metrics(
             steps, {**report.metrics, "loop/steps_per_s": rate, **rooms.telemetry.take_room_times()}
         )
+
+
+def open_run_directory(run: RunDirectory, config: RunConfig) -> None:
+    """Make a run's directory, or check that the one that is there can go on under this config; under the run lock."""
+    sweep_leftovers(run.path)
+    text = dump_config(config)
+    if not run.is_run():
+        run.create(text)
+        return
+    run.open()
+    check_resumable(run.config.read_text(), config)
+    write_text(run.config, text)

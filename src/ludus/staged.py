@@ -17,7 +17,6 @@ from typing import Any
 
 from ludus.config.derive import resolve_stages
 from ludus.config.dump import dump_config
-from ludus.config.load import parse_config
 from ludus.config.problems import dotted
 from ludus.config.resume import changed_keys
 from ludus.config.run import RunConfig
@@ -33,6 +32,7 @@ from ludus.storage.run_directory import RunDirectory
 from ludus.storage.staged_directory import BegunStage, StagedDirectory
 from ludus.telemetry import Sink
 from ludus.topologies import find_games
+from ludus.topologies.starting import follow_move
 
 
 def make_loop(
@@ -122,14 +122,6 @@ class StagedLoop(Driveable):
             self._pass_on(self._loop)
         return self.status()
 
-    def _pass_on(self, loop: Loop) -> None:
-        if self._stopping:
-            loop.stop()
-        elif self._paused:
-            loop.pause()
-        else:
-            loop.resume()
-
     def _work(self) -> None:
         self._directory.prepare()
         with RunLock(self._directory.path):
@@ -184,17 +176,10 @@ class StagedLoop(Driveable):
             with RunLock(run.path):
                 run.create(text)
         elif index:
-            self._follow_move(run, self.stages[index].policy.start)
+            follow_move(run, self.stages[index].policy.start)
         if index and self._directory.stage(self._folders[index - 1]).base.is_dir():
             with suppress(FileExistsError):
                 os.symlink(Path("..", self._folders[index - 1], "base"), run.base)
-
-    def _follow_move(self, run: RunDirectory, start: str | None) -> None:
-        """The directory may have been moved since, and with it the stage that this one began with."""
-        saved = parse_config(run.read_config(), "config.yaml")
-        if saved.policy.start != start:
-            policy = saved.policy.model_copy(update={"start": start})
-            write_text(run.config, dump_config(saved.model_copy(update={"policy": policy})))
 
     def _check_unchanged(self, begun: Sequence[BegunStage]) -> None:
         """Refuse other stages than those that have begun, and settings that those did not begin with.

@@ -1,6 +1,7 @@
 """A population that learns, as a run: it gets less exploitable, goes on where it was, and everything is in one table."""
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -8,18 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus import parse_config
+from ludus import Loop, parse_config
 from ludus.driving import Status
+from ludus.errors import TrainError
 from ludus.games.open_spiel_tables import to_open_spiel
 from ludus.games.sequence_form_building import build_sequence_form, load_turn_based
 from ludus.games.tabulating import tabulate
 from ludus.league.exact.network_policies import NetworkPolicies
 from ludus.policies import PolicyShape, PolicyStore
 from ludus.population import PopulationLoop
+from ludus.population.measures import Measures
 from ludus.population.population_state import PopulationState
 from ludus.records import PolicyRef
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.jsonl import read_jsonl
+from ludus.topologies import Rooms
 
 KUHN = """
 name: small
@@ -115,6 +119,49 @@ def test_a_population_that_is_stopped_in_mid_generation_goes_on_to_the_same_end(
     assert run(tmp_path / "broken").stage == "done"
     assert saved(tmp_path / "broken") == saved(kuhn)
     assert weights(tmp_path / "broken") == weights(kuhn)
+
+
+class StoppedWhileMeasuring(PopulationLoop):
+    """Is asked to stop when half of the second generation's matches are counted."""
+
+    def _make_measures(self, rooms: Rooms) -> Measures:
+        measures, stop = super()._make_measures(rooms), self.stop
+
+        class Interrupted:
+            is_exact = True
+            exploitability = staticmethod(measures.exploitability)
+
+            def fill(self, state: PopulationState) -> bool:
+                if state.generation == 0:
+                    return measures.fill(state)
+                state.jobs += 1
+                state.book.add("main@1", "random", 1.0)
+                stop()
+                return False
+
+        return Interrupted()
+
+
+def test_what_was_measured_by_half_when_the_run_was_stopped_is_measured_again(kuhn: Path, tmp_path: Path) -> None:
+    loop = StoppedWhileMeasuring(parse_config(KUHN, "small.yaml"), tmp_path / "broken")
+    assert loop.run_to_end().stage == "stopped"
+    assert run(tmp_path / "broken").stage == "done"
+    assert saved(tmp_path / "broken")["population"] == saved(kuhn)["population"]
+
+
+def test_a_learner_that_fails_ends_the_others_and_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Loop, rooms: Rooms, topology: Any) -> None:
+        if "seat_0" in self.config.name:
+            raise TrainError("it does not learn")
+        original(self, rooms, topology)
+
+    original = Loop._train
+    monkeypatch.setattr(Loop, "_train", fail)
+    text = KUHN.replace("at_once: 1", "at_once: 2, shared: false")
+    loop = PopulationLoop(parse_config(text, "small.yaml"), tmp_path / "run")
+    with pytest.raises(TrainError, match="it does not learn"):
+        loop.run_to_end()
+    assert not [thread for thread in threading.enumerate() if thread.name == "loop"]
 
 
 def test_learners_side_by_side_come_to_the_same(kuhn: Path, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def note_generation(state: PopulationState, metric: str, value: float | None) ->
         for of, strategy in zip(names, strategies, strict=False)
     ]
     metrics = {} if value is None else {metric: value}
-    state.history.append({"generation": state.generation, "shares": shares, "metrics": metrics, "joint": []})
+    state.history.append({"generation": state.generation, "shares": shares, "metrics": metrics})
 
 
 def finish_generation(state: PopulationState, value: float = 0.5, metric: str = BOUND) -> None:

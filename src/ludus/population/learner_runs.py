@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ludus.config.derive import resolve
-from ludus.config.dump import dump_config
-from ludus.config.load import parse_config
 from ludus.config.problems import report
 from ludus.config.run import RunConfig
 from ludus.config.stages import join, plain_values
@@ -29,6 +27,7 @@ from ludus.records import derive_seed
 from ludus.storage.atomic import discard_tree, ensure_directory, write_json, write_text
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry import Sink
+from ludus.topologies.starting import follow_move
 
 LEARNER = "learner"
 _NOT_MEASURED = {"games": 0, "final_games": 0, "against": [], "at_start": False, "pool_opponents": 0}
@@ -68,7 +67,7 @@ class LearnerRuns:
             with suppress(FileExistsError):
                 os.symlink(Path("..", "..", "..", "policies", name), run.policies / name)
         if run.is_run():
-            _follow_move(run, config.policy.start)
+            follow_move(run, config.policy.start)
         return Loop(
             config,
             run.path,
@@ -163,11 +162,3 @@ def _validated(values: dict[str, Any]) -> RunConfig:
     if config is None or mistakes:
         raise ConfigError(*report(mistakes))
     return config
-
-
-def _follow_move(run: RunDirectory, start: str | None) -> None:
-    """The population may have been moved since, and with it the policy that this learner began with."""
-    saved = parse_config(run.read_config(), "config.yaml")
-    if saved.policy.start != start:
-        policy = saved.policy.model_copy(update={"start": start})
-        write_text(run.config, dump_config(saved.model_copy(update={"policy": policy})))

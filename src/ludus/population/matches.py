@@ -52,10 +52,13 @@ class Matches:
         """Play a block and count it into table, book and ladder; returns False when the run was stopped before."""
         if not matches:
             return True
-        for episode in (played := self._play(state.jobs, matches)):
+        played = self._play(state.jobs, matches)
+        if not played:
+            return False
+        for episode in played:
             self._count(state, episode)
         state.jobs += 1
-        return len(played) == len(matches)
+        return True
 
     def _play(self, job: int, matches: Sequence[Seats]) -> list[Episode]:
         rooms = self._rooms

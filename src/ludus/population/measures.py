@@ -109,7 +109,7 @@ def gain_of_newest(state: PopulationState) -> float | None:
     """What the newest answers gain against the meta-strategy before they joined, added up over seats."""
     if not state.history or state.generation == 0:
         return None
-    before = state.history[-1]["joint"]
+    before = state.joint
     table, players = state.table.mean(), state.table.players
     joint = np.zeros(table.shape[1:])
     joint[tuple(slice(size) for size in np.shape(before))] = before

@@ -8,20 +8,19 @@ costs.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ludus.config.derive import resolve
-from ludus.config.dump import dump_config
-from ludus.config.resume import check_resumable
 from ludus.config.run import RunConfig
 from ludus.driving import Driveable, Status
 from ludus.errors import ConfigError
 from ludus.league.roster import UNIFORM, Recruit, label
 from ludus.league.schedulers import SCHEDULERS, Assignment, Learner, View
-from ludus.loop import Loop
+from ludus.loop import Loop, open_run_directory
 from ludus.plugins import load_plugins
 from ludus.population.kinds import check_kinds, find_voice, kind_configs
 from ludus.population.learner_news import LearnerNews
@@ -31,11 +30,12 @@ from ludus.population.population_state import PopulationState
 from ludus.population.stopping import reason_to_stop
 from ludus.records import PolicyRef
 from ludus.runtime import Stop
-from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry import Sink
 from ludus.topologies import Rooms, find_games, open_rooms
+
+log = logging.getLogger(__name__)
 
 FORGETTING = 0.5
 """How much a learner's earlier games count after it has learnt on."""
@@ -112,20 +112,12 @@ class PopulationLoop(Driveable):
             self._pass_on(loop)
         return self.status()
 
-    def _pass_on(self, loop: Loop) -> None:
-        if self._stopping:
-            loop.stop()
-        elif self._paused:
-            loop.pause()
-        else:
-            loop.resume()
-
     # -- the run ---------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         self.run.prepare()
         with RunLock(self.run.path):
-            self._open_run()
+            open_run_directory(self.run, self.config)
             write_voice(self.run, self._voice)
             rooms = open_rooms(self._base, self._games, self.run, self.run.new_attempt(), self._plugins)
             self._rooms, self._cpu_began = rooms, _cpu_s()
@@ -139,16 +131,6 @@ class PopulationLoop(Driveable):
             finally:
                 rooms.supervisor.stop(Stop())
                 rooms.close()
-
-    def _open_run(self) -> None:
-        sweep_leftovers(self.run.path)
-        text = dump_config(self.config)
-        if not self.run.is_run():
-            self.run.create(text)
-            return
-        self.run.open()
-        check_resumable(self.run.config.read_text(), self.config)
-        write_text(self.run.config, text)
 
     def _begin(self, rooms: Rooms) -> PopulationState:
         """Go on from the newest whole checkpoint, or begin with the uniform player."""
@@ -193,7 +175,9 @@ class PopulationLoop(Driveable):
                 break
             self._enter("evaluating")
             if not self._measuring.fill(state):
-                break
+                # Half of what was to be measured is nothing: the same matches are played again after a resume.
+                rooms.telemetry.event("ended", stopped=True, generation=state.generation)
+                return
             self._freeze(rooms, state, assignments)
             state.generation += 1
             state.assignments, state.done = (), []
@@ -201,7 +185,8 @@ class PopulationLoop(Driveable):
             self._enter("training")
         if not self._stopping:
             state.is_finished = True
-            rooms.telemetry.event("population_done", generation=state.generation, reason=self._reason_to_stop(state))
+            reason = self._reason_to_stop(state) or "nobody has steps left to learn (train.steps)"
+            rooms.telemetry.event("population_done", generation=state.generation, reason=reason)
         self._commit(rooms, state)
         rooms.telemetry.event("ended", stopped=self._stopping, generation=state.generation)
 
@@ -245,9 +230,18 @@ class PopulationLoop(Driveable):
             for loop in loops.values():
                 loop.wait()
         finally:
-            for loop in loops.values():
-                loop.stop()
-            self._loops = {}
+            self._end(loops)
+
+    def _end(self, loops: Mapping[str, Loop]) -> None:
+        """See to it that nobody learns on: after a failure the others stop, too, and leave a state to resume from."""
+        for loop in loops.values():
+            loop.stop()
+        for name, loop in loops.items():
+            try:
+                loop.wait()
+            except Exception as error:
+                log.warning("learner %s failed: %s", name, error)
+        self._loops = {}
 
     def _take_in(self, rooms: Rooms, state: PopulationState, assignment: Assignment) -> None:
         """Let what a learner has become join, for the time being."""
@@ -319,9 +313,7 @@ class PopulationLoop(Driveable):
             "psro/steps": float(state.steps),
             "psro/cpu_s": state.cpu_s + _cpu_s() - self._cpu_began,
         }
-        state.history.append(
-            {"generation": state.generation, "shares": shares, "joint": state.joint.tolist(), "metrics": metrics}
-        )
+        state.history.append({"generation": state.generation, "shares": shares, "metrics": metrics})
         rooms.telemetry.metrics(state.generation, metrics)
         self._commit(rooms, state)
         self._clear_away(rooms, state)

@@ -38,7 +38,7 @@ class FusedState(NamedTuple):
 class FusedProgram:
     """`update(state, opponents, restart, progress)`; the state is donated."""
 
-    def __init__(self, game: DeviceGame, shape: PolicyShape, train: TrainConfig, runner: DeviceRunner) -> None:
+    def __init__(self, game: DeviceGame, train: TrainConfig, runner: DeviceRunner) -> None:
         self.runner = runner
         self.learner = JaxLearner(runner.network, train)
         self.start = jax.jit(runner.start)
@@ -102,7 +102,7 @@ def find_program(game: DeviceGame, shape: PolicyShape, train: TrainConfig, **rol
         program = _programs.pop(wanted, None)
         if program is None:
             runner = DeviceRunner(env=game.env, seat_order=game.seat_order, network=shape.build(), **rollout)
-            program = FusedProgram(game, shape, train, runner)
+            program = FusedProgram(game, train, runner)
         _programs[wanted] = program
         while len(_programs) > PROGRAMS_KEPT:
             _programs.popitem(last=False)

@@ -286,6 +286,8 @@ def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path
     learner = PolicyRef(name=PolicyName(config.policy.name))
     pool = Pool(config.league, learner)
     if any(choice.kind == "population" for choice in config.league.opponents):
+        if not run.opponents.is_file():
+            raise ConfigError("league.opponents: kind population is for the learners of a population, and this is none")
         pool.line_ups = LineUps.from_json(read_json(run.opponents))
     for name in config.evaluate.against:
         pool.add_fixed(name)

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
-from ludus.config.load import load_config
+from ludus.config.dump import dump_config
+from ludus.config.load import load_config, parse_config
 from ludus.config.run import RunConfig
 from ludus.errors import ConfigError, StorageError
 from ludus.policies import AnyShape, PolicyShape, PolicyStore, TabularShape
 from ludus.policies.language_shape import LanguageModelShape
 from ludus.policies.shapes import ShapeT_co
 from ludus.records import PolicyRef
+from ludus.storage.atomic import write_text
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.staged_directory import find_run
 
@@ -50,6 +52,14 @@ def find_version(key: str, text: str) -> Start[LanguageModelShape]:
     if not isinstance(found.shape, LanguageModelShape):
         raise ConfigError(f"{key}: the policy of {found.run.path} is no language model; write a run of one")
     return Start(run=found.run, policy=found.policy, shape=found.shape)
+
+
+def follow_move(run: RunDirectory, start: str | None) -> None:
+    """Let a run that is a part of another find what it began with, also after that was moved."""
+    saved = parse_config(run.read_config(), "config.yaml")
+    if saved.policy.start != start:
+        policy = saved.policy.model_copy(update={"start": start})
+        write_text(run.config, dump_config(saved.model_copy(update={"policy": policy})))
 
 
 def check_fits_games(start: Start[AnyShape] | None, mine: PolicyShape) -> None:

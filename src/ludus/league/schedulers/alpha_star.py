@@ -107,7 +107,7 @@ class AlphaStarLeague:
         for other in (other for other in mains if other != agent):
             shares += _scaled(self._against(view, agent, other, BEATEN), mirror)
         left = sum(weight for _, weight in shares)
-        return (shares, mirror) if left > 0 else (_even(view, [UNIFORM]), mirror)
+        return (shares, mirror) if left > 0 else (_even([UNIFORM]), mirror)
 
     def _verification(self, view: View, agent: str) -> Shares:
         """Exploiters that beat it; else those of its own past that it has forgotten."""
@@ -124,23 +124,23 @@ class AlphaStarLeague:
     def _against_mains(self, view: View, agent: str, hopeless: float) -> Shares:
         mains = [other for other in view.roster.agents if _is_main(other)]
         found = [share for main in mains for share in self._against(view, agent, main, hopeless)]
-        return found or _even(view, [UNIFORM])
+        return found or _even([UNIFORM])
 
     def _against(self, view: View, agent: str, main: str, hopeless: float) -> Shares:
         """A main agent as it is now, or what it was before while there is no winning against it."""
         newest = view.roster.newest(main)
         if newest is None:
-            return _even(view, [UNIFORM])
+            return _even([UNIFORM])
         past = [recruit.ref for recruit in view.roster.frozen(main)]
         if self._score(view, agent, newest.ref) > hopeless or not past:
-            return _even(view, [newest.ref])
+            return _even([newest.ref])
         return _scaled(self._pfsp(view, agent, past, "variance"), 1.0)
 
     def _pfsp(self, view: View, agent: str, refs: Iterable[PolicyRef], weighting: str) -> Shares:
         weigh: Weighting = PFSP_WEIGHTINGS[weighting]
         listed = list(refs)
         shares = [(ref, weigh(self._score(view, agent, ref))) for ref in listed]
-        return shares if sum(weight for _, weight in shares) > 0 else _even(view, listed)
+        return shares if sum(weight for _, weight in shares) > 0 else _even(listed)
 
     @staticmethod
     def _score(view: View, agent: str, ref: PolicyRef) -> float:
@@ -173,7 +173,7 @@ def _everybody(view: View) -> list[PolicyRef]:
     return [UNIFORM, *(recruit.ref for recruit in view.roster.frozen())]
 
 
-def _even(view: View, refs: Iterable[PolicyRef]) -> Shares:
+def _even(refs: Iterable[PolicyRef]) -> Shares:
     return [(ref, 1.0) for ref in refs]
 
 
