@@ -47,8 +47,13 @@ class LeagueRulesConfig(Model):
     league_exploiters: int = Field(default=1, ge=0, le=16)
     slice_steps: int | None = Field(default=None, gt=0)
     """Steps that every learner does in a round. Default: a fiftieth of `train.steps`."""
+    exploiter_slice_steps: int | None = Field(default=None, gt=0)
+    """Steps of an exploiter in a round, where the main agents are to get most of the games. Default: slice_steps."""
+    exploiters_begin: Literal["random", "main"] = "random"
+    """What exploiters begin with: `random` as everybody else, or the newest weights of the main agent, which find its
+    weaknesses in far fewer steps."""
     freeze_steps: int | None = Field(default=None, gt=0)
-    """Steps after which a learner may be frozen as a member. Default: two slices."""
+    """Steps after which a learner may be frozen as a member. Default: two of its slices."""
     freeze_score: float = Field(default=0.7, gt=0, le=1)
     """A learner that has this score against each of its opponents is frozen; one that has not, after twice as many
     steps."""

@@ -101,6 +101,8 @@ def _beginning(config: RunConfig, population: PopulationConfig) -> str:
         return f"{config.policy.name} with the weights of its newest, exploiters with {new}"
     if population.scheduler == "league":
         reset = f"league exploiters begin anew in {population.league.reset:.0%} of the cases when frozen"
+        if population.league.exploiters_begin == "main":
+            new = f"{new}, exploiters with the newest weights of a main agent"
         return f"{new}; main agents go on when frozen, main exploiters begin anew, {reset}"
     if population.scheduler == "pipelined_psro":
         return new
@@ -115,9 +117,12 @@ def _length(config: RunConfig, population: PopulationConfig) -> str:
         return f"{steps:,} steps each"
     part = rules.slice_steps or max(1, steps // 50)
     freeze = rules.freeze_steps or 2 * part
+    exploiters = rules.exploiter_slice_steps
+    fewer = "" if exploiters is None else f", exploiters {exploiters:,}"
+    sooner = "" if exploiters is None or rules.freeze_steps else f" (exploiters: {2 * exploiters:,})"
     return (
-        f"{part:,} steps in each round; frozen after {freeze:,} with a score of {rules.freeze_score:.0%} against each "
-        f"opponent, or after {2 * freeze:,}"
+        f"{part:,} steps in each round{fewer}; frozen after {freeze:,}{sooner} with a score of {rules.freeze_score:.0%} "
+        f"against each opponent, or after twice as many"
     )
 
 

@@ -236,3 +236,15 @@ def test_a_league_ends_when_its_main_agents_have_had_their_steps() -> None:
     view = league("main@1")
     view.learners[MAIN].steps = STEPS
     assert SCHEDULERS["league"]().assignments(view) == ()
+
+
+def test_exploiters_may_begin_with_the_main_agent_and_get_fewer_steps() -> None:
+    rules = {"slice_steps": 40, "exploiter_slice_steps": 10, "exploiters_begin": "main"}
+    view = league("main@1", live=("main@2",), league=rules)
+    view.learners.pop(EXPLOITER)
+    main, exploiter, explorer = SCHEDULERS["league"]().assignments(view)
+    assert main.begins_with is None
+    assert exploiter.begins_with == ref("main@2")
+    assert explorer.begins_with is None  # it has begun already
+    assert exploiter.until == 10
+    assert main.until - view.learners[MAIN].steps == 40

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ludus.config.population import LeagueRulesConfig, PopulationConfig
+from ludus.config.population import PopulationConfig
 from ludus.errors import LudusError
 from ludus.league.lineups import LineUps
 from ludus.league.pfsp import PFSP_WEIGHTINGS
@@ -55,7 +55,7 @@ class AlphaStarLeague:
     def is_frozen(self, view: View, done: Assignment) -> bool:
         """It beats everybody it plays after enough steps, or has had twice as many."""
         rules, learner = view.config.league, view.learners[done.agent]
-        since, enough = learner.steps - learner.frozen_at, freeze_steps(view)
+        since, enough = learner.steps - learner.frozen_at, freeze_steps(view, done.agent)
         if since < enough and learner.steps < view.steps:
             return False
         opponents = [ref for ref in done.opponents.policies if ref != UNIFORM]
@@ -83,9 +83,19 @@ class AlphaStarLeague:
             learner=f"{agent}-{generation}" if learner is None else learner.name,
             generation=generation,
             opponents=LineUps.of_others(shares),
-            until=(0 if learner is None else learner.steps) + slice_steps(view),
+            until=(0 if learner is None else learner.steps) + slice_steps(view, agent),
+            begins_with=None if learner is not None else self._beginning(view, agent),
             mirror=mirror,
         )
+
+    @staticmethod
+    def _beginning(view: View, agent: str) -> PolicyRef | None:
+        """The main agent whose weights a new exploiter gets; exploiters are dealt to the main agents in turn."""
+        if _is_main(agent) or view.config.league.exploiters_begin == "random":
+            return None
+        mains = [other for other in view.roster.agents if _is_main(other)]
+        newest = view.roster.newest(mains[int(agent.rsplit("_", 1)[1]) % len(mains)])
+        return None if newest is None else newest.ref
 
     def _meets(self, view: View, agent: str) -> tuple[Shares, float]:
         """Opponents with weights, and the share of games against itself."""
@@ -150,15 +160,16 @@ class AlphaStarLeague:
         return view.book.score(agent, recruit.agent if is_live and recruit is not None else label(ref))
 
 
-def slice_steps(view: View) -> int:
+def slice_steps(view: View, agent: str) -> int:
     """Steps of a learner in a round."""
-    return view.config.league.slice_steps or max(1, view.steps // 50)
+    rules = view.config.league
+    of_all = rules.slice_steps or max(1, view.steps // 50)
+    return of_all if _is_main(agent) else rules.exploiter_slice_steps or of_all
 
 
-def freeze_steps(view: View) -> int:
+def freeze_steps(view: View, agent: str) -> int:
     """Steps after which a learner may be frozen."""
-    rules: LeagueRulesConfig = view.config.league
-    return rules.freeze_steps or 2 * slice_steps(view)
+    return view.config.league.freeze_steps or 2 * slice_steps(view, agent)
 
 
 def _is_main(agent: str) -> bool:
