@@ -1,0 +1,421 @@
+"""Every message of the protocol, in one registry: what a client may say, and what it is told.
+
+A message is one line of JSON, `{"type": T, "payload": {...}, "id": ...}`. Invariant: the JSON schema, the docs page and
+the reader of both sides are made from `COMMANDS` and `NOTIFICATIONS`; to add a message, write its payload here and put
+it into one of them. Payloads are checked strictly on their way in: a key that is unknown or of another type is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ludus.config.base import Model
+
+Stage = Literal[
+    "IDLE",
+    "STARTING",
+    "WAITING FOR DATA",
+    "TRAINING",
+    "EVALUATING",
+    "EXPORTING",
+    "PAUSED",
+    "STOPPING",
+    "DONE",
+    "STOPPED",
+    "ERROR",
+]
+"""What a run is doing. IDLE: no config has been given yet. DONE and STOPPED: it will do nothing more."""
+
+
+class Payload(Model):
+    """What a message carries."""
+
+    type: ClassVar[str]
+
+
+# -- what a client may say ---------------------------------------------------------------------------------------------
+
+
+class StartTraining(Payload):
+    """Begin a run, or go on with the one in its directory. The ack comes when the config has been accepted."""
+
+    type: ClassVar[str] = "start_training"
+    config: str | None = Field(default=None, min_length=1, max_length=4096)
+    """Path of the YAML file."""
+    config_filepath: str | None = Field(default=None, min_length=1, max_length=4096)
+    """The same, as the Leela daemon calls it. One of the two must be given."""
+    overrides: tuple[str, ...] = Field(default=(), strict=False, max_length=1000)
+    """`key.path=value`, as on the command line."""
+    run_dir: str | None = Field(default=None, min_length=1, max_length=4096)
+    """Where the run lives. Default: runs/<name>."""
+
+
+class StartTrainingImmediately(Payload):
+    """Do not wait for more new data: train now, on what is there."""
+
+    type: ClassVar[str] = "start_training_immediately"
+
+
+class Pause(Payload):
+    """Stop after the current update, keeping everything in memory. The ack comes at once."""
+
+    type: ClassVar[str] = "pause"
+
+
+class Resume(Payload):
+    """Go on after a pause."""
+
+    type: ClassVar[str] = "resume"
+
+
+class Stop(Payload):
+    """Save the state and end the run; the daemon stays. The ack comes when the run has ended."""
+
+    type: ClassVar[str] = "stop"
+
+
+class MakeCheckpoint(Payload):
+    """Save the state after the current update. The ack comes when it is on disk, and tells where."""
+
+    type: ClassVar[str] = "checkpoint"
+
+
+class Export(Payload):
+    """Write a policy as files that can be used elsewhere. The ack comes when they are there, and tells where."""
+
+    type: ClassVar[str] = "export"
+    policy: str | None = Field(default=None, min_length=1, max_length=256, examples=["main@12"])
+    """Which version. Default: the newest."""
+    out: str | None = Field(default=None, min_length=1, max_length=4096)
+    """Folder to write. Default: export/<policy>-<version> in the run's directory."""
+    force: bool = False
+    """Replace the folder if it exists."""
+
+
+class AskStatus(Payload):
+    """The ack carries the payload of a `status` notification."""
+
+    type: ClassVar[str] = "status"
+
+
+class Set(Payload):
+    """Change keys of the run while it is running; the ack tells what they are now. See the list of keys below."""
+
+    type: ClassVar[str] = "set"
+    values: dict[str, Any] = Field(min_length=1, max_length=100, examples=[{"train.steps": 2000000}])
+    """Values by key path."""
+
+
+class Subscribe(Payload):
+    """Choose which notifications this client gets from now on. Before that it gets all of them."""
+
+    type: ClassVar[str] = "subscribe"
+    types: tuple[str, ...] | None = Field(default=None, strict=False, max_length=100, examples=[["status", "error"]])
+    """Types of notifications; an empty list means none. Default: all."""
+    interval_s: float = Field(default=1.0, ge=0.1, le=1.0)
+    """Seconds between two `status` notifications."""
+
+
+class Shutdown(Payload):
+    """Stop the run in order and end the daemon. The ack comes at once; the daemon's end is the end of its output."""
+
+    type: ClassVar[str] = "shutdown"
+
+
+# -- replies -----------------------------------------------------------------------------------------------------------
+
+
+class Ack(Payload):
+    """A command was carried out (or, for start_training, pause, resume and shutdown, accepted)."""
+
+    type: ClassVar[str] = "ack"
+    command: str
+    """Type of the command."""
+    result: dict[str, Any] = {}
+    """What came of it."""
+
+
+class Failure(Payload):
+    """With an id or a command: that command was not carried out. Without: the run has failed, or a line was no message."""
+
+    type: ClassVar[str] = "error"
+    code: Literal[
+        "bad_json",
+        "bad_message",
+        "unknown_type",
+        "bad_payload",
+        "too_long",
+        "bad_config",
+        "wrong_state",
+        "failed",
+        "run_failed",
+    ]
+    """What kind of error it is, for programs."""
+    message: str
+    """What is wrong and what to do about it, for people."""
+    command: str | None = None
+    """Type of the command, as far as it could be read."""
+
+
+# -- what a client is told ---------------------------------------------------------------------------------------------
+
+
+class QueueFill(Model):
+    """Something that fills and empties: a queue, a window, a pool of games."""
+
+    name: str
+    length: float
+    capacity: float | None = None
+    """null: it has no bound of its own."""
+
+
+class RoomStatus(Model):
+    """One room of the loop."""
+
+    name: str
+    """tasks, explore, experience, buffer, train, policies, league, evaluate or storage."""
+    unit: str
+    """What it counts: episodes, sequences, updates, ..."""
+    rate: float
+    """Units in the last second."""
+    total: int
+    """Units since the run was started."""
+    dropped: int = 0
+    """Units refused or lost since then."""
+    load: float | None = None
+    """Share of the last second in which the room was busy, 0 to 1, added up over its workers' mean; null: not known."""
+    load_total: float | None = None
+    """The same since the start."""
+    queues: tuple[QueueFill, ...] = Field(default=(), strict=False)
+
+
+class Schedule(Model):
+    """The cycle of waiting, training and exporting. Without `cycle` in the config the whole run is one cycle."""
+
+    cycles: int = 0
+    """Cycles that are done."""
+    new_data: int = 0
+    """Sequences that have come in since the last cycle began."""
+    data_to_wait: int = 0
+    """Sequences that are waited for; 0 where nothing is waited for."""
+    updates: int = 0
+    """Updates done in this cycle."""
+    updates_to_do: int = 0
+    """Updates of a cycle; 0 where there are no cycles."""
+    training_s: float = 0.0
+    """Seconds that were trained in this cycle."""
+    previous_training_s: float = 0.0
+    cycle_s: float = 0.0
+    """Seconds since this cycle began."""
+    previous_cycle_s: float = 0.0
+
+
+class SinkStatus(Model):
+    """Where metrics go besides the run's own files."""
+
+    name: str
+    queued: int = 0
+    dropped: int = 0
+    """Lines that it could not take in time."""
+    error: str = ""
+    """Why it was switched off; empty while it works."""
+
+
+class Status(Payload):
+    """What the run is doing, at least once a second."""
+
+    type: ClassVar[str] = "status"
+    stage: Stage
+    activity: str = ""
+    """The same in finer words: starting, warming up, training, evaluating, ..."""
+    run: str = ""
+    run_dir: str = ""
+    part: str = ""
+    """Of a run in stages: which of them this is about, such as `2/3 mix`."""
+    update: int = 0
+    steps: int = 0
+    total_steps: int = 0
+    unit: str = "steps"
+    """What `steps` counts: steps, or generations of a population."""
+    episodes: int = 0
+    version: int = 0
+    """Newest version of the policy."""
+    steps_per_s: float = 0.0
+    """Over the last ten seconds."""
+    eta_s: float | None = None
+    """Seconds until all steps are done at this rate; null: not known."""
+    uptime_s: float = 0.0
+    """Since the run was started."""
+    error: str = ""
+    schedule: Schedule = Schedule()
+    rooms: tuple[RoomStatus, ...] = Field(default=(), strict=False)
+    """In the order in which data flows through them."""
+    metrics: dict[str, float | None] = {}
+    """The newest value of every metric; docs/metrics.md says what they mean. null: not a finite number."""
+    sinks: tuple[SinkStatus, ...] = Field(default=(), strict=False)
+    commands: tuple[str, ...] = Field(default=(), strict=False)
+    """Commands that make sense now."""
+
+
+class ProgressNews(Payload):
+    """A metric line was written."""
+
+    type: ClassVar[str] = "progress"
+    step: int
+    metrics: dict[str, float | None]
+
+
+class EpisodeNews(Payload):
+    """The newest recorded episode, as people read it; at most one a second."""
+
+    type: ClassVar[str] = "episode"
+    episode: str
+    game: str
+    task: int
+    purpose: str
+    """train or evaluate."""
+    seats: tuple[str, ...] = Field(strict=False)
+    """Who played, by seat."""
+    rewards: tuple[float, ...] = Field(default=(), strict=False)
+    plies: int = 0
+    lines: tuple[str, ...] = Field(strict=False)
+    """The moves, or what was said, and the last position; shortened where it is long."""
+    error: str = ""
+
+
+class MatchNews(Payload):
+    """Games that were rated since the last of these, by pair."""
+
+    type: ClassVar[str] = "match"
+    first: str
+    second: str
+    games: int
+    score: float
+    """What the first got of them, 0 to 1."""
+
+
+class LeagueMember(Model):
+    """A member of the league with its rating."""
+
+    name: str
+    mu: float
+    sigma: float
+    games: int
+
+
+class LeagueNews(Payload):
+    """The standing of the league, whenever it has changed: ladder, and a table of all pairs."""
+
+    type: ClassVar[str] = "league"
+    members: tuple[LeagueMember, ...] = Field(strict=False)
+    """Best first."""
+    names: tuple[str, ...] = Field(default=(), strict=False)
+    """Rows and columns of the two tables."""
+    counts: tuple[tuple[int, ...], ...] = Field(default=(), strict=False)
+    """Games of each pair."""
+    scores: tuple[tuple[float | None, ...], ...] = Field(default=(), strict=False)
+    """What the row got against the column, 0 to 1 (in a population: its payoff); null: they never met."""
+    exploitability: float | None = None
+    exploitability_kind: str = ""
+    """exact, or bound: what the newest best responses show."""
+
+
+class PolicyPublished(Payload):
+    """A version of the policy is there."""
+
+    type: ClassVar[str] = "policy_published"
+    policy: str
+    step: int = 0
+    weights_hash: str = ""
+
+
+class Exported(Payload):
+    """A policy has been written as files."""
+
+    type: ClassVar[str] = "exported"
+    policy: str
+    path: str
+
+
+class Warned(Payload):
+    """Something that a person should know of, and that the run survives."""
+
+    type: ClassVar[str] = "warning"
+    message: str
+
+
+class EventNews(Payload):
+    """Anything else that the run notes in `events.jsonl`."""
+
+    type: ClassVar[str] = "event"
+    event: str
+    fields: dict[str, Any] = {}
+
+
+class LogLine(Payload):
+    """A line that the run logged; a child's standard error is not repeated here, so only attached clients get these."""
+
+    type: ClassVar[str] = "log"
+    line: str
+
+
+class LeelaSchedule(Model):
+    """The Leela daemon's `training_schedule`."""
+
+    current_stage: Literal["WAITING FOR DATA", "TRAINING"]
+    completed_epochs_since_start: int
+    new_chunks_since_training_start: int
+    chunks_to_wait: int
+    total_uptime_seconds: float
+    current_training_time_seconds: float
+    previous_training_time_seconds: float
+    current_cycle_time_seconds: float
+    previous_cycle_time_seconds: float
+
+
+class LeelaStatus(Payload):
+    """The same as `status`, in the shape of the Leela daemon, for its client; rooms are its pipeline's stages."""
+
+    type: ClassVar[str] = "training_status"
+    dataloader_update_secs: float
+    dataloader_1_second: dict[str, Any]
+    dataloader_total: dict[str, Any]
+    training_schedule: LeelaSchedule
+
+
+COMMANDS: dict[str, type[Payload]] = {
+    payload.type: payload
+    for payload in (
+        StartTraining,
+        StartTrainingImmediately,
+        Pause,
+        Resume,
+        Stop,
+        MakeCheckpoint,
+        Export,
+        AskStatus,
+        Set,
+        Subscribe,
+        Shutdown,
+    )
+}
+REPLIES: dict[str, type[Payload]] = {payload.type: payload for payload in (Ack, Failure)}
+NOTIFICATIONS: dict[str, type[Payload]] = {
+    payload.type: payload
+    for payload in (
+        Status,
+        ProgressNews,
+        EpisodeNews,
+        MatchNews,
+        LeagueNews,
+        PolicyPublished,
+        Exported,
+        Warned,
+        Failure,
+        EventNews,
+        LogLine,
+        LeelaStatus,
+    )
+}
