@@ -133,12 +133,12 @@ class Ack(Payload):
     type: ClassVar[str] = "ack"
     command: str
     """Type of the command."""
-    result: dict[str, Any] = {}
+    result: dict[str, Any] = Field(default={})
     """What came of it."""
 
 
 class Failure(Payload):
-    """With an id or a command: that command was not carried out. Without: the run has failed, or a line was no message."""
+    """As a reply: a command was not carried out, or a line was no message. Without an id: the run has failed."""
 
     type: ClassVar[str] = "error"
     code: Literal[
@@ -252,7 +252,7 @@ class Status(Payload):
     schedule: Schedule = Schedule()
     rooms: tuple[RoomStatus, ...] = Field(default=(), strict=False)
     """In the order in which data flows through them."""
-    metrics: dict[str, float | None] = {}
+    metrics: dict[str, float | None] = Field(default={})
     """The newest value of every metric; docs/metrics.md says what they mean. null: not a finite number."""
     sinks: tuple[SinkStatus, ...] = Field(default=(), strict=False)
     commands: tuple[str, ...] = Field(default=(), strict=False)
@@ -351,7 +351,7 @@ class EventNews(Payload):
 
     type: ClassVar[str] = "event"
     event: str
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = Field(default={})
 
 
 class LogLine(Payload):

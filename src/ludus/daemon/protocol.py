@@ -1,4 +1,4 @@
-"""Lines to messages and back. Nothing here raises for what a line holds: a bad one becomes a `BadLine` with a reason."""
+"""Lines to messages and back. Nothing raises for what a line holds: a bad one becomes a `BadLine` with a reason."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class BadLine:
 
 _ENVELOPES = msgspec.json.Decoder(Envelope)
 _ANYTHING = msgspec.json.Decoder(_Anything)
-_ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\\\]|\\\\.){0,256}"|-?\d{1,30})')
+_ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.){0,256}"|-?\d{1,30})')
 _LOOKED_AT = 4096
 
 
