@@ -1,0 +1,111 @@
+"""`ludus tui`: watch and steer a run in the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ludus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ludus.daemon.messages import Payload
+    from ludus.tui.source import Source
+
+COLOURLESS = ("dumb", "vt100", "vt102", "vt220", "unknown")
+"""Terminals that have no colours."""
+
+
+def tui(
+    what: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CONFIG | RUN", help="A YAML file to run, the directory of a run to watch, or a recording (.jsonl)."
+        ),
+    ],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Values that replace those of the config.")
+    ] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="With a config: where the run lives. Default: runs/<name>.")
+    ] = None,
+) -> None:
+    """Watch and steer a run: rooms, schedule, training, league, collection, newest episode, log.
+
+    \b
+    With a config it starts a daemon of its own, which runs it; quitting saves and stops the run.
+    With a run directory it attaches: to a live run (quitting leaves it going), or to a finished one, as it was left.
+
+    \b
+    Keys: 1-7 panes   p pause   c checkpoint   e export   x stop   / filter the log   ? help   q quit
+          ctrl+p has every command, also `set` and `train now`
+
+    \b
+    Examples:
+      ludus tui examples/connect_four.yaml train.steps=1000000
+      ludus tui runs/connect_four
+      ludus daemon < commands.jsonl > messages.jsonl; ludus tui messages.jsonl
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("ludus tui needs a terminal; in a pipe use: ludus run --json, or ludus daemon")
+    if os.environ.get("TERM", "dumb") in COLOURLESS:
+        os.environ["NO_COLOR"] = "1"
+    source, first = make_source(what, overrides or [], run_dir)
+    raise typer.Exit(show(source, first))
+
+
+def make_source(what: Path, overrides: list[str], run_dir: Path | None) -> tuple[Source, list[Payload]]:
+    """What to listen to, and what to ask first."""
+    from ludus.daemon.messages import StartTraining, Subscribe
+    from ludus.tui.attached_source import WANTED
+    from ludus.tui.child_source import ChildSource
+    from ludus.tui.recorded_source import RecordedSource
+
+    if what.is_dir():
+        return _attach(what, overrides), []
+    if not what.is_file():
+        raise ConfigError(f"{what} does not exist; give a config, a run directory or a recording")
+    if what.suffix == ".jsonl":
+        return RecordedSource(what), []
+    start = StartTraining(config=str(what), overrides=tuple(overrides), run_dir=str(run_dir) if run_dir else None)
+    daemon = ChildSource([sys.executable, "-m", "ludus.cli.app", "daemon"])
+    return daemon, [Subscribe(types=WANTED), start]
+
+
+def _attach(run_dir: Path, overrides: list[str]) -> Source:
+    from ludus.cli.runs import open_run
+    from ludus.daemon.run_watch import RunWatch
+    from ludus.tui.attached_source import AttachedSource
+
+    if overrides:
+        raise ConfigError(f"{overrides[0]}: values are given with a config; {run_dir} is a run that has its own")
+    open_run(run_dir)
+    return AttachedSource(run_dir, RunWatch)
+
+
+def show(source: Source, first: list[Payload]) -> int:
+    """Run the dashboard until people leave it; returns the exit code. Whatever happens, the source is closed."""
+    from ludus.tui.app import Dashboard
+
+    dashboard = Dashboard(source, first=first)
+    try:
+        words = dashboard.run()
+    finally:
+        ended = source.close()
+    for line in (*last_words(source, dashboard), words or ended):
+        if line:
+            typer.echo(line, err=True)
+    return dashboard.return_code or 0
+
+
+def last_words(source: Source, dashboard: object) -> list[str]:
+    """Why a run failed, for the terminal that is given back."""
+    from ludus.tui.app import Dashboard
+    from ludus.tui.child_source import ChildSource
+
+    failure = dashboard.view.failure if isinstance(dashboard, Dashboard) else ""
+    failed = isinstance(source, ChildSource) and "has ended" not in source.connection.words
+    return [*(source.last_log() if failed and isinstance(source, ChildSource) else []), failure]

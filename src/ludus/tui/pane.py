@@ -1,0 +1,88 @@
+"""A pane on the screen: lines that a pure function drew, scrolled where there are more than fit."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ludus.tui.panes import PaneSpec
+from ludus.tui.panes.log import filtered
+from ludus.tui.run_view import RunView
+
+
+class Pane(ScrollView, can_focus=True):
+    """Draws itself anew only when told so; in between, painting copies lines."""
+
+    def __init__(self, spec: PaneSpec, number: int) -> None:
+        super().__init__(id=spec.name)
+        self.spec = spec
+        self.border_title = f"{number} {spec.title}"
+        self._lines: list[Text] = []
+        self._drawn_width = 0
+
+    @property
+    def lines(self) -> list[Text]:
+        """What is drawn."""
+        return self._lines
+
+    def redraw(self, view: RunView) -> None:
+        """Draw what the view says now; a pane that is not on the screen does so when it comes back."""
+        width = self.scrollable_content_region.width
+        if not self.display or width <= 0:
+            self._drawn_width = 0
+            return
+        self._drawn_width = width
+        self._lines = self._draw(view, width)
+        self.virtual_size = Size(width, len(self._lines))
+        self._say_where()
+        self.refresh()
+
+    def needs_drawing(self) -> bool:
+        """Whether it came back, or has another width than when it was drawn."""
+        return self.display and self._drawn_width != self.scrollable_content_region.width
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen."""
+        number = y + self.scroll_offset.y
+        width = self.scrollable_content_region.width
+        if not 0 <= number < len(self._lines):
+            return Strip.blank(width, self.rich_style)
+        strip = Strip(list(self._lines[number].render(self.app.console)))
+        return strip.crop_extend(0, width, None).apply_style(self.rich_style)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Say where we are, also to those who see no scroll bar."""
+        super().watch_scroll_y(old_value, new_value)
+        self._say_where()
+
+    def _draw(self, view: RunView, width: int) -> list[Text]:
+        return self.spec.draw(view, width)
+
+    def _say_where(self) -> None:
+        height, count = self.scrollable_content_region.height, len(self._lines)
+        first = self.scroll_offset.y
+        self.border_subtitle = f"{first + 1}-{min(first + height, count)} of {count}" if count > height else ""
+
+
+class LogPane(Pane):
+    """Follows the newest line until somebody scrolls up, and shows only what a filter lets through."""
+
+    wanted = ""
+
+    def redraw(self, view: RunView) -> None:
+        """Draw, and stay at the end if that is where we were."""
+        is_at_end = self.scroll_offset.y >= self.max_scroll_y
+        super().redraw(view)
+        if is_at_end:
+            self.scroll_end(animate=False, immediate=True)
+
+    def _draw(self, view: RunView, width: int) -> list[Text]:
+        return filtered(view, width, self.wanted)
+
+    def _say_where(self) -> None:
+        super()._say_where()
+        if self.wanted:
+            where = f"  {self.border_subtitle}" if self.border_subtitle else ""
+            self.border_subtitle = f"filter: {self.wanted.replace('[', '(')}{where}"

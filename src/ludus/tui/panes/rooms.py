@@ -1,0 +1,96 @@
+"""The rooms of the loop in flow order: how busy, how fast, how much, and how full their queues are."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from ludus.daemon.messages import QueueFill, RoomStatus
+from ludus.tui.drawing import bar, fit, percent, share_of, short
+from ludus.tui.panes.spec import PaneSpec
+from ludus.tui.run_view import RunView
+
+ACTIVE = ("WAITING FOR DATA", "TRAINING", "EVALUATING", "EXPORTING")
+"""Stages in which a rate of zero is worth a look."""
+NAME, PERCENT, RATE, TOTAL, DROPPED = 10, 5, 8, 8, 8
+
+
+def draw(view: RunView, width: int) -> list[Text]:
+    """A line for each room, and one under it for each of its queues."""
+    rooms = view.status.rooms
+    if not rooms:
+        return [Text("no room has reported yet", "dim")]
+    unit = min(max(len(room.unit) for room in rooms), 10)
+    fixed = 2 + NAME + 1 + PERCENT + RATE + 1 + unit + TOTAL + DROPPED
+    bar_width = min(max(width - fixed, 4), 30)
+    lines = [_head(bar_width, unit)]
+    for room in rooms:
+        lines.append(_room(room, bar_width, unit, is_active=view.status.stage in ACTIVE))
+        lines.extend(_queue(queue, bar_width) for queue in room.queues)
+    return lines + _sinks(view, width)
+
+
+def _head(bar_width: int, unit: int) -> Text:
+    columns = (
+        f"  {'room':<{NAME}} {'load':<{bar_width + PERCENT}}",
+        f"{'rate':>{RATE}} {'':<{unit}}{'total':>{TOTAL}}{'dropped':>{DROPPED}}",
+    )
+    return Text("".join(columns), "dim")
+
+
+def _room(room: RoomStatus, bar_width: int, unit: int, *, is_active: bool) -> Text:
+    stands = room.rate <= 0
+    style = "bold red" if stands and is_active else "dim" if stands else ""
+    return Text.assemble(
+        ("○ " if stands else "● ", style or "green"),
+        (fit(room.name, NAME), "bold"),
+        " ",
+        *_load(room, bar_width),
+        (f"{short(room.rate) + '/s':>{RATE}}", style),
+        f" {fit(room.unit, unit)}",
+        f"{short(room.total):>{TOTAL}}",
+        (f"{short(room.dropped):>{DROPPED}}", "bold yellow" if room.dropped else "dim"),
+    )
+
+
+def _load(room: RoomStatus, bar_width: int) -> list[Text]:
+    if room.load is None:
+        return [Text(f"{'not known':<{bar_width + PERCENT}}"[: bar_width + PERCENT], "dim")]
+    return [bar(room.load, bar_width, "green"), Text(f"{percent(room.load):>{PERCENT}}")]
+
+
+def _queue(queue: QueueFill, bar_width: int) -> Text:
+    label = f"  {fit('└ ' + queue.name, NAME)} "
+    if queue.capacity is None or queue.capacity <= 0:
+        return Text(f"{label}{'':{bar_width + PERCENT}} {short(queue.length)} waiting, no bound", "dim")
+    share = share_of(queue.length, queue.capacity)
+    sign = " full" if share >= 0.995 else ""
+    return Text.assemble(
+        (label, "dim"),
+        bar(share, bar_width, "yellow" if sign else "blue"),
+        f"{percent(share):>{PERCENT}}",
+        (f" {short(queue.length)} of {short(queue.capacity)}{sign}", "bold yellow" if sign else "dim"),
+    )
+
+
+def _sinks(view: RunView, width: int) -> list[Text]:
+    """Where metrics go; a sink that was switched off says why."""
+    lines = []
+    for sink in view.status.sinks:
+        lost = f", {short(sink.dropped)} dropped" if sink.dropped else ""
+        state = f"off: {sink.error}" if sink.error else f"{sink.queued} waiting{lost}"
+        style = "bold red" if sink.error else "yellow" if sink.dropped else "dim"
+        lines.append(Text(fit(f"{'✗' if sink.error else '→'} {sink.name}: {state}", width), style))
+    return lines
+
+
+ROOMS = PaneSpec(
+    name="rooms",
+    title="Rooms",
+    topics=frozenset({"status"}),
+    draw=draw,
+    help=(
+        "The loop's rooms in the order in which data flows. ● moves, ○ (red) did nothing in the last second. "
+        "load: share of the last second in which the room was busy. rate: units in the last second; total and dropped "
+        "are since the start. Under a room are its queues with how full they are."
+    ),
+)
