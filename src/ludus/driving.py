@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ludus.errors import LudusError
+from ludus.telemetry import RoomReading
 
 Stage = Literal["starting", "warming up", "training", "paused", "evaluating", "stopping", "done", "stopped", "failed"]
 
@@ -61,6 +62,10 @@ class Driveable(ABC):
     @abstractmethod
     def status(self) -> Status:
         """What the run is doing now."""
+
+    def room_readings(self) -> dict[str, RoomReading]:
+        """What each room of the loop has done since this start; nothing before the rooms are open."""
+        return {}
 
     @abstractmethod
     def _work(self) -> None:

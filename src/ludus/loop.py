@@ -26,7 +26,7 @@ from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.tasks import TasksetTasks
-from ludus.telemetry import Sink, TensorBoardSink
+from ludus.telemetry import RoomReading, Sink, TensorBoardSink
 from ludus.topologies import Rooms, Topology, UpdateReport, crosses, find_games, make_topology, open_rooms
 from ludus.topologies.gathering import gather
 from ludus.topologies.warm_start import warm_up
@@ -80,6 +80,10 @@ class Loop(Driveable):
             metrics={} if rooms is None else rooms.telemetry.latest,
             **counters,
         )
+
+    def room_readings(self) -> dict[str, RoomReading]:
+        """What each room has done since this start."""
+        return {} if self._rooms is None else self._rooms.telemetry.meters.read()
 
     def _work(self) -> None:
         self.run.prepare()
@@ -277,6 +281,7 @@ class Loop(Driveable):
             return {}
         measured = rooms.evaluation.job
         scores = rooms.evaluation.settle()
+        rooms.telemetry.meters.add("league", 0 if measured is None else len(measured.played))
         if measured is not None and scores:
             rooms.telemetry.metrics(measured.step, scores)
         return scores
@@ -290,6 +295,7 @@ class Loop(Driveable):
                 state = topology.save(staging)
                 saved = rooms.checkpoints.commit(staging, update, {**rooms.state(), **state})
                 rooms.index(saved)
+                rooms.telemetry.meters.add("storage", 1)
             self._checkpoint_done()
 
     def _publish(self, rooms: Rooms, topology: Topology) -> None:

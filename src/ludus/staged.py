@@ -30,7 +30,7 @@ from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.staged_directory import BegunStage, StagedDirectory
-from ludus.telemetry import Sink
+from ludus.telemetry import RoomReading, Sink
 from ludus.topologies import find_games
 from ludus.topologies.starting import follow_move
 
@@ -108,6 +108,10 @@ class StagedLoop(Driveable):
             elapsed_s=time.monotonic() - self._began,
             error="" if self._error is None else f"{type(self._error).__name__}: {self._error}",
         )
+
+    def room_readings(self) -> dict[str, RoomReading]:
+        """What each room has done since the stage was started."""
+        return {} if self._loop is None else self._loop.room_readings()
 
     def checkpoint(self, timeout_s: float = 60.0) -> Status:
         """Save the state of the stage after the current update; returns when it is on disk."""

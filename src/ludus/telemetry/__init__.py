@@ -1,6 +1,7 @@
 """Metrics and events, and where they go."""
 
+from ludus.telemetry.room_meters import ROOMS, Fill, RoomMeters, RoomReading, added_up
 from ludus.telemetry.telemetry import Sink, Telemetry
 from ludus.telemetry.tensorboard import TensorBoardSink
 
-__all__ = ["Sink", "Telemetry", "TensorBoardSink"]
+__all__ = ["ROOMS", "Fill", "RoomMeters", "RoomReading", "Sink", "Telemetry", "TensorBoardSink", "added_up"]

@@ -17,11 +17,22 @@ from typing import Any, Protocol
 
 from ludus.storage.jsonl import JsonlWriter
 from ludus.storage.run_directory import RunDirectory
+from ludus.telemetry.room_meters import RoomMeters
 
 log = logging.getLogger(__name__)
 
 QUEUE_LENGTH = 1000
 CLOSE_DEADLINE_S = 5.0
+WORK_OF = {
+    "experience": "experience",
+    "buffer": "buffer",
+    "fused": "train",
+    "psro": "train",
+    "policies": "policies",
+    "checkpoint": "storage",
+    "storage": "storage",
+}
+"""The room whose work a timed block is; others are waits, or work that other processes do."""
 
 
 class Sink(Protocol):
@@ -52,6 +63,7 @@ class Telemetry:
         self._thread: threading.Thread | None = None
         self._room_s: dict[str, float] = {}
         self._latest: dict[str, float] = {}
+        self.meters = RoomMeters()
         self.dropped = 0
 
     def attach(self, sink: Sink) -> None:
@@ -84,7 +96,10 @@ class Telemetry:
         try:
             yield
         finally:
-            self._room_s[name] = self._room_s.get(name, 0.0) + time.perf_counter() - started
+            spent = time.perf_counter() - started
+            self._room_s[name] = self._room_s.get(name, 0.0) + spent
+            if name in WORK_OF:
+                self.meters.busy(WORK_OF[name], spent)
 
     def take_room_times(self) -> dict[str, float]:
         """Seconds per room since the last call, as metrics."""

@@ -75,6 +75,7 @@ class Tabular:
         with self._rooms.telemetry.room("psro"):
             self._current.advance()
         self._cpu_s += time.process_time() - started
+        self._rooms.telemetry.meters.add("train", 1)
         self._look_at_stoppers()
         return UpdateReport(steps=1, episodes=0, metrics=self._metrics())
 
