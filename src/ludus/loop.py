@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ludus.config.derive import resolve
 from ludus.config.dump import dump_config
+from ludus.config.live import with_values
 from ludus.config.resume import check_resumable
 from ludus.config.run import RunConfig
 from ludus.driving import Driveable, Status
-from ludus.errors import ConfigError, CorruptRecord
+from ludus.errors import ConfigError, CorruptRecord, LudusError
 from ludus.plugins import load_plugins
 from ludus.records import PolicyVersion
 from ludus.storage.atomic import sweep_leftovers, write_text
@@ -84,6 +85,18 @@ class Loop(Driveable):
     def room_readings(self) -> dict[str, RoomReading]:
         """What each room has done since this start."""
         return {} if self._rooms is None else self._rooms.telemetry.meters.read()
+
+    def set_keys(self, values: Mapping[str, Any]) -> None:
+        """Change keys of the config while the run is going; it goes by them from the next update on."""
+        config, rooms = with_values(self.config, values), self._rooms
+        if rooms is None or self._is_over:
+            raise LudusError(f"nothing can be set: the run is {self._stage}")
+        is_whole = self._until == self.config.train.steps
+        self.config = rooms.config = config
+        if is_whole:
+            self._until = config.train.steps
+        write_text(self.run.config, dump_config(config))
+        rooms.telemetry.event("set", values=dict(values))
 
     def _work(self) -> None:
         self.run.prepare()

@@ -120,6 +120,12 @@ class StagedLoop(Driveable):
         self._loop.checkpoint(timeout_s)
         return self.status()
 
+    def set_keys(self, values: Mapping[str, Any]) -> None:
+        """Change keys of the stage that is going on; the next stage goes by the config again."""
+        if self._loop is None:
+            raise LudusError("nothing can be set: no stage of this run has begun yet")
+        self._loop.set_keys(values)
+
     def _ask(self, *, paused: bool | None = None, stopping: bool = False, checkpoint: bool = False) -> Status:
         super()._ask(paused=paused, stopping=stopping)
         if self._loop is not None:

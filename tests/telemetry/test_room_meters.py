@@ -14,13 +14,15 @@ def test_rooms_count_what_they_do_and_lose() -> None:
     meters.add("explore", 3, dropped=1)
     meters.add("explore", 2)
     meters.set("buffer", dropped=7)
-    meters.busy("train", 0.5)
-    meters.busy("train", 0.25)
+    with meters.working("train"):
+        working = meters.read()["train"].busy_s
     read = meters.read()
     assert list(read) == list(ROOMS)
     assert (read["explore"].count, read["explore"].dropped) == (5, 1)
     assert read["buffer"].dropped == 7
-    assert read["train"].busy_s == 0.75
+    assert working is not None  # work shows from its beginning on
+    assert read["train"].busy_s is not None
+    assert read["train"].busy_s >= working
     assert read["tasks"].busy_s is None
 
 
@@ -55,10 +57,21 @@ def test_several_runs_at_once_are_added_up() -> None:
     one, two = RoomMeters(), RoomMeters()
     one.add("train", 3)
     two.add("train", 4, dropped=1)
-    one.busy("train", 1.0)
-    two.busy("train", 2.0)
+    for meters in (one, two):
+        with meters.working("train"):
+            pass
     one.watch("buffer", "window", lambda: Fill(length=1, capacity=10))
     two.watch("buffer", "window", lambda: Fill(length=9, capacity=10))
     total = added_up([one.read(), two.read(), {}])
-    assert (total["train"].count, total["train"].dropped, total["train"].busy_s) == (7, 1, 3.0)
+    assert (total["train"].count, total["train"].dropped) == (7, 1)
+    assert total["train"].busy_s == sum(meters.read()["train"].busy_s or 0.0 for meters in (one, two))
     assert total["buffer"].fills["window"].length == 9
+
+
+def test_a_run_shows_only_the_rooms_that_it_has() -> None:
+    meters = RoomMeters()
+    meters.keep("train", "explore")
+    meters.add("buffer", 3)
+    with meters.working("experience"):
+        pass
+    assert list(meters.read()) == ["explore", "train"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 ROOMS: Mapping[str, str] = {
@@ -55,6 +56,8 @@ class _Room:
     count: int = 0
     dropped: int = 0
     busy_s: float | None = None
+    since: float | None = None
+    """When the work that goes on now began."""
     fills: dict[str, Callable[[], Fill]] = field(default_factory=dict)
     workers: Callable[[], list[int]] | None = None
     """Process ids whose CPU time is the room's work."""
@@ -70,26 +73,39 @@ class RoomMeters:
 
     def add(self, room: str, count: int, *, dropped: int = 0) -> None:
         """A room has done so many of its units, and refused or lost some."""
-        meter = self._rooms[room]
-        meter.count += count
-        meter.dropped += dropped
+        if (meter := self._rooms.get(room)) is not None:
+            meter.count += count
+            meter.dropped += dropped
 
     def set(self, room: str, *, dropped: int) -> None:
         """What a room has lost, where it keeps count of that itself."""
-        self._rooms[room].dropped = dropped
+        if (meter := self._rooms.get(room)) is not None:
+            meter.dropped = dropped
 
-    def busy(self, room: str, seconds: float) -> None:
-        """A room has worked for so long."""
-        meter = self._rooms[room]
-        meter.busy_s = (meter.busy_s or 0.0) + seconds
+    def keep(self, *rooms: str) -> None:
+        """The run has these rooms and no others."""
+        self._rooms = {name: meter for name, meter in self._rooms.items() if name in rooms}
+
+    @contextmanager
+    def working(self, room: str) -> Iterator[None]:
+        """While the block lasts, a room works; it shows as work from its beginning on."""
+        meter = self._rooms.get(room) or _Room()
+        meter.since = time.monotonic()
+        try:
+            yield
+        finally:
+            meter.busy_s = (meter.busy_s or 0.0) + time.monotonic() - meter.since
+            meter.since = None
 
     def watch(self, room: str, name: str, read: Callable[[], Fill]) -> None:
         """How full something in a room is; `read` is called from another thread and must not wait."""
-        self._rooms[room].fills[name] = read
+        if (meter := self._rooms.get(room)) is not None:
+            meter.fills[name] = read
 
     def watch_workers(self, room: str, pids: Callable[[], list[int]]) -> None:
         """A room's work is done by processes; their CPU time tells how busy it is."""
-        self._rooms[room].workers = pids
+        if (meter := self._rooms.get(room)) is not None:
+            meter.workers = pids
 
     def read(self) -> dict[str, RoomReading]:
         """All rooms as they are now. One thread at a time."""
@@ -123,13 +139,16 @@ def _added_up(readings: list[RoomReading]) -> RoomReading:
 def _reading(meter: _Room) -> RoomReading:
     if meter.workers is not None:
         meter.busy_s = _cpu_of(meter)
+    busy_s, since = meter.busy_s, meter.since
+    if since is not None:
+        busy_s = (busy_s or 0.0) + time.monotonic() - since
     fills = {}
     for name, read in list(meter.fills.items()):
         try:
             fills[name] = read()
         except (RuntimeError, KeyError, ValueError):  # it changed while it was looked at; next time, then
             continue
-    return RoomReading(count=meter.count, dropped=meter.dropped, busy_s=meter.busy_s, fills=fills)
+    return RoomReading(count=meter.count, dropped=meter.dropped, busy_s=busy_s, fills=fills)
 
 
 def _cpu_of(meter: _Room) -> float | None:

@@ -12,7 +12,8 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ludus.storage.jsonl import JsonlWriter
@@ -49,6 +50,17 @@ class Sink(Protocol):
     def close(self) -> None:
         """Write out what is held back."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkStatus:
+    """How a sink is doing."""
+
+    name: str
+    queued: int = 0
+    dropped: int = 0
+    error: str = ""
+    """Why it was switched off; empty while it works."""
 
 
 class Telemetry:
@@ -94,12 +106,10 @@ class Telemetry:
         """Count the wall time of a block as time spent in a room."""
         started = time.perf_counter()
         try:
-            yield
+            with self.meters.working(WORK_OF[name]) if name in WORK_OF else nullcontext():
+                yield
         finally:
-            spent = time.perf_counter() - started
-            self._room_s[name] = self._room_s.get(name, 0.0) + spent
-            if name in WORK_OF:
-                self.meters.busy(WORK_OF[name], spent)
+            self._room_s[name] = self._room_s.get(name, 0.0) + time.perf_counter() - started
 
     def take_room_times(self) -> dict[str, float]:
         """Seconds per room since the last call, as metrics."""

@@ -67,6 +67,7 @@ class Fused:
         self._opponents: tuple[Mapping[str, Any], ...] = ()
         self._explorers: Explorers | None = None
         self._intake = Intake(rooms)
+        rooms.telemetry.meters.keep("tasks", "explore", "train", "policies", "league", "storage")
 
     # -- what the loop asks for ------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ class Tabular:
         self._psro: ExactPsro | None = None
         self._cpu_s = 0.0
         self._reason = ""
+        rooms.telemetry.meters.keep("train", "policies", "storage")
 
     @property
     def is_exhausted(self) -> bool:
