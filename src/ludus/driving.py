@@ -9,10 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from ludus.errors import LudusError
+from ludus.errors import ConfigError, LudusError
+from ludus.telemetry import RoomReading, SinkStatus
 
 Stage = Literal["starting", "warming up", "training", "paused", "evaluating", "stopping", "done", "stopped", "failed"]
 
@@ -45,6 +47,21 @@ class Status:
         return self.stage in ("done", "stopped", "failed")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleStatus:
+    """Where a run is in its cycle of waiting for data, training and exporting; without one, all of it is one cycle."""
+
+    cycles: int = 0
+    new_data: int = 0
+    data_to_wait: int = 0
+    updates: int = 0
+    updates_to_do: int = 0
+    training_s: float = 0.0
+    previous_training_s: float = 0.0
+    cycle_s: float = 0.0
+    previous_cycle_s: float = 0.0
+
+
 class Driveable(ABC):
     """The controls of a run. Subclasses do the work."""
 
@@ -61,6 +78,27 @@ class Driveable(ABC):
     @abstractmethod
     def status(self) -> Status:
         """What the run is doing now."""
+
+    def schedule(self) -> CycleStatus:
+        """Where the run is in its cycle."""
+        elapsed = time.monotonic() - self._began
+        return CycleStatus(training_s=elapsed, cycle_s=elapsed)
+
+    def train_now(self) -> Status:
+        """Do not wait for more data in this cycle.
+
+        Raises:
+            LudusError: the run waits for nothing.
+        """
+        raise LudusError("this run does not wait for data: its config has no cycle")
+
+    def sinks(self) -> tuple[SinkStatus, ...]:
+        """Where metrics go besides the run's own files, and what was lost on the way."""
+        return ()
+
+    def room_readings(self) -> dict[str, RoomReading]:
+        """What each room of the loop has done since this start; nothing before the rooms are open."""
+        return {}
 
     @abstractmethod
     def _work(self) -> None:
@@ -94,6 +132,14 @@ class Driveable(ABC):
     def stop(self) -> Status:
         """Finish the current update, save the state and end. Returns at once; `wait` tells when it is done."""
         return self._ask(stopping=True)
+
+    def set_keys(self, values: Mapping[str, Any]) -> None:
+        """Change keys of the config while the run is going; it goes by them from the next update on.
+
+        Raises:
+            ConfigError: a key may not be set now, or a value is not one that it can have.
+        """
+        raise ConfigError(f"{', '.join(values)}: nothing can be set in this kind of run while it is going")
 
     def wait(self, timeout_s: float | None = None) -> Status:
         """Wait for the end, or for `timeout_s`; raises what made the run fail."""

@@ -22,6 +22,7 @@ EXIT_FAILURE, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
 COMMANDS = (
     "run",
+    "daemon",
     "check",
     "games",
     "league",

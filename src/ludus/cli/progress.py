@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +16,7 @@ from rich.text import Text
 from ludus.cli.population import exploitability, learning_progress, population_progress, unit_of
 from ludus.cli.sparklines import decades, sparkline
 from ludus.cli.summary import evaluation_scores, held_out_scores, print_summary
+from ludus.daemon.rates import Rate
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ludus.staged import AnyLoop
 
 PLAIN_EVERY_S = 5.0
-RATE_WINDOW_S = 10.0
 
 
 class Display(Protocol):
@@ -85,24 +84,6 @@ class JsonLines(Silent):
         if status.is_over or time.monotonic() - self._last >= 1.0:
             self._last = time.monotonic()
             print(json.dumps(asdict(status)), flush=True)
-
-
-class Rate:
-    """Steps per second over the last few seconds."""
-
-    def __init__(self) -> None:
-        self._marks: deque[tuple[float, int]] = deque()
-
-    def update(self, steps: int) -> float:
-        """Note where the run is; returns the current rate. With another stage, steps begin again."""
-        now = time.monotonic()
-        if self._marks and steps < self._marks[-1][1]:
-            self._marks.clear()
-        self._marks.append((now, steps))
-        while now - self._marks[0][0] > RATE_WINDOW_S:
-            self._marks.popleft()
-        elapsed = now - self._marks[0][0]
-        return (steps - self._marks[0][1]) / elapsed if elapsed > 0 else 0.0
 
 
 class PlainLines(Silent):

@@ -193,8 +193,8 @@ class Dashboard(App[str]):
         if event.input.id == "filter":
             log = self.query_one("#log", LogPane)
             log.wanted = event.value.strip()
+            log.follow()
             log.redraw(self.view)
-            log.scroll_end(animate=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter: keep the filter, and scroll in what it lets through."""

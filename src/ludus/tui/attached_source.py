@@ -16,8 +16,8 @@ from typing import Protocol
 
 from ludus.daemon.messages import NOTIFICATIONS, LeelaStatus, LogLine, Payload, Status, Subscribe
 from ludus.daemon.protocol import MessageId
+from ludus.daemon.sockets import connect
 from ludus.storage.lock import RunLock
-from ludus.tui.control_socket import connect
 from ludus.tui.intake import Intake, Reply
 from ludus.tui.lines import LineSplitter
 from ludus.tui.outbox import Outbox
@@ -85,7 +85,7 @@ class AttachedSource:
 
     def _work(self, intake: Intake) -> None:
         while not self._closed.is_set():
-            link = connect(self._run_dir)
+            link = _reach(self._run_dir)
             if link is not None:
                 self._look(intake, with_status=False)
                 self._listen(link, intake)
@@ -131,6 +131,13 @@ class AttachedSource:
         if not self._closed.is_set():
             self.connection = Connection(state="lost", words="the run's process has left; this is its last state")
             intake.take([LogLine(line=self.connection.words)])
+
+
+def _reach(run_dir: Path) -> socket.socket | None:
+    try:
+        return connect(run_dir)
+    except OSError:
+        return None
 
 
 def _receive(link: socket.socket) -> bytes:

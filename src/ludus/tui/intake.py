@@ -2,7 +2,8 @@
 
 Invariant: whatever comes, and however fast, no more than a fixed number of messages and bytes wait here. Of what
 describes a state (`status`, `league`, `episode`) only the newest is kept, and nobody looks into it before it is
-painted; what is one of many goes into a queue that loses its oldest and counts them. Nothing here raises for what a line holds.
+painted; what is one of many goes into a queue that loses its oldest and counts them. Nothing here raises for what a
+line holds.
 """
 
 from __future__ import annotations

@@ -70,13 +70,26 @@ class LogPane(Pane):
     """Follows the newest line until somebody scrolls up, and shows only what a filter lets through."""
 
     wanted = ""
+    _follows, _is_drawing = True, False
 
     def redraw(self, view: RunView) -> None:
         """Draw, and stay at the end if that is where we were."""
-        is_at_end = self.scroll_offset.y >= self.max_scroll_y
+        self._is_drawing = True
         super().redraw(view)
-        if is_at_end:
-            self.scroll_end(animate=False, immediate=True)
+        if self._follows:
+            self.follow()
+        self._is_drawing = False
+
+    def follow(self) -> None:
+        """Go to the newest line and stay with it."""
+        self._follows = True
+        self.scroll_end(animate=False, immediate=True, x_axis=False)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Whoever scrolls up wants to read; whoever is at the end again wants to follow."""
+        super().watch_scroll_y(old_value, new_value)
+        if not self._is_drawing:
+            self._follows = round(new_value) >= self.max_scroll_y
 
     def _draw(self, view: RunView, width: int) -> list[Text]:
         return filtered(view, width, self.wanted)

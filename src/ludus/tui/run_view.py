@@ -75,7 +75,7 @@ class RunView:
             self.losses = news.losses
             changed.add("connection")
         self.received = news.received
-        for payload in (*news.states.values(), *(note.what for note in news.notes)):
+        for payload in (*(note.what for note in news.notes), *news.states.values()):
             changed |= self._take(payload)
         for note in news.notes:
             entry = _entry(note.at_s, note.what)
@@ -113,7 +113,7 @@ class RunView:
             self._points.clear()
             self.values.clear()
         self.status, self.has_status = status, True
-        self.failure = status.error if status.error or status.stage != "ERROR" else self.failure
+        self.failure = status.error or (self.failure if status.stage in ("ERROR", "IDLE") else "")
         for name, value in status.metrics.items():
             if value is not None and (name in self.values or len(self.values) < MOST_METRICS):
                 self.values[name] = value

@@ -11,6 +11,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from ludus.tui.drawing import wrap
 from ludus.tui.panes import PANES
 
 KEYS = (
@@ -87,14 +88,15 @@ class Help(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """One long text that can be scrolled."""
         with VerticalScroll(classes="box help"):
-            yield Static(help_text())
+            yield Static(help_text(min(self.app.size.width - 8, 92)))
 
 
-def help_text() -> Text:
-    """Keys, then panes."""
+def help_text(width: int) -> Text:
+    """Keys, then panes, in lines of this width."""
     text = Text.assemble(("Keys", "bold"), "   (Esc goes back, ↑ ↓ scroll)\n")
     for keys, what in KEYS:
-        text.append(f"  {keys:<23}", "bold cyan").append(f"{what}\n")
+        first, *rest = wrap(f"{keys:<24}{what}", width, 24)
+        text.append(first[:24], "bold").append("\n".join((first[24:], *rest))).append("\n")
     text.append("\nAt the top: ", "bold").append(
         "the run, its stage (▶ works, … waits, ‖ paused, ✓ done, ■ stopped, ✗ failed), how far it is and for how long "
         "it has been running; below that how we hear of it, or what went wrong. Messages that came too fast to be "

@@ -42,7 +42,7 @@ def _is_said_twice(view: RunView, name: str) -> bool:
 def _format(view: RunView, width: int) -> list[Text]:
     """Of games of words: how many moves could be read and were allowed."""
     if INVALID not in view.values:
-        return [Text("format success   100%: only legal moves can be played here"[:width], "dim")]
+        return [Text("format success  100% (only legal moves exist)"[:width], "dim")]
     valid = 1.0 - view.values[INVALID]
     curve = [1.0 - value for value in view.curve(INVALID)]
     label_width = min(max(width - VALUE - 2, 8), 24 if width < 70 else 32)

@@ -30,7 +30,7 @@ def draw(view: RunView, width: int) -> list[Text]:
 
 EPISODE = PaneSpec(
     name="episode",
-    title="Newest episode",
+    title="Episode",
     topics=frozenset({"episode"}),
     draw=draw,
     help="The newest recorded episode: who played, what they got, the moves or the words, and the last position.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from functools import lru_cache
 
@@ -11,6 +12,8 @@ from ludus.tui.drawing import wrap
 from ludus.tui.panes.spec import PaneSpec
 from ludus.tui.run_view import Entry, RunView
 
+CLOCK = re.compile(r"(\d\d:\d\d:\d\d) (.*)")
+"""Lines that say themselves when they were written."""
 SIGNS = {"log": " ", "event": "·", "match": "=", "warning": "!", "error": "✗"}
 STYLES = {"log": "", "event": "dim", "match": "dim", "warning": "bold yellow", "error": "bold red"}
 
@@ -40,8 +43,10 @@ def draw(view: RunView, width: int) -> list[Text]:
 
 @lru_cache(maxsize=4096)
 def _lines(entry: Entry, width: int) -> tuple[Text, ...]:
-    clock = time.strftime("%H:%M:%S", time.localtime(entry.at_s))
-    pieces = wrap(f"{clock} {SIGNS[entry.kind]} {entry.text}", width, 11)
+    clock, text = time.strftime("%H:%M:%S", time.localtime(entry.at_s)), entry.text
+    if entry.kind == "log" and (found := CLOCK.match(text)):
+        clock, text = found[1], found[2]
+    pieces = wrap(f"{clock} {SIGNS[entry.kind]} {text}", width, 11)
     return tuple(Text(piece, STYLES[entry.kind]) for piece in pieces)
 
 

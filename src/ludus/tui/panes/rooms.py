@@ -20,12 +20,13 @@ def draw(view: RunView, width: int) -> list[Text]:
     if not rooms:
         return [Text("no room has reported yet", "dim")]
     unit = min(max(len(room.unit) for room in rooms), 10)
-    fixed = 2 + NAME + 1 + PERCENT + RATE + 1 + unit + TOTAL + DROPPED
-    bar_width = min(max(width - fixed, 4), 30)
+    bar_width = min(max(width - (2 + NAME + 1 + PERCENT + RATE + 1 + unit + TOTAL + DROPPED), 4), 30)
     lines = [_head(bar_width, unit)]
     for room in rooms:
         lines.append(_room(room, bar_width, unit, is_active=view.status.stage in ACTIVE))
         lines.extend(_queue(queue, bar_width) for queue in room.queues)
+    for line in lines:
+        line.truncate(width)
     return lines + _sinks(view, width)
 
 
