@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
 
-from ludus.daemon.messages import NOTIFICATIONS, LeelaStatus, LogLine, Payload, Status, Subscribe
+from ludus.daemon.messages import NOTIFICATIONS, LeelaStatus, LogLine, MatchNews, Payload, Status, Subscribe
 from ludus.daemon.protocol import MessageId
 from ludus.daemon.sockets import connect
 from ludus.storage.lock import RunLock
@@ -101,7 +101,8 @@ class AttachedSource:
         except Exception as error:  # whatever the files hold, this thread goes on and says so
             self.connection = Connection(state="left", words=f"the files of the run cannot be read: {error}")
             return
-        intake.take(each for each in news if with_status or not isinstance(each, Status))
+        left_out = MatchNews if with_status else (MatchNews, Status)
+        intake.take((each for each in news if not isinstance(each, left_out)), is_retold=True)
         if with_status:
             self.connection = self._as_left()
 

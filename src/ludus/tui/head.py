@@ -33,7 +33,7 @@ def _first(view: RunView, width: int) -> Text:
     status = view.status
     sign, style = SIGNS[status.stage]
     activity = status.activity if status.activity.lower() != status.stage.lower() else ""
-    done = f"{percent(share_of(status.steps, status.total_steps))}  " if status.total_steps else ""
+    done = f"{percent(min(share_of(status.steps, status.total_steps), 1.0))}  " if status.total_steps else ""
     right = f" {done}up {duration(status.uptime_s)} "
     words = Text.assemble((f" {clean(status.run or 'ludus')} ", "bold"), (f" {sign} {status.stage} ", f"bold {style}"))
     words.append(clean("  ".join(each for each in (status.part, activity) if each)))
@@ -51,6 +51,8 @@ def _message(view: RunView) -> tuple[str, str]:
     connection = view.connection
     if view.failure:
         return f"✗ {view.failure.splitlines()[0] if view.failure.strip() else 'the run has failed'}", "bold red reverse"
+    if connection.state == "lost" and view.status.stage in ("DONE", "STOPPED"):
+        return f"{SIGNS[view.status.stage][0]} {connection.words}", "bold"
     if connection.state in ("ended", "lost"):
         return f"✗ {connection.words}", "bold yellow reverse"
     if connection.is_live and view.quiet_s >= QUIET_S:

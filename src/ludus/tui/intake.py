@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ludus.daemon.messages import Ack, EpisodeNews, Failure, LeagueNews, LeelaStatus, LogLine, Payload, Status
 from ludus.daemon.protocol import Envelope, MessageId, parse_notification, read_payload
@@ -35,6 +36,8 @@ class Note:
     at_s: float
     """Seconds since the epoch."""
     what: Payload
+    is_retold: bool = False
+    """Whether it may have come before, by another way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +67,27 @@ class News:
     """Messages since the start."""
 
 
+class _Waiting(NamedTuple):
+    number: int
+    at_s: float
+    what: Unread | Payload
+    size_bytes: int
+    is_retold: bool
+
+
 @dataclass(slots=True)
 class _Queue:
     """Messages of one type that wait, oldest first."""
 
-    waiting: deque[tuple[int, float, Unread | Payload, int]] = field(default_factory=deque)
+    waiting: deque[_Waiting] = field(default_factory=deque)
     size_bytes: int = 0
     lost: int = 0
 
-    def put(self, number: int, at_s: float, what: Unread | Payload, size_bytes: int) -> None:
-        self.waiting.append((number, at_s, what, size_bytes))
-        self.size_bytes += size_bytes
+    def put(self, message: _Waiting) -> None:
+        self.waiting.append(message)
+        self.size_bytes += message.size_bytes
         while len(self.waiting) > MOST_MESSAGES or self.size_bytes > MOST_BYTES:
-            self.size_bytes -= self.waiting.popleft()[3]
+            self.size_bytes -= self.waiting.popleft().size_bytes
             self.lost += 1
 
 
@@ -114,12 +125,12 @@ class Intake:
         for reply in replies:
             self._answer(reply)
 
-    def take(self, payloads: Iterable[Payload]) -> None:
-        """Take messages that have been read already."""
+    def take(self, payloads: Iterable[Payload], *, is_retold: bool = False) -> None:
+        """Take messages that have been read already; those that may have come before are shown once."""
         with self._lock:
             now = time.time()
             for payload in payloads:
-                self._put(payload.type, now, payload, 1000)
+                self._put(payload.type, now, payload, 1000, is_retold=is_retold)
         self.last_news_s = time.monotonic()
 
     def take_log(self, lines: Iterable[bytes]) -> None:
@@ -138,21 +149,21 @@ class Intake:
             for queue in self._queues.values():
                 queue.waiting.clear()
                 queue.size_bytes = 0
-        read = [(number, at_s, _read(what)) for number, at_s, what, _ in sorted(waiting, key=lambda each: each[0])]
+        read = [(each, _read(each.what)) for each in sorted(waiting, key=lambda each: each.number)]
         known = {kind: _read(what) for kind, what in states.items() if kind != LeelaStatus.type}
-        wrong = sum(what is None for _, _, what in read) + sum(what is None for what in known.values())
+        wrong = sum(what is None for _, what in read) + sum(what is None for what in known.values())
         with self._lock:
             self._unreadable += wrong
             skipped = {kind: queue.lost for kind, queue in self._queues.items() if queue.lost}
             losses = Losses(skipped=skipped, unreadable=self._unreadable, too_long=self._too_long)
         return News(
             states={kind: what for kind, what in known.items() if what is not None},
-            notes=[Note(number, at_s, what) for number, at_s, what in read if what is not None],
+            notes=[Note(each.number, each.at_s, what, each.is_retold) for each, what in read if what is not None],
             losses=losses,
             received=self._number,
         )
 
-    def _put(self, kind: str, at_s: float, what: Unread | Payload, size_bytes: int) -> None:
+    def _put(self, kind: str, at_s: float, what: Unread | Payload, size_bytes: int, *, is_retold: bool = False) -> None:
         self._number += 1
         if kind in STATES:
             self._states[kind] = what
@@ -160,7 +171,7 @@ class Intake:
             queue = self._queues.get(kind)
             if queue is None:
                 queue = self._queues[kind] = _Queue()
-            queue.put(self._number, at_s, what, size_bytes)
+            queue.put(_Waiting(self._number, at_s, what, size_bytes, is_retold))
 
     def _answer(self, found: Unread) -> None:
         reply = read_payload(*found)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from ludus.daemon.messages import Ack
 
 MOST_FACTS = 8
+HASH = re.compile(r"[0-9a-f]{40,}")
 
 
 def in_words(ack: Ack) -> str:
@@ -22,4 +24,5 @@ def in_words(ack: Ack) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={each}" for name, each in value.items())
-    return str(value)
+    text = str(value)
+    return f"{text[:12]}…" if HASH.fullmatch(text) else text

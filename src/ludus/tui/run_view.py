@@ -47,7 +47,6 @@ class RunView:
 
     def __init__(self) -> None:
         self.status = Status(stage="IDLE")
-        self.has_status = False
         self.league: LeagueNews | None = None
         self.episode: EpisodeNews | None = None
         self.values: dict[str, float] = {}
@@ -79,7 +78,7 @@ class RunView:
             changed |= self._take(payload)
         for note in news.notes:
             entry = _entry(note.at_s, note.what)
-            if entry is not None:
+            if entry is not None and not (note.is_retold and self._has_logged(entry)):
                 self.add_log(entry)
                 changed.add("log")
         return changed
@@ -88,6 +87,9 @@ class RunView:
         """Add a line to the log."""
         self.log.append(entry)
         self.logged += 1
+
+    def _has_logged(self, entry: Entry) -> bool:
+        return any(entry.text == each.text and entry.kind == each.kind for each in self.log)
 
     def _take(self, payload: Payload) -> set[Topic]:
         match payload:
@@ -109,15 +111,16 @@ class RunView:
                 return set()
 
     def _take_status(self, status: Status) -> set[Topic]:
-        if status.run_dir != self.status.run_dir or status.part != self.status.part:
+        if _differ(status.run_dir, self.status.run_dir) or _differ(status.part, self.status.part):
             self._points.clear()
             self.values.clear()
-        self.status, self.has_status = status, True
+        self.status = _with_last_rooms(status, self.status)
         self.failure = status.error or (self.failure if status.stage in ("ERROR", "IDLE") else "")
         for name, value in status.metrics.items():
             if value is not None and (name in self.values or len(self.values) < MOST_METRICS):
                 self.values[name] = value
-        self._note_point("steps_per_s", self.received, status.steps_per_s)
+        if status.rooms:
+            self._note_point("steps_per_s", self.received, status.steps_per_s)
         return {"status", "metrics"}
 
     def _take_metrics(self, step: int, metrics: dict[str, float | None]) -> None:
@@ -132,6 +135,19 @@ class RunView:
         while points and points[-1][0] >= step:
             points.pop()
         points.append((step, value))
+
+
+def _differ(one: str, other: str) -> bool:
+    return bool(one and other and one != other)
+
+
+def _with_last_rooms(status: Status, last: Status) -> Status:
+    """Files do not tell of rooms and times: what the process said of them last stays, at rest."""
+    if status.rooms or not last.rooms or _differ(status.run_dir, last.run_dir):
+        return status
+    at_rest = tuple(room.model_copy(update={"rate": 0.0, "load": room.load and 0.0}) for room in last.rooms)
+    kept = {name: getattr(last, name) for name in ("part", "uptime_s", "schedule", "sinks")}
+    return status.model_copy(update={**kept, "rooms": at_rest})
 
 
 def _entry(at_s: float, payload: Payload) -> Entry | None:

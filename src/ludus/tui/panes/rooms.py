@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from rich.text import Text
 
 from ludus.daemon.messages import QueueFill, RoomStatus
@@ -11,7 +14,8 @@ from ludus.tui.run_view import RunView
 
 ACTIVE = ("WAITING FOR DATA", "TRAINING", "EVALUATING", "EXPORTING")
 """Stages in which a rate of zero is worth a look."""
-NAME, PERCENT, RATE, TOTAL, DROPPED = 10, 5, 8, 8, 8
+PERCENT, RATE, TOTAL, DROPPED = 5, 8, 7, 8
+MOST_NAME, MOST_UNIT = 14, 11
 
 
 def draw(view: RunView, width: int) -> list[Text]:
@@ -19,35 +23,50 @@ def draw(view: RunView, width: int) -> list[Text]:
     rooms = view.status.rooms
     if not rooms:
         return [Text("no room has reported yet", "dim")]
-    unit = min(max(len(room.unit) for room in rooms), 10)
-    bar_width = min(max(width - (2 + NAME + 1 + PERCENT + RATE + 1 + unit + TOTAL + DROPPED), 4), 30)
-    lines = [_head(bar_width, unit)]
+    columns = _Columns.of(rooms, width)
+    lines = [_head(columns)]
     for room in rooms:
-        lines.append(_room(room, bar_width, unit, is_active=view.status.stage in ACTIVE))
-        lines.extend(_queue(queue, bar_width) for queue in room.queues)
+        lines.append(_room(room, columns, is_active=view.status.stage in ACTIVE))
+        lines.extend(_queue(queue, columns) for queue in room.queues)
     for line in lines:
         line.truncate(width)
     return lines + _sinks(view, width)
 
 
-def _head(bar_width: int, unit: int) -> Text:
-    columns = (
-        f"  {'room':<{NAME}} {'load':<{bar_width + PERCENT}}",
-        f"{'rate':>{RATE}} {'':<{unit}}{'total':>{TOTAL}}{'dropped':>{DROPPED}}",
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """How wide the columns are that depend on what is in them."""
+
+    name: int
+    bar: int
+    unit: int
+
+    @classmethod
+    def of(cls, rooms: Sequence[RoomStatus], width: int) -> _Columns:
+        names = [len(room.name) for room in rooms] + [len(queue.name) + 2 for room in rooms for queue in room.queues]
+        name, unit = min(max(names), MOST_NAME), min(max(len(room.unit) for room in rooms), MOST_UNIT)
+        rest = width - (2 + name + 1 + PERCENT + RATE + 1 + unit + TOTAL + DROPPED)
+        return cls(name, min(max(rest, 4), 30), unit)
+
+
+def _head(columns: _Columns) -> Text:
+    words = (
+        f"  {'room':<{columns.name}} {'load':<{columns.bar + PERCENT}}",
+        f"{'rate':>{RATE}} {'':<{columns.unit}}{'total':>{TOTAL}}{'dropped':>{DROPPED}}",
     )
-    return Text("".join(columns), "dim")
+    return Text("".join(words), "dim")
 
 
-def _room(room: RoomStatus, bar_width: int, unit: int, *, is_active: bool) -> Text:
+def _room(room: RoomStatus, columns: _Columns, *, is_active: bool) -> Text:
     stands = room.rate <= 0
     style = "bold red" if stands and is_active else "dim" if stands else ""
     return Text.assemble(
         ("○ " if stands else "● ", style or "green"),
-        (fit(room.name, NAME), "bold"),
+        (fit(room.name, columns.name), "bold"),
         " ",
-        *_load(room, bar_width),
+        *_load(room, columns.bar),
         (f"{short(room.rate) + '/s':>{RATE}}", style),
-        f" {fit(room.unit, unit)}",
+        f" {fit(room.unit, columns.unit)}",
         f"{short(room.total):>{TOTAL}}",
         (f"{short(room.dropped):>{DROPPED}}", "bold yellow" if room.dropped else "dim"),
     )
@@ -59,15 +78,15 @@ def _load(room: RoomStatus, bar_width: int) -> list[Text]:
     return [bar(room.load, bar_width, "green"), Text(f"{percent(room.load):>{PERCENT}}")]
 
 
-def _queue(queue: QueueFill, bar_width: int) -> Text:
-    label = f"  {fit('└ ' + queue.name, NAME)} "
+def _queue(queue: QueueFill, columns: _Columns) -> Text:
+    label = f"  {fit('└ ' + queue.name, columns.name)} "
     if queue.capacity is None or queue.capacity <= 0:
-        return Text(f"{label}{'':{bar_width + PERCENT}} {short(queue.length)} waiting, no bound", "dim")
+        return Text(f"{label}{'':{columns.bar + PERCENT}} {short(queue.length)} waiting, no bound", "dim")
     share = share_of(queue.length, queue.capacity)
     sign = " full" if share >= 0.995 else ""
     return Text.assemble(
         (label, "dim"),
-        bar(share, bar_width, "yellow" if sign else "blue"),
+        bar(share, columns.bar, "yellow" if sign else "blue"),
         f"{percent(share):>{PERCENT}}",
         (f" {short(queue.length)} of {short(queue.capacity)}{sign}", "bold yellow" if sign else "dim"),
     )

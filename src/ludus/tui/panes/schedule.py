@@ -15,18 +15,18 @@ def draw(view: RunView, width: int) -> list[Text]:
     """A line for each bar."""
     status, schedule = view.status, view.status.schedule
     lines = [
-        _counted(status.unit, status.steps, status.total_steps, width),
-        _counted("new data", schedule.new_data, schedule.data_to_wait, width),
-        _counted("updates", schedule.updates, schedule.updates_to_do, width),
+        _counted(status.unit, status.steps, status.total_steps, width, "no end is set"),
+        _counted("new data", schedule.new_data, schedule.data_to_wait, width, "none is waited for"),
+        _counted("updates", schedule.updates, schedule.updates_to_do, width, "no cycles are set"),
         _timed("training time", schedule.training_s, schedule.previous_training_s, width),
         _timed("cycle time", schedule.cycle_s, schedule.previous_cycle_s, width),
     ]
     return [*lines, Text(f"{'cycles done':<{LABEL}}{schedule.cycles}", "dim" if not schedule.cycles else "")]
 
 
-def _counted(label: str, done: int, wanted: int, width: int) -> Text:
+def _counted(label: str, done: int, wanted: int, width: int, otherwise: str) -> Text:
     if wanted <= 0:
-        return Text.assemble((f"{fit(label, LABEL)}", ""), (f"{short(done)}, no end is set", "dim"))
+        return Text.assemble((f"{fit(label, LABEL)}", ""), (f"{short(done)}, {otherwise}", "dim"))
     share = share_of(done, wanted)
     return _line(label, share, f"{short(done)} of {short(wanted)}  {percent(share)}", width)
 
