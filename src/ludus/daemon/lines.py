@@ -36,7 +36,7 @@ def read_lines(descriptor: int, *, most_bytes: int = MOST_BYTES) -> Iterator[byt
                 yield skipped.closed(part)
                 skipped = None
             elif len(held) + len(part) > most_bytes:
-                yield _Skipped(held).closed(part)
+                yield _Skipped(held + part).closed(b"")
             else:
                 yield bytes(held) + part
             held.clear()
