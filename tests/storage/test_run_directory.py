@@ -56,6 +56,15 @@ def test_creation_that_was_cut_short_is_completed(tmp_path: Path) -> None:
     assert run.logs.is_dir()
 
 
+def test_a_control_socket_that_was_faster_than_the_creation_is_no_stranger(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "control.sock").touch()
+    (run / "lock").touch()
+    RunDirectory(run).create("name: x\n")
+    assert RunDirectory(run).is_run()
+
+
 def test_run_of_a_newer_ludus_is_refused(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     run.create("a: 1\n")

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from ludus.bench.figure import Figure
 
-NAMES = ("store", "loop", "lm")
+NAMES = ("store", "loop", "lm", "tui")
 
 
 def bench(
@@ -46,6 +46,10 @@ def measure(name: str, rounds: int, seconds: float) -> list[Figure]:
         from ludus.bench.lm import bench_lm
 
         return bench_lm(rounds=rounds, seconds=seconds)
+    if name == "tui":
+        from ludus.bench.tui import bench_tui
+
+        return bench_tui(rounds=rounds, seconds=seconds)
     from ludus.bench.loop import bench_loop
 
     return bench_loop(rounds=rounds, seconds=seconds)

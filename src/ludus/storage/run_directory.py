@@ -29,7 +29,7 @@ from ludus.storage.filesystem import REAL, FileSystem
 FORMAT = 1
 _GET_FLAGS, _SET_FLAGS, _TOP_DIRECTORY = 0x80086601, 0x40086602, 0x00020000
 _FOLDERS = ("checkpoints", "episodes", "experiences", "policies", "quarantine", "logs")
-_OWN_NAMES = {*_FOLDERS, "format.json", "config.yaml", "lock", "opponents.json", "voice.json"}
+_OWN_NAMES = {*_FOLDERS, "format.json", "config.yaml", "lock", "control.sock", "opponents.json", "voice.json"}
 """What a creation that was cut short can have left, and what a population tells a learner before it begins."""
 
 

@@ -20,7 +20,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.events import Resize
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from ludus.daemon.messages import (
     Export,
@@ -43,7 +43,7 @@ from ludus.tui.replies import in_words
 from ludus.tui.run_view import Entry, RunView
 from ludus.tui.screens import Ask, Confirm, Help
 from ludus.tui.source import Source
-from ludus.tui.tabs import tab_line
+from ludus.tui.tabs import key_line, tab_line
 
 PAINTS_PER_S = 5.0
 BUSY_STAGES = ("STARTING", "WAITING FOR DATA", "TRAINING", "EVALUATING", "EXPORTING", "PAUSED", "STOPPING")
@@ -54,6 +54,7 @@ class Dashboard(App[str]):
 
     CSS_PATH = "dashboard.tcss"
     TITLE = "ludus"
+    AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "pause", "Pause"),
         Binding("c", "order('checkpoint')", "Save"),
@@ -76,22 +77,29 @@ class Dashboard(App[str]):
         self.intake = Intake()
         self.view = RunView()
         self._first = list(first)
+        self._head, self._tabs = Static(id="head"), Static(id="tabs")
+        self._log_pane = LogPane(PANES[-1], len(PANES))
+        shown = [Pane(spec, number) for number, spec in enumerate(PANES[:-1], start=1)]
+        self._panes: dict[str, Pane] = {pane.spec.name: pane for pane in (*shown, self._log_pane)}
+        self._filter = Input(placeholder="words that a line must have, -word that it must not; Esc ends", id="filter")
+        self._filter.disabled = True  # a hidden line must not take keys
+        self._too_small, self._footer = Static("too small: at least 40×10", id="too-small"), Static(id="keys")
         self._mode: Mode = "tabs"
         self._chosen = PANES[0].name
         self._is_zoomed = False
         self._is_leaving = False
         self._was_live = True
+        self._head_shown: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
         """Head, tabs, panes, the filter's line, footer."""
-        yield Static(id="head")
-        yield Static(id="tabs")
+        yield self._head
+        yield self._tabs
         with Container(id="panes"):
-            for number, spec in enumerate(PANES, start=1):
-                yield LogPane(spec, number) if spec.name == "log" else Pane(spec, number)
-        yield Static("too small: at least 40×10", id="too-small")
-        yield Input(placeholder="words that a line must have, -word that it must not; Esc ends", id="filter")
-        yield Footer()
+            yield from self._panes.values()
+        yield self._too_small
+        yield self._filter
+        yield self._footer
 
     def on_mount(self) -> None:
         """Begin to listen, and to paint."""
@@ -102,6 +110,7 @@ class Dashboard(App[str]):
         for command in self._first:
             self.send(command)
         self._rearrange()
+        self._panes[self._chosen].focus()
         self.set_interval(1 / PAINTS_PER_S, self.paint)
 
     def on_resize(self, event: Resize) -> None:
@@ -110,25 +119,30 @@ class Dashboard(App[str]):
 
     def paint(self) -> None:
         """Take what has come and redraw what it concerns."""
+        if not self._head.is_attached:
+            return
         self.view.connection = self.source.connection
         self.view.quiet_s = time.monotonic() - self.intake.last_news_s
         changed = self.view.absorb(self.intake.drain())
         self._tell_if_it_ended()
         self._paint_head()
-        for pane in self.query(Pane):
+        for pane in self._panes.values():
             if pane.spec.topics & changed or pane.needs_drawing():
                 pane.redraw(self.view)
 
     def redraw(self) -> None:
         """Draw everything that is on the screen."""
         self._paint_head()
-        for pane in self.query(Pane):
+        for pane in self._panes.values():
             pane.redraw(self.view)
 
     def _paint_head(self) -> None:
         width = max(self.size.width, 1)
         first, second = head.draw(self.view, width)
-        self.query_one("#head", Static).update(first.append("\n").append_text(second))
+        if (first, second, second.style) == self._head_shown:
+            return
+        self._head_shown = (first.copy(), second, second.style)
+        self._head.update(first.append("\n").append_text(second), layout=False)
 
     def _tell_if_it_ended(self) -> None:
         """The moment in which the other side has gone is told once, with the end of its log."""
@@ -147,20 +161,15 @@ class Dashboard(App[str]):
         self._mode = mode_of(width, height)
         is_small = self._mode == "too small"
         has_tabs = self._mode == "tabs" or (self._is_zoomed and not is_small)
-        filter_line = self.query_one("#filter", Input)
-        taken = 2 + has_tabs + 1 + (filter_line.display and 1)
+        taken = 3 + has_tabs + self._filter.display
         placed = arrange(self._mode, width, height - taken, self._chosen, is_zoomed=self._is_zoomed)
-        for selector, shown in (("#head", not is_small), ("#tabs", has_tabs), ("#panes", not is_small)):
-            self.query_one(selector).display = shown
-        self.query_one(Footer).display = not is_small
-        self.query_one("#too-small").display = is_small
-        self.query_one("#tabs", Static).update(tab_line(self._chosen, width))
-        for pane in self.query(Pane):
-            region = placed.regions.get(pane.spec.name)
-            pane.display = region is not None
-            if region is not None:
-                pane.styles.offset = (region.x, region.y)
-                pane.styles.width, pane.styles.height = region.width, region.height
+        for widget in (self._head, self._footer):
+            widget.display = not is_small
+        self._tabs.display, self._too_small.display = has_tabs, is_small
+        self._tabs.update(tab_line(self._chosen, width), layout=False)
+        self._footer.update(key_line(width), layout=False)
+        for pane in self._panes.values():
+            pane.place(placed.regions.get(pane.spec.name))
         self.call_after_refresh(self.redraw)
 
     def action_show(self, name: str) -> None:
@@ -168,11 +177,11 @@ class Dashboard(App[str]):
         self._is_zoomed = self._mode != "tabs" and not (self._is_zoomed and self._chosen == name)
         self._chosen = name
         self._rearrange()
-        self.query_one(f"#{name}", Pane).focus()
+        self._panes[name].focus()
 
     def action_all_panes(self) -> None:
         """Leave the filter, then the zoom."""
-        if self.query_one("#filter", Input).display:
+        if self._filter.display:
             self._end_filter()
         else:
             self._is_zoomed = False
@@ -182,30 +191,28 @@ class Dashboard(App[str]):
 
     def action_filter(self) -> None:
         """Ask for words that the log's lines must have."""
-        self.query_one("#filter", Input).display = True
-        if not self.query_one("#log", Pane).display:
+        self._filter.display, self._filter.disabled = True, False
+        if not self._log_pane.display:
             self._chosen, self._is_zoomed = "log", self._mode != "tabs"
         self._rearrange()
-        self.query_one("#filter", Input).focus()
+        self._filter.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while people type."""
         if event.input.id == "filter":
-            log = self.query_one("#log", LogPane)
-            log.wanted = event.value.strip()
-            log.follow()
-            log.redraw(self.view)
+            self._log_pane.wanted = event.value.strip()
+            self._log_pane.follow()
+            self._log_pane.redraw(self.view)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter: keep the filter, and scroll in what it lets through."""
-        self.query_one("#log", Pane).focus()
+        self._log_pane.focus()
 
     def _end_filter(self) -> None:
-        line = self.query_one("#filter", Input)
-        line.value = ""
-        line.display = False
+        self._filter.value = ""
+        self._filter.display, self._filter.disabled = False, True
         self._rearrange()
-        self.query_one("#log", Pane).focus()
+        self._log_pane.focus()
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
@@ -224,7 +231,7 @@ class Dashboard(App[str]):
             if command.type == "start_training":
                 self.view.failure = reply.message
             self.say(reply.message, severity="error", title=f"{command.type} was refused")
-            self.query_one("#log", Pane).redraw(self.view)
+            self._log_pane.redraw(self.view)
         elif command.type != "subscribe":
             self.say(in_words(reply), title=command.type)
 

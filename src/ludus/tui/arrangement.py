@@ -19,7 +19,7 @@ Column = Sequence[tuple[str, int]]
 
 GRID: Sequence[tuple[int, Column]] = (
     (53, (("rooms", 16), ("schedule", 8), ("log", 13))),
-    (47, (("training", 17), ("league", 11), ("collection", 9))),
+    (47, (("training", 15), ("league", 11), ("collection", 11))),
 )
 WIDE: Sequence[tuple[int, Column]] = (
     (37, (("rooms", 24), ("schedule", 8), ("log", 25))),

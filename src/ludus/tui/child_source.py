@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import IO
 
@@ -103,14 +103,14 @@ class ChildSource:
 
     def _read(self, process: subprocess.Popen[bytes], intake: Intake) -> None:
         splitter, counted = LineSplitter(), 0
-        while chunk := _read_some(process.stdout):
+        for chunk in _chunks(process.stdout):
             intake.take_lines(splitter.feed(chunk), too_long=splitter.too_long - counted)
             counted = splitter.too_long
         intake.take_lines(splitter.end())
 
     def _read_log(self, process: subprocess.Popen[bytes], intake: Intake) -> None:
         splitter = LineSplitter()
-        while chunk := _read_some(process.stderr):
+        for chunk in _chunks(process.stderr):
             lines = splitter.feed(chunk)
             self._last_log.extend(line[:1000] for line in lines)
             intake.take_log(lines)
@@ -137,14 +137,13 @@ def in_words(code: int) -> str:
     return "has ended" if code == 0 else f"failed with exit code {code}"
 
 
-def _read_some(file: IO[bytes] | None) -> bytes:
-    """What there is; nothing when the other end is closed."""
+def _chunks(file: IO[bytes] | None) -> Iterator[bytes]:
+    """What comes, until the other end is closed; then this end is closed, too."""
     if file is None:
-        return b""
-    try:
-        return os.read(file.fileno(), CHUNK_BYTES)
-    except (OSError, ValueError):
-        return b""
+        return
+    with file:
+        while chunk := os.read(file.fileno(), CHUNK_BYTES):
+            yield chunk
 
 
 def _write_all(file: IO[bytes] | None, line: bytes) -> None:

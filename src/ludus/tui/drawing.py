@@ -73,17 +73,21 @@ def share_of(part: float, whole: float) -> float:
 
 def bar(share: float, width: int, style: str = "cyan") -> Text:
     """A bar filled to a share of its width, with the rest shown as such."""
-    share = min(max(share if math.isfinite(share) else 0.0, 0.0), 1.0)
+    share = _clamped(share)
     filled = min(int(share * width + 0.5), width)
-    if share > 0 and not filled:
+    if share >= 0.005 and not filled:
         filled = min(1, width)
     return Text.assemble((FULL * filled, style), (REST * (width - filled), "dim"))
 
 
+def _clamped(share: float) -> float:
+    return min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+
+
 def spread(low: float, high: float, width: int) -> Text:
     """A bar that is sure up to a share, and uncertain up to another."""
-    sure = min(max(int(low * width + 0.5), 0), width)
-    likely = min(max(int(high * width + 0.5), sure + (sure < width)), width)
+    sure = int(_clamped(low) * width + 0.5)
+    likely = max(int(_clamped(high) * width + 0.5), sure + (sure < width))
     return Text.assemble((FULL * sure, "cyan"), ("▒" * (likely - sure), "cyan"), (" " * (width - likely), ""))
 
 

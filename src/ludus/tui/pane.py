@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rich.text import Text
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -21,11 +21,20 @@ class Pane(ScrollView, can_focus=True):
         self.border_title = f"{number} {spec.title}"
         self._lines: list[Text] = []
         self._drawn_width = 0
+        self._place: Region | None = None
 
     @property
     def lines(self) -> list[Text]:
         """What is drawn."""
         return self._lines
+
+    def place(self, region: Region | None) -> None:
+        """Be there, or nowhere. What stays the same is left alone, for every change costs a layout."""
+        self.display = region is not None
+        if region is not None and region != self._place:
+            self._place = region
+            self.styles.offset = (region.x, region.y)
+            self.styles.width, self.styles.height = region.width, region.height
 
     def redraw(self, view: RunView) -> None:
         """Draw what the view says now; a pane that is not on the screen does so when it comes back."""
@@ -35,7 +44,8 @@ class Pane(ScrollView, can_focus=True):
             return
         self._drawn_width = width
         self._lines = self._draw(view, width)
-        self.virtual_size = Size(width, len(self._lines))
+        if self.virtual_size != (width, len(self._lines)):
+            self.virtual_size = Size(width, len(self._lines))
         self._say_where()
         self.refresh()
 
@@ -58,7 +68,7 @@ class Pane(ScrollView, can_focus=True):
         self._say_where()
 
     def _draw(self, view: RunView, width: int) -> list[Text]:
-        return self.spec.draw(view, width)
+        return self.spec.lines(view, width)
 
     def _say_where(self) -> None:
         height, count = self.scrollable_content_region.height, len(self._lines)
@@ -83,7 +93,7 @@ class LogPane(Pane):
     def follow(self) -> None:
         """Go to the newest line and stay with it."""
         self._follows = True
-        self.scroll_end(animate=False, immediate=True, x_axis=False)
+        self.scroll_end(animate=False, immediate=True, force=True, x_axis=False)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Whoever scrolls up wants to read; whoever is at the end again wants to follow."""

@@ -58,6 +58,7 @@ class Confirm(ModalScreen[bool]):
 class Ask(ModalScreen[str | None]):
     """Asks for one line of text; None when people think better of it."""
 
+    AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "Never mind")]
 
     def __init__(self, question: str) -> None:
@@ -83,6 +84,7 @@ class Ask(ModalScreen[str | None]):
 class Help(ModalScreen[None]):
     """Every key and every pane."""
 
+    AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,f1,enter", "dismiss", "Back")]
 
     def compose(self) -> ComposeResult:

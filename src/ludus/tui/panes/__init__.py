@@ -14,3 +14,4 @@ from ludus.tui.panes.training import TRAINING
 __all__ = ["PANES", "PaneSpec"]
 
 PANES: tuple[PaneSpec, ...] = (ROOMS, SCHEDULE, TRAINING, LEAGUE, COLLECTION, EPISODE, LOG)
+"""The log is the last of them."""

@@ -28,8 +28,6 @@ def draw(view: RunView, width: int) -> list[Text]:
     for room in rooms:
         lines.append(_room(room, columns, is_active=view.status.stage in ACTIVE))
         lines.extend(_queue(queue, columns) for queue in room.queues)
-    for line in lines:
-        line.truncate(width)
     return lines + _sinks(view, width)
 
 
@@ -44,9 +42,11 @@ class _Columns:
     @classmethod
     def of(cls, rooms: Sequence[RoomStatus], width: int) -> _Columns:
         names = [len(room.name) for room in rooms] + [len(queue.name) + 2 for room in rooms for queue in room.queues]
-        name, unit = min(max(names), MOST_NAME), min(max(len(room.unit) for room in rooms), MOST_UNIT)
-        rest = width - (2 + name + 1 + PERCENT + RATE + 1 + unit + TOTAL + DROPPED)
-        return cls(name, min(max(rest, 4), 30), unit)
+        name, unit = min(max(4, *names), MOST_NAME), min(max(len(room.unit) for room in rooms), MOST_UNIT)
+        rest = width - (2 + name + 1 + PERCENT + RATE + 1 + TOTAL + DROPPED)
+        if rest - unit < 4:
+            unit = 0
+        return cls(name, min(max(rest - unit, 4), 30), unit)
 
 
 def _head(columns: _Columns) -> Text:

@@ -12,7 +12,7 @@ from ludus.tui.run_view import RunView, Topic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaneSpec:
-    """A pane. `draw` is pure: the same view and width give the same lines, none wider than `width`."""
+    """A pane. `draw` is pure: the same view and width give the same lines."""
 
     name: str
     title: str
@@ -20,3 +20,10 @@ class PaneSpec:
     draw: Callable[[RunView, int], list[Text]]
     help: str
     """What its signs mean, for the help screen."""
+
+    def lines(self, view: RunView, width: int) -> list[Text]:
+        """What it shows; cut off where the pane is narrower than it should be, or a number out of this world."""
+        drawn = self.draw(view, width)
+        for line in drawn:
+            line.truncate(width)
+        return drawn

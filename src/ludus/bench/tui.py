@@ -1,0 +1,117 @@
+"""`ludus bench tui`: how long a key takes to show while a daemon says 100,000 things a second, and what memory does.
+
+The real dashboard runs in a terminal of its own (a pty); keys switch panes, and the time is taken until the bytes of
+the new pane have come back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import termios
+import time
+from dataclasses import dataclass, field
+
+from ludus.bench.figure import Figure
+from ludus.errors import LudusError
+
+EVENTS_PER_S = 100_000
+WARM_UP_S = 3.0
+KEYS = ((b"2", b"training time"), (b"1", b"dropped"))
+"""A key, and what only its pane shows."""
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(slots=True)
+class Flooded:
+    """What one flood showed."""
+
+    echoes_s: list[float] = field(default_factory=list)
+    memory_bytes: list[int] = field(default_factory=list)
+    received: int = 0
+    skipped: int = 0
+
+
+def bench_tui(*, rounds: int, seconds: float) -> list[Figure]:
+    """Flood the dashboard `rounds` times; the worst key of all, the median, and how memory grew after the warm-up."""
+    found = [_flooded(max(seconds, 5.0)) for _ in range(rounds)]
+    echoes = [echo for each in found for echo in each.echoes_s]
+    growth = max(each.memory_bytes[-1] - each.memory_bytes[0] for each in found)
+    return [
+        Figure.alone("tui, worst key echo in a flood", 1000 * max(echoes), "ms"),
+        Figure.alone("tui, median key echo in a flood", 1000 * statistics.median(echoes), "ms"),
+        Figure.alone("tui, messages read", min(each.received for each in found) / max(seconds, 5.0), "per second"),
+        Figure.alone("tui, memory growth in a flood", growth / 1e6, "MB"),
+        Figure.alone("tui, memory in a flood", max(each.memory_bytes[-1] for each in found) / 1e6, "MB"),
+    ]
+
+
+def _flooded(seconds: float) -> Flooded:
+    main, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-m", "ludus.bench.flooded_dashboard", str(EVENTS_PER_S), str(seconds)]
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    process = subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment, start_new_session=True
+    )
+    os.close(terminal)
+    try:
+        return _press_keys(main, process, seconds)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(main)
+
+
+def _press_keys(main: int, process: subprocess.Popen[bytes], seconds: float) -> Flooded:
+    """Keys while the flood lasts, then ctrl+c; what it says at its end is its last line."""
+    found = Flooded()
+    _await(main, b"tick|explore", 30.0)
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < seconds - 0.5:
+        for key, shown in KEYS:
+            pressed = time.monotonic()
+            os.write(main, key)
+            _await(main, shown, 10.0)
+            if passed > WARM_UP_S:
+                found.echoes_s.append(time.monotonic() - pressed)
+            _drain(main, 0.15)
+        if passed > WARM_UP_S:
+            found.memory_bytes.append(_resident(process.pid))
+    os.write(main, b"\x03")
+    last = json.loads(re.findall(rb"\{.*?\}", _await(main, rb'\{"received.*?\}', 30.0))[-1])
+    found.received, found.skipped = last["received"], last["skipped"]
+    return found
+
+
+def _await(main: int, pattern: bytes, seconds: float) -> bytes:
+    """Read what the dashboard writes until a pattern has come."""
+    seen, deadline = b"", time.monotonic() + seconds
+    while not re.search(pattern, seen):
+        if time.monotonic() > deadline:
+            raise LudusError(f"the dashboard did not show {pattern!r} within {seconds} s")
+        seen += _drain(main, 0.05)
+    return seen
+
+
+def _drain(main: int, seconds: float) -> bytes:
+    """What comes within a time; returns at once when something is there."""
+    if not select.select([main], [], [], seconds)[0]:
+        return b""
+    with contextlib.suppress(OSError):  # the other side of a terminal is gone
+        return os.read(main, 1 << 20)
+    return b""
+
+
+def _resident(pid: int) -> int:
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * PAGE_BYTES
