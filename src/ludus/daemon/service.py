@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from ludus.daemon.client import Client
@@ -235,6 +236,7 @@ class Service:
         loop = self.loop
         if loop is not None and loop is not self._told_failure and loop.status().stage == "failed":
             self._told_failure = loop
+            log.error("the run failed: %s", loop.status().error)
             self.broadcast(Failure(code="run_failed", message=loop.status().error))
 
     def _tell_news(self, news: News) -> None:
@@ -264,8 +266,6 @@ class LogToClients(logging.Handler):
 
 
 def end_of(loop: AnyLoop) -> None:
-    """Wait for the end of a run, however it ends."""
-    try:
+    """Wait for the end of a run, however it ends: that is in its status."""
+    with suppress(BaseException):
         loop.wait()
-    except BaseException as error:  # it is in the status, and in the run's events
-        log.error("the run failed: %s: %s", type(error).__name__, error)
