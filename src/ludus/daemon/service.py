@@ -226,11 +226,13 @@ class Service:
         if not due:
             return
         status = self.status()
-        leela = leela_status(status, took_s=time.monotonic() - now)
+        leela: LeelaStatus | None = None
         for client in due:
             client.next_status = max(client.next_status + client.interval_s, now)
             client.tell(status)
-            client.tell(leela)
+            if client.wants(LeelaStatus.type):
+                leela = leela or leela_status(status, took_s=time.monotonic() - now)
+                client.tell(leela)
 
     def _tell_of_failure(self) -> None:
         loop = self.loop
