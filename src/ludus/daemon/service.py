@@ -18,8 +18,19 @@ from functools import partial
 
 from ludus.daemon.client import Client
 from ludus.daemon.commands import COMMANDS_AT_ONCE, Refused, carry_out, conclude, is_long
-from ludus.daemon.messages import Ack, Failure, LogLine, Payload, Shutdown, StartTraining, Status, Stop
-from ludus.daemon.messages import Subscribe as SubscribePayload
+from ludus.daemon.messages import (
+    NOTIFICATIONS,
+    Ack,
+    Failure,
+    LeelaStatus,
+    LogLine,
+    Payload,
+    Shutdown,
+    StartTraining,
+    Status,
+    Stop,
+    Subscribe,
+)
 from ludus.daemon.news import News
 from ludus.daemon.protocol import Command
 from ludus.daemon.reports import Reporter, idle_status, leela_status
@@ -77,7 +88,7 @@ class Service:
     def handle(self, client: Client, command: Command) -> None:
         """Carry out a command, now or in its turn; called by the client's thread."""
         payload = command.payload
-        if isinstance(payload, SubscribePayload):
+        if isinstance(payload, Subscribe):
             self._subscribe(client, command, payload)
         elif command.type == Status.type:
             self._ack(client, command, self.status().model_dump(exclude_none=True))
@@ -89,9 +100,7 @@ class Service:
                 self.loop.stop()  # at once: whatever waits for the run before it ends sooner
             self._put(self._quick, client, command)
 
-    def _subscribe(self, client: Client, command: Command, payload: SubscribePayload) -> None:
-        from ludus.daemon.messages import NOTIFICATIONS
-
+    def _subscribe(self, client: Client, command: Command, payload: Subscribe) -> None:
         unknown = sorted(set(payload.types or ()) - NOTIFICATIONS.keys())
         if unknown:
             reason = f"payload.types: there is no {', '.join(unknown)}; there are: {', '.join(NOTIFICATIONS)}"
@@ -215,11 +224,16 @@ class Service:
             now = time.monotonic()
             if not self._clients:
                 continue
-            self._tell_status(now)
-            self._tell_of_failure()
-            if now >= next_news and self._news is not None:
+            try:
+                self._tell_status(now)
+                self._tell_of_failure()
+                if now >= next_news and self._news is not None:
+                    next_news = now + NEWS_EVERY_S
+                    self._tell_news(self._news)
+            except Exception:
+                # News that cannot be told are no reason to fall silent for ever.
+                log.exception("news could not be told")
                 next_news = now + NEWS_EVERY_S
-                self._tell_news(self._news)
 
     def _tell_status(self, now: float, *, is_last: bool = False) -> None:
         due = [client for client in list(self._clients) if is_last or now >= client.next_status]
