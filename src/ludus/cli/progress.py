@@ -17,6 +17,7 @@ from ludus.cli.population import exploitability, learning_progress, population_p
 from ludus.cli.sparklines import decades, sparkline
 from ludus.cli.summary import evaluation_scores, held_out_scores, print_summary
 from ludus.daemon.rates import Rate
+from ludus.daemon.reports import Reporter
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -125,6 +126,7 @@ class LivePanel(Silent):
         self._loop = loop
         self._live = Live(console=console, refresh_per_second=4, transient=False)
         self._rate = Rate()
+        self._reporter = Reporter(loop)
         self._curves: dict[str, list[float]] = {}
         self._generation = -1
 
@@ -140,7 +142,7 @@ class LivePanel(Silent):
     def show(self, status: Status) -> None:
         """Redraw."""
         rate = self._rate.update(status.steps)
-        self._live.update(Group(self._headline(status, rate), self._bar(status), self._facts(status)))
+        self._live.update(Group(self._headline(status, rate), self._bar(status), self._rooms(), self._facts(status)))
 
     def summarise(self, status: Status) -> None:
         """The ladder and where things are."""
@@ -165,6 +167,11 @@ class LivePanel(Silent):
         bar = Table.grid()
         bar.add_row(ProgressBar(total=status.total_steps, completed=min(status.steps, status.total_steps), width=60))
         return bar
+
+    def _rooms(self) -> Text:
+        """What each room does now, in the order in which data flows through them."""
+        rooms = [room for room in self._reporter.status().rooms if room.total]
+        return Text("  ".join(f"{room.name} {room.rate:,.0f}/s" for room in rooms), "dim", no_wrap=True)
 
     def _facts(self, status: Status) -> Table:
         table = Table.grid(padding=(0, 2))
