@@ -22,7 +22,9 @@ def test_values_are_checked_like_those_of_a_file() -> None:
 
 
 def test_what_decides_what_is_learnt_cannot_be_set() -> None:
-    with pytest.raises(ConfigError, match=r"policy\.network: cannot be set while a run is going; these can: train\.steps"):
+    with pytest.raises(
+        ConfigError, match=r"policy\.network: cannot be set while a run is going; these can: train\.steps"
+    ):
         with_values(CONFIG, {"policy.network": {"kind": "mlp"}})
 
 
