@@ -60,7 +60,12 @@ async def picture_run(folder: Path) -> None:
 async def until_there_is_something_to_see(dashboard: Dashboard) -> None:
     """A ladder, an episode and curves."""
     view, deadline = dashboard.view, time.monotonic() + PATIENCE_S
-    while view.league is None or len(view.league.members) < 8 or view.episode is None or len(view.curve("train/loss")) < 12:
+    while (
+        view.league is None
+        or len(view.league.members) < 8
+        or view.episode is None
+        or len(view.curve("train/loss")) < 12
+    ):
         if time.monotonic() > deadline or view.failure:
             raise SystemExit(f"nothing to draw: {view.failure or view.status.stage}")
         await asyncio.sleep(0.5)

@@ -16,7 +16,41 @@ from typing import Any, Literal
 from ludus.errors import ConfigError, LudusError
 from ludus.telemetry import RoomReading, SinkStatus
 
-Stage = Literal["starting", "warming up", "training", "paused", "evaluating", "stopping", "done", "stopped", "failed"]
+Stage = Literal[
+    "starting",
+    "warming up",
+    "waiting for data",
+    "training",
+    "exporting",
+    "paused",
+    "evaluating",
+    "stopping",
+    "done",
+    "stopped",
+    "failed",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleStatus:
+    """Where a run is in its rounds of waiting and training. Without `cycle` the whole run is one round."""
+
+    cycles: int = 0
+    """Rounds that are done."""
+    new_data: int = 0
+    """Sequences that have come in since the last round began to train."""
+    data_to_wait: int = 0
+    """Sequences that the next round waits for; 0 where nothing is waited for."""
+    updates: int = 0
+    """Updates done in this round."""
+    updates_to_do: int = 0
+    """Updates of a round; 0 where there are no rounds."""
+    training_s: float = 0.0
+    """Seconds that were trained in this round."""
+    previous_training_s: float = 0.0
+    cycle_s: float = 0.0
+    """Seconds since this round began, its waiting included."""
+    previous_cycle_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +81,6 @@ class Status:
         return self.stage in ("done", "stopped", "failed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CycleStatus:
-    """Where a run is in its cycle of waiting for data, training and exporting; without one, all of it is one cycle."""
-
-    cycles: int = 0
-    new_data: int = 0
-    data_to_wait: int = 0
-    updates: int = 0
-    updates_to_do: int = 0
-    training_s: float = 0.0
-    previous_training_s: float = 0.0
-    cycle_s: float = 0.0
-    previous_cycle_s: float = 0.0
-
-
 class Driveable(ABC):
     """The controls of a run. Subclasses do the work."""
 
@@ -71,6 +90,7 @@ class Driveable(ABC):
         self._paused = False
         self._stopping = False
         self._checkpoint_wanted = False
+        self._hurried = False
         self._stage: Stage = "starting"
         self._error: BaseException | None = None
         self._began = time.monotonic()
@@ -78,19 +98,6 @@ class Driveable(ABC):
     @abstractmethod
     def status(self) -> Status:
         """What the run is doing now."""
-
-    def schedule(self) -> CycleStatus:
-        """Where the run is in its cycle."""
-        elapsed = time.monotonic() - self._began
-        return CycleStatus(training_s=elapsed, cycle_s=elapsed)
-
-    def train_now(self) -> Status:
-        """Do not wait for more data in this cycle.
-
-        Raises:
-            LudusError: the run waits for nothing.
-        """
-        raise LudusError("this run does not wait for data: its config has no cycle")
 
     def sinks(self) -> tuple[SinkStatus, ...]:
         """Where metrics go besides the run's own files, and what was lost on the way."""
@@ -119,6 +126,17 @@ class Driveable(ABC):
     def resume(self) -> Status:
         """Go on after a pause."""
         return self._ask(paused=False)
+
+    def schedule(self) -> CycleStatus:
+        """Where the run is in its rounds of waiting and training."""
+        return CycleStatus(cycle_s=time.monotonic() - self._began)
+
+    def train_now(self) -> Status:
+        """Do not wait any longer for the data of this round: train on what is there. Elsewhere this does nothing."""
+        with self._wake:
+            self._hurried = True
+            self._wake.notify_all()
+        return self.status()
 
     def checkpoint(self, timeout_s: float = 60.0) -> Status:
         """Save the state after the current update; returns when it is on disk."""

@@ -11,30 +11,34 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ludus.config.derive import resolve
 from ludus.config.dump import dump_config
 from ludus.config.live import with_values
 from ludus.config.resume import check_resumable
 from ludus.config.run import RunConfig
-from ludus.driving import Driveable, Status
+from ludus.cycle import Cycle
+from ludus.driving import CycleStatus, Driveable, Stage, Status
 from ludus.errors import ConfigError, CorruptRecord, LudusError
 from ludus.plugins import load_plugins
-from ludus.records import PolicyVersion
+from ludus.policies.export_folder import ExportFolder
+from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.tasks import TasksetTasks
 from ludus.telemetry import RoomReading, Sink, TensorBoardSink
-from ludus.topologies import Rooms, Topology, UpdateReport, crosses, find_games, make_topology, open_rooms
+from ludus.topologies import Rooms, TakesData, Topology, UpdateReport, crosses, find_games, make_topology, open_rooms
 from ludus.topologies.gathering import gather
 from ludus.topologies.warm_start import warm_up
 
 log = logging.getLogger(__name__)
 
 POLL_S = 0.05
+WAIT_S = 0.1
+"""How long to sleep between two looks for data."""
 
 
 class Loop(Driveable):
@@ -64,6 +68,7 @@ class Loop(Driveable):
         self._strict_resume = strict_resume
         self._sinks = tuple(sinks)
         self._until = self.config.train.steps if until is None else min(until, self.config.train.steps)
+        self._cycle = Cycle(self.config.cycle)
         self._rooms: Rooms | None = None
         self._reported = (time.monotonic(), 0)
 
@@ -97,6 +102,14 @@ class Loop(Driveable):
             self._until = config.train.steps
         write_text(self.run.config, dump_config(config))
         rooms.telemetry.event("set", values=dict(values))
+
+    def schedule(self) -> CycleStatus:
+        """Where the run is in its rounds of waiting and training."""
+        rooms = self._rooms
+        if rooms is None:
+            return self._cycle.status(updates=0)
+        progress = rooms.progress
+        return self._cycle.status(updates=progress.update if self.config.cycle is None else progress.unpublished)
 
     def _work(self) -> None:
         self.run.prepare()
@@ -145,6 +158,7 @@ class Loop(Driveable):
                 rooms.evaluation.issue(rooms.learner, step=0, is_final=False)
             self._commit(rooms, topology)
         self._publish(rooms, topology)
+        self._export(rooms)
         self._reported = (time.monotonic(), rooms.progress.steps)
         rooms.telemetry.event("started", resumed=saved is not None, **rooms.progress.counters())
         self._enter("training")
@@ -154,8 +168,50 @@ class Loop(Driveable):
             self._obey(rooms, topology)
             if self._stopping:
                 return
-            report = topology.advance()
-            self._conclude(rooms, topology, report)
+            if self._has_data(rooms, topology):
+                with self._cycle.training():
+                    report = topology.advance()
+                self._conclude(rooms, topology, report)
+
+    def _has_data(self, rooms: Rooms, any_topology: Topology) -> bool:
+        """Whether an update can be trained now. If not, some of what is new was taken in, or a moment has gone by.
+
+        Rows of feeds come in while there is a checkpoint of this very update: a resume then finds the same rows.
+        """
+        if not (self.config.cycle or self.config.buffer.feeds):
+            return True
+        topology = cast(TakesData, any_topology)  # the config refuses to wait in any other
+        if not self._cycle.is_training and not self._begins_round(rooms, topology):
+            return False
+        topology.most_orders = self._cycle.updates_left(rooms.progress.unpublished)
+        is_whole = self.config.cycle is not None or not self._is_saved(rooms) or topology.take_in(0)
+        if is_whole and not topology.is_dry:
+            self._cycle.see(topology.taken_in)
+            self._be("training")
+            return True
+        if is_whole:
+            self._commit(rooms, topology)
+            is_whole = topology.take_in(0)
+        return self._idle(topology, is_whole)
+
+    def _begins_round(self, rooms: Rooms, topology: TakesData) -> bool:
+        cycle = self._cycle
+        is_whole = topology.take_in(cycle.missing)
+        cycle.see(topology.taken_in)
+        if not is_whole or (cycle.missing and not self._hurried):
+            return self._idle(topology, is_whole)
+        rooms.telemetry.event("round_began", round=cycle.rounds + 1, new_sequences=cycle.begin_round())
+        return True
+
+    def _idle(self, topology: TakesData, is_whole: bool) -> bool:
+        """Look after the workers, and wait a little if nothing more is there; never true."""
+        if is_whole:
+            self._be("waiting for data")
+        topology.tend(WAIT_S if is_whole else 0.0)
+        return False
+
+    def _is_saved(self, rooms: Rooms) -> bool:
+        return rooms.progress.update in rooms.checkpoints.list()
 
     def _is_enough(self, rooms: Rooms) -> bool:
         return rooms.progress.steps >= self._until or bool(rooms.enough.reason)
@@ -175,6 +231,8 @@ class Loop(Driveable):
             self._settle(rooms, topology)
         if publishes:
             self._make_version(rooms)
+            self._cycle.end_round(rooms.progress.version)
+            self._hurried = False
         if snapshot_due:
             rooms.pool.add_snapshot(rooms.learner, progress.steps)
             rooms.pool.retire()
@@ -185,6 +243,7 @@ class Loop(Driveable):
             self._commit(rooms, topology)
         if publishes:
             self._publish(rooms, topology)
+            self._export(rooms)
         self._report(rooms, report)
 
     def _end(self, rooms: Rooms, topology: Topology) -> None:
@@ -247,6 +306,8 @@ class Loop(Driveable):
         if isinstance(rooms.tasks, TasksetTasks):
             rooms.tasks.load_state(saved.state["tasks"])
         rooms.enough.load_state(saved.state.get("enough", rooms.enough.state()))
+        taken_in = saved.state.get("buffer", {}).get("counters", {}).get("inserted", 0)
+        self._cycle.load_state(saved.state.get("cycle"), taken_in=taken_in)
         if rooms.progress.steps < self.config.train.steps and not rooms.enough.reason:
             rooms.progress.finished = False
 
@@ -265,7 +326,7 @@ class Loop(Driveable):
     def _next_version(self, rooms: Rooms) -> PolicyVersion:
         """Synchronous runs repeat themselves exactly, numbers included; others never use a number twice."""
         newest = rooms.progress.version
-        if self.config.schedule == "async":
+        if self.config.schedule == "async" or self.config.buffer.feeds:
             published = rooms.policies.versions(self.config.policy.name)
             newest = max([newest, *(ref.version for ref in published[-1:])])
         return PolicyVersion(newest + 1)
@@ -275,12 +336,13 @@ class Loop(Driveable):
         if self._checkpoint_wanted:
             self._commit(rooms, topology)
         if self._is_held():
+            before = self._stage
             self._enter("paused")
             while self._is_held():
                 topology.tend(POLL_S)
                 if self._checkpoint_wanted:
                     self._commit(rooms, topology)
-            self._enter("training")
+            self._enter(before)
 
     def _settle(self, rooms: Rooms, topology: Topology, *, may_stop: bool = False) -> dict[str, float]:
         """Wait for the evaluation in progress and count it into the league; returns what it came to.
@@ -306,7 +368,8 @@ class Loop(Driveable):
             if update not in rooms.checkpoints.list():
                 staging = rooms.checkpoints.stage(update)
                 state = topology.save(staging)
-                saved = rooms.checkpoints.commit(staging, update, {**rooms.state(), **state})
+                state |= {**rooms.state(), "cycle": self._cycle.state()}
+                saved = rooms.checkpoints.commit(staging, update, state)
                 rooms.index(saved)
                 rooms.telemetry.meters.add("storage", 1)
             self._checkpoint_done()
@@ -317,6 +380,24 @@ class Loop(Driveable):
             rooms.publish(topology.weights())
             topology.use_version(rooms.learner)
             topology.submit_evaluation(rooms.evaluation.pending_tasks())
+
+    def _export(self, rooms: Rooms) -> None:
+        """Let the version of the last round be used elsewhere; doing it again changes nothing."""
+        cycle, version = self.config.cycle, self._cycle.version
+        if cycle is None or cycle.export is None or version is None:
+            return
+        ref = PolicyRef(name=PolicyName(self.config.policy.name), version=PolicyVersion(version))
+        if not rooms.policies.has(ref):
+            return
+        self._be("exporting")
+        folder = ExportFolder(self.run.path / cycle.export, cycle.keep_exports)
+        with rooms.telemetry.room("policies"):
+            if folder.add(rooms.policies, ref):
+                rooms.telemetry.event("exported", policy=str(ref), path=str(folder.target(ref)))
+
+    def _be(self, stage: Stage) -> None:
+        if self._stage != stage:
+            self._enter(stage)
 
     def _report(self, rooms: Rooms, report: UpdateReport) -> None:
         now, steps = time.monotonic(), rooms.progress.steps

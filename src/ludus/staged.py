@@ -21,7 +21,7 @@ from ludus.config.problems import dotted
 from ludus.config.resume import changed_keys
 from ludus.config.run import RunConfig
 from ludus.config.stages import stage_folder, stage_path
-from ludus.driving import Driveable, Status
+from ludus.driving import CycleStatus, Driveable, Status
 from ludus.errors import ConfigError, LudusError
 from ludus.loop import Loop
 from ludus.plugins import load_plugins
@@ -112,6 +112,17 @@ class StagedLoop(Driveable):
     def room_readings(self) -> dict[str, RoomReading]:
         """What each room has done since the stage was started."""
         return {} if self._loop is None else self._loop.room_readings()
+
+    def schedule(self) -> CycleStatus:
+        """Where the stage is in its rounds."""
+        loop = self._loop
+        return super().schedule() if loop is None else loop.schedule()
+
+    def train_now(self) -> Status:
+        """Do not wait any longer for the data of this round."""
+        if self._loop is not None:
+            self._loop.train_now()
+        return self.status()
 
     def checkpoint(self, timeout_s: float = 60.0) -> Status:
         """Save the state of the stage after the current update; returns when it is on disk."""

@@ -95,7 +95,7 @@ def test_a_good_config_has_no_problems() -> None:
         (
             "<<: 1",
             "<<: unknown key; the top level takes name, seed, games, tasks, workflow, rewards, topology, schedule, synchronise, mode, policy, "
-            "explore, experience, buffer, train, warm_start, league, population, evaluate, checkpoint, record, telemetry, runtime, stages",
+            "explore, experience, buffer, train, cycle, warm_start, league, population, evaluate, checkpoint, record, telemetry, runtime, stages",
         ),
     ],
 )
@@ -130,7 +130,7 @@ foo: *a
         "run.yaml:12   foo: alias *a is not allowed; write the value out",
         'command line  train.steps: expected a whole number > 0 and ≤ 1000000000000000, got "ten"',
         "command line  bar: unknown key; the top level takes name, seed, games, tasks, workflow, rewards, topology, schedule, synchronise, mode, policy, "
-        "explore, experience, buffer, train, warm_start, league, population, evaluate, checkpoint, record, telemetry, runtime, stages",
+        "explore, experience, buffer, train, cycle, warm_start, league, population, evaluate, checkpoint, record, telemetry, runtime, stages",
     ]
 
 

@@ -36,7 +36,7 @@ class Terminal:
             stderr=self._terminal,
             env={**environment, "TERM": "xterm-256color", **(env or {})},
             start_new_session=True,
-            preexec_fn=_take_terminal,  # noqa: PLW1509 - so that it hears of its size, as in any terminal
+            preexec_fn=_take_terminal,
         )
         self.seen = b""
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.faults.terminal import Terminal, dashboard_of, ludus
 
 from ludus.storage.lock import RunLock
-from tests.faults.terminal import Terminal, dashboard_of, ludus
 
 ENDLESS = """
 name: endless
@@ -70,7 +70,9 @@ def config(tmp_path: Path) -> Path:
 @contextmanager
 def daemon(config: Path, run_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon that somebody else started, with a run."""
-    process = subprocess.Popen(ludus("daemon"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        ludus("daemon"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     assert process.stdin
     assert process.stdout
     start = {"type": "start_training", "payload": {"config": str(config), "run_dir": str(run_dir)}, "id": 1}
@@ -86,7 +88,9 @@ def daemon(config: Path, run_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(60)
 
 
-def test_a_killed_daemon_is_told_of_and_the_dashboard_goes_on_and_leaves_the_terminal_in_order(config: Path, tmp_path: Path) -> None:
+def test_a_killed_daemon_is_told_of_and_the_dashboard_goes_on_and_leaves_the_terminal_in_order(
+    config: Path, tmp_path: Path
+) -> None:
     with Terminal(ludus("tui", str(config), "--run-dir", str(tmp_path / "run"))) as terminal:
         terminal.expect(b"STARTING|TRAINING|WAITING")
         (pid,) = children(terminal.process.pid)
@@ -114,7 +118,9 @@ def test_a_killed_dashboard_leaves_a_daemon_that_saves_and_ends_by_itself(config
     assert last_event(run_dir)["stopped"] is True
 
 
-def test_a_run_that_was_attached_to_goes_on_when_the_dashboard_is_killed_or_quit_and_shows_the_same_again(config: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_attached_to_goes_on_when_the_dashboard_is_killed_or_quit_and_shows_the_same_again(
+    config: Path, tmp_path: Path
+) -> None:
     run_dir = tmp_path / "run"
     with daemon(config, run_dir) as process:
         with Terminal(ludus("tui", str(run_dir))) as terminal:
@@ -201,7 +207,9 @@ def test_ctrl_c_at_any_moment_restores_the_terminal_and_leaves_nobody_behind(aft
         time.sleep(after_s)
         found = children(terminal.process.pid)
         terminal.press(b"\x03")
-        await_that(lambda: terminal.wait(0.5) is not None if terminal.process.poll() is not None else _again(terminal), 30)
+        await_that(
+            lambda: terminal.wait(0.5) is not None if terminal.process.poll() is not None else _again(terminal), 30
+        )
         terminal.assert_restored()
         await_that(lambda: not any(is_alive(pid) for pid in found), 30)
 

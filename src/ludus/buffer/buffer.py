@@ -4,8 +4,8 @@ Invariants:
 - `insert` returned = the rows are on disk; a row that was ever there is not inserted again.
 - A row is in at most `reuse` committed batches of the history that a checkpoint belongs to. What a checkpoint does not
   know of (batches after it, rows after it) counts as not having happened, so rows acknowledged later are unused.
-- A batch never holds a row twice, nor one that is more than `max_staleness` versions behind, nor one that was trained
-  on in the last `cooldown` batches. Rows of one group that may be used come into a batch together.
+- A batch never holds a row twice, nor one that is more than `max_staleness` versions of this run's policy behind, nor
+  one that was trained on in the last `cooldown` batches. Rows of one group that may be used come into a batch together.
 - Neither side waits for ever: see `limits.py`.
 
 One thread of the process that holds the run lock owns a buffer. Trainers read claimed rows from the segment files.
@@ -129,7 +129,7 @@ class Buffer:
             return None
         places = np.flatnonzero(self._are_eligible())
         usage = self._window["usage"][places] + self._window["pending"][places]
-        halvings = np.minimum(usage + np.maximum(version - self._window["version"][places], 0), MOST_HALVINGS)
+        halvings = np.minimum(usage + np.maximum(self._versions_behind(version)[places], 0), MOST_HALVINGS)
         eligible = Eligible(
             usage=usage,
             priority=self._window["priority"][places] * np.exp2(-halvings.astype(np.float64)),
@@ -267,7 +267,7 @@ class Buffer:
             rows=rows,
             segments=tuple(np.unique(starts[np.searchsorted(starts, rows, side="right") - 1]).tolist()),
             version=version,
-            staleness=version - self._window["version"][places],
+            staleness=self._versions_behind(version)[places],
         )
         self._next_claim += 1
         self._claims[claim.id] = claim
@@ -323,9 +323,15 @@ class Buffer:
 
     def _drop_stale(self, version: int) -> None:
         if self.limits.max_staleness is not None:
-            stale = self._window["version"] < version - self.limits.max_staleness
+            stale = self._versions_behind(version) > self.limits.max_staleness
             self._counters["stale"] += int((stale & (self._uses_left() > 0)).sum())
             self._window.drop(stale)
+
+    def _versions_behind(self, version: int) -> NDArray[np.int64]:
+        """By row; 0 for rows of another policy, whose versions say nothing about this one's."""
+        made_by = self._window["version"]
+        behind: NDArray[np.int64] = np.where(made_by < 0, 0, version - made_by)
+        return behind
 
     def _uses_left(self) -> NDArray[np.int32]:
         left: NDArray[np.int32] = self.limits.reuse - self._window["usage"] - self._window["pending"]

@@ -16,7 +16,7 @@ from ludus.storage.arrow import experiences_from_table
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_READ = ("task", "attempt", "seat", "turn", "group", "shaped_reward", "mask", "version")
+_READ = ("task", "attempt", "seat", "turn", "group", "shaped_reward", "own_version", "mask", "version")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class RowFacts:
     seat: Integers
     """The place in the episode: the seat, and the turn where rows are turns."""
     version: Integers
-    """Version of the row's oldest element that a policy chose."""
+    """Version of the row's oldest element that a policy chose; -1 where that is not this run's policy."""
     group: Integers
     """Equal for rows of one group; 0 for a row without one."""
     surprise: Floats
@@ -54,7 +54,7 @@ def facts_of(experiences: Experiences, first_seq: int = 0) -> RowFacts:
         task=np.asarray(columns["task"], np.int64),
         attempt=np.asarray(columns["attempt"], np.int64),
         seat=experiences.places,
-        version=oldest_versions(experiences),
+        version=np.asarray(columns["own_version"]) if "own_version" in columns else oldest_versions(experiences),
         group=group,
         surprise=surprises(columns.get("shaped_reward"), group),
     )

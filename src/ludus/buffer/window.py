@@ -23,8 +23,9 @@ COLUMNS: dict[str, type[np.generic]] = {
     "ready": np.int64,
     "priority": np.float64,
 }
-"""`version` is that of the row's oldest element; `group` stands for the name of its group, 0 for none; `pending` counts
-the open claims it is in; `ready` is the number of the first batch that may have it again."""
+"""`version` is that of the row's oldest element, -1 for one of another policy; `group` stands for the name of its
+group, 0 for none; `pending` counts the open claims it is in; `ready` is the number of the first batch that may have it
+again."""
 
 
 class Window:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -17,6 +17,7 @@ from ludus.cli.population import exploitability, learning_progress, population_p
 from ludus.cli.sparklines import decades, sparkline
 from ludus.cli.summary import evaluation_scores, held_out_scores, print_summary
 from ludus.daemon.rates import Rate
+from ludus.daemon.reports import Reporter
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -83,7 +84,9 @@ class JsonLines(Silent):
         """Print at most once a second."""
         if status.is_over or time.monotonic() - self._last >= 1.0:
             self._last = time.monotonic()
-            print(json.dumps(asdict(status)), flush=True)
+            print(
+                msgspec.json.encode(asdict(status)).decode(), flush=True
+            )  # NaN as null, which JSON has no other way for
 
 
 class PlainLines(Silent):
@@ -125,6 +128,7 @@ class LivePanel(Silent):
         self._loop = loop
         self._live = Live(console=console, refresh_per_second=4, transient=False)
         self._rate = Rate()
+        self._reporter = Reporter(loop)
         self._curves: dict[str, list[float]] = {}
         self._generation = -1
 
@@ -140,7 +144,9 @@ class LivePanel(Silent):
     def show(self, status: Status) -> None:
         """Redraw."""
         rate = self._rate.update(status.steps)
-        self._live.update(Group(self._headline(status, rate), self._bar(status), self._facts(status)))
+        self._live.update(
+            Group(self._headline(status, rate), self._bar(status), self._rooms(status), self._facts(status))
+        )
 
     def summarise(self, status: Status) -> None:
         """The ladder and where things are."""
@@ -165,6 +171,11 @@ class LivePanel(Silent):
         bar = Table.grid()
         bar.add_row(ProgressBar(total=status.total_steps, completed=min(status.steps, status.total_steps), width=60))
         return bar
+
+    def _rooms(self, status: Status) -> Text:
+        """What each room does now, in the order in which data flows through them."""
+        rooms = [room for room in self._reporter.rooms(status) if room.total]
+        return Text("  ".join(f"{room.name} {room.rate:,.0f}/s" for room in rooms), "dim", no_wrap=True)
 
     def _facts(self, status: Status) -> Table:
         table = Table.grid(padding=(0, 2))

@@ -4,6 +4,7 @@ A config is data: names in it are looked up in registries, never imported. The m
 `judge` and `run`; `load` reads them, `derive` fills in what follows, `describe` says it in words.
 """
 
+from ludus.config.cycle import CycleConfig, RunFeedConfig
 from ludus.config.demo import demo_config, demo_text, load_or_demo
 from ludus.config.derive import resolve, resolve_stages
 from ludus.config.describe import describe, updates_in_run
@@ -45,6 +46,7 @@ __all__ = [
     "BufferConfig",
     "CheckpointConfig",
     "CustomTransformConfig",
+    "CycleConfig",
     "EvaluateConfig",
     "ExperienceConfig",
     "ExploreConfig",
@@ -66,6 +68,7 @@ __all__ = [
     "ResNetConfig",
     "RoleAdvantageConfig",
     "RunConfig",
+    "RunFeedConfig",
     "RuntimeConfig",
     "Schedule",
     "StageConfig",

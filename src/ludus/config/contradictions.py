@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from ludus.config.baseline_checks import baseline_contradictions
+from ludus.config.cycle_checks import cycle_contradictions
 from ludus.config.endpoint_checks import endpoint_contradictions
 from ludus.config.evaluate_checks import evaluate_contradictions
 from ludus.config.fused import fused_obstacles
@@ -49,6 +50,7 @@ def find_contradictions(config: RunConfig, *, seats: int = 2) -> list[Contradict
         ineffective_settings,
     ]
     found = [one for check in checks for one in check(config)]
+    found += cycle_contradictions(config, seats)
     if config.population is not None:
         found += learned_contradictions(config)
     if config.topology == "split":
@@ -136,12 +138,12 @@ def _buffer(config: RunConfig, seats: int) -> Iterator[Contradiction]:
         text = f"{buffer.samples_per_insert} cannot be reached with buffer.reuse: {buffer.reuse}"
         yield _at("buffer.samples_per_insert", f"{text}; write at most {buffer.reuse}, or a higher reuse")
     if config.schedule == "async":
-        updates = (staleness + 1) * config.synchronise.interval
+        updates = (staleness + 1) * config.publish_interval
         if min_size > updates * episodes:
             text = f"only {updates * episodes} episodes are played before the first update"
             yield _at("buffer.min_size", f"{text} (train.max_staleness: {staleness}); write at most that")
         if buffer.reuse > updates:
-            versions = (buffer.reuse - 1) // config.synchronise.interval
+            versions = (buffer.reuse - 1) // config.publish_interval
             text = f"{buffer.reuse} uses need experience {versions} versions old"
             yield _at("buffer.reuse", f"{text}, but train.max_staleness is {staleness}; write at least that there")
 

@@ -26,6 +26,7 @@ from ludus.errors import ConfigError
 _STEPS_PER_GAME = 16
 _SEQUENCES_PER_STEP = 64
 _BATCHES_KEPT = 8
+_ROUNDS_KEPT = 4
 _SNAPSHOTS = 20
 _FUSED_CHECKPOINT_EVERY = 50
 _TABULAR_CHECKPOINT_EVERY = 25
@@ -172,7 +173,10 @@ def _fill_buffer(config: RunConfig) -> RunConfig:
     episodes = config.train.batch_episodes or 1
     buffer = _fill(
         config.buffer,
-        capacity=max(_BATCHES_KEPT, config.synchronise.offset + 1) * episodes * seats_per_game(config),
+        capacity=max(
+            max(_BATCHES_KEPT, config.synchronise.offset + 1) * episodes * seats_per_game(config),
+            _ROUNDS_KEPT * config.cycle.new_sequences if config.cycle else 0,
+        ),
         # At least one seat of each episode learns: with more, the first batch could wait for rows that never come.
         min_size=episodes,
         samples_per_insert=float(config.buffer.reuse),

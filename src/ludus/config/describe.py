@@ -6,6 +6,7 @@ import math
 import os
 from pathlib import Path
 
+from ludus.config.cycle_words import describe_waiting
 from ludus.config.endpoints import EndpointConfig
 from ludus.config.fused import fused_obstacles
 from ludus.config.learn import MuConfig, TermConfig
@@ -163,6 +164,7 @@ def _split_batch(config: RunConfig) -> list[Row]:
     ]
     if config.mode == "both" and "usual" in wanted_sources(train.algorithm):
         rows.append(("synchronisation", _synchronisation(config)))
+    rows += describe_waiting(config)
     if config.schedule == "async":
         rows.append(("experience", f"at most {train.max_staleness} versions old, used at most {buffer.reuse} times"))
         rows.append(("buffer", f"{buffer.capacity:,} sequences, {buffer.sampler}; first batch at {buffer.min_size:,}"))
@@ -172,7 +174,7 @@ def _split_batch(config: RunConfig) -> list[Row]:
 def _synchronisation(config: RunConfig) -> str:
     """Who waits for whom, and how far behind the weights that play are."""
     pace = config.synchronise
-    every = "every update" if pace.interval == 1 else f"every {pace.interval:,} updates"
+    every = "every update" if config.publish_interval == 1 else f"every {config.publish_interval:,} updates"
     if config.schedule == "async":
         return f"driven: a version after {every}, played with as soon as it is there"
     if not pace.updates_behind:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from ludus.config.base import Model
+from ludus.config.cycle import FeedConfig
 from ludus.config.expert import ExpertConfig, PairsConfig
 from ludus.config.tasksets import NameAlone
 
@@ -214,8 +215,11 @@ class BufferConfig(Model):
     """Demonstrations, for terms with `source: expert`."""
     pairs: PairsConfig | None = None
     """Preference pairs, for terms with `source: pairs`."""
+    feeds: tuple[FeedConfig, ...] = Field(default=(), strict=False, max_length=1000)
+    """Mode train: other runs whose sequences are taken in while those runs play. A directory alone stands for a run."""
     capacity: int | None = Field(default=None, gt=0)
-    """Sequences kept; the oldest make room. Default: 8 batches."""
+    """Sequences kept; the oldest make room. Default: 8 batches, and with `cycle` at least 4 times its
+    `new_sequences`."""
     reuse: int = Field(default=1, gt=0)
     """How often a sequence may be trained on."""
     sampler: Literal["uniform", "fifo", "least_used", "least_used_newest", "prioritised"] = "fifo"

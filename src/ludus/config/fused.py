@@ -63,6 +63,12 @@ def _flow(config: RunConfig) -> list[Obstacle]:
     if config.synchronise != SynchroniseConfig():
         reason = "explorers with versions of their own are separate processes"
         found.append(Obstacle(path=("synchronise",), reason=reason, instead="{interval: 1, offset: 0}"))
+    if config.cycle is not None:
+        reason = "waiting for data needs a trainer of its own"
+        found.append(Obstacle(path=("cycle",), reason=reason, instead="null"))
+    if config.buffer.feeds:
+        reason = "what other runs play is trained on by a process of its own"
+        found.append(Obstacle(path=("buffer", "feeds"), reason=reason, instead="[]"))
     if config.train.trainers > 1:
         reason = "several trainers are separate processes"
         found.append(Obstacle(path=("train", "trainers"), reason=reason, instead="1"))

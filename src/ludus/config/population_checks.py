@@ -79,6 +79,8 @@ def _how_it_runs(config: RunConfig) -> Iterator[Contradiction]:
         yield _at(("schedule",), f"{_WHY}, where nothing runs at the same time; write schedule: sync")
     if config.mode != "both":
         yield _at(("mode",), f"{_WHY}, where nothing is played; leave out mode: {config.mode}")
+    if config.cycle is not None:
+        yield _at(("cycle",), f"{_WHY}, and there is no data to wait for; leave it out, or population")
     for key in ("model", "start"):
         if getattr(config.policy, key) is not None:
             yield _at(("policy", key), f"{_WHY}, and its policies are tables; leave it out, or population")

@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from ludus.config.base import Model
+from ludus.config.cycle import CycleConfig
 from ludus.config.flow import BufferConfig, ExperienceConfig
 from ludus.config.judge import EvaluateConfig, LeagueConfig
 from ludus.config.learn import TrainConfig
@@ -117,13 +118,15 @@ class RunConfig(Model):
     synchronise: SynchroniseConfig = SynchroniseConfig()
     """Split topology: how often explorers get new weights, and how far they play ahead."""
     mode: Mode = "both"
-    """`explore` only fills the buffer; `train` only empties it; `evaluate` trains nothing and measures the versions of
-    the run that `policy.start` names."""
+    """`explore` only fills the buffer; `train` only empties it, and takes in what `buffer.feeds` bring; `evaluate`
+    trains nothing and measures the versions of the run that `policy.start` names."""
     policy: PolicyConfig = PolicyConfig()
     explore: ExploreConfig = ExploreConfig()
     experience: ExperienceConfig = ExperienceConfig()
     buffer: BufferConfig = BufferConfig()
     train: TrainConfig = TrainConfig()
+    cycle: CycleConfig | None = None
+    """Wait for new data before each round of training. Default: train whenever there is a batch."""
     warm_start: WarmStartConfig | None = None
     """Language models: learn from games of fixed players first. Default: begin with the model as it is."""
     league: LeagueConfig = LeagueConfig()
@@ -137,6 +140,11 @@ class RunConfig(Model):
     stages: tuple[StageConfig, ...] = Field(default=(), strict=False, max_length=64)
     """Runs that are done one after the other, each beginning with the policy of the one before it. Each has a name and
     whatever differs from the keys beside `stages`."""
+
+    @property
+    def publish_interval(self) -> int:
+        """Split topology: updates between two published versions."""
+        return self.synchronise.interval if self.cycle is None else self.cycle.updates
 
     @property
     def home(self) -> Path:

@@ -7,6 +7,7 @@ first line that only a client of ludus can have written changes that.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from ludus.daemon.lines import MOST_BYTES, TooLong, read_lines
 from ludus.daemon.messages import Failure, LeelaStatus, LogLine, Payload, StartTraining, StartTrainingImmediately
 from ludus.daemon.outlet import Outlet
 from ludus.daemon.protocol import BadLine, Command, MessageId, find_id, parse_command, write_message
+
+log = logging.getLogger(__name__)
 
 
 class Handler(Protocol):
@@ -70,9 +73,11 @@ class Client:
             self._outlet.tell(write_message(payload))
 
     def reply(self, payload: Payload, id: MessageId) -> None:
-        """Answer a command or a bad line."""
+        """Answer a command or a bad line; a client of the Leela daemon finds what is wrong in the log."""
         if self._is_leela is not True:
             self._outlet.reply(write_message(payload, id, is_reply=True))
+        elif isinstance(payload, Failure):
+            log.error("%s", payload.message)
 
     def close(self) -> None:
         """Send what is left and forget it."""

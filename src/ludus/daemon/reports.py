@@ -53,8 +53,7 @@ class Reporter:
 
     def status(self, *, is_exporting: bool = False) -> Status:
         """What the run is doing now."""
-        loop, found, now = self._loop, self._loop.status(), time.monotonic()
-        readings: Readings = {} if found.is_over else loop.room_readings()
+        loop, found = self._loop, self._loop.status()
         rate, stage = self._rate.update(found.steps), STAGES[found.stage]
         is_population = loop.config.population is not None
         left = max(found.total_steps - found.steps, 0)
@@ -75,7 +74,7 @@ class Reporter:
             uptime_s=found.elapsed_s,
             error=found.error,
             schedule=Schedule(**asdict(loop.schedule())),
-            rooms=self._rooms(now, readings, uptime_s=found.elapsed_s),
+            rooms=self.rooms(found),
             metrics={name: value if isfinite(value) else None for name, value in found.metrics.items()},
             sinks=tuple(
                 SinkStatus(name=sink.name, queued=sink.queued, dropped=sink.dropped, error=sink.error)
@@ -84,13 +83,14 @@ class Reporter:
             commands=possible_commands(stage),
         )
 
-    def _rooms(self, now: float, readings: Readings, *, uptime_s: float) -> tuple[RoomStatus, ...]:
+    def rooms(self, status: LoopStatus) -> tuple[RoomStatus, ...]:
         """Each room against what it was a second ago."""
+        now, readings = time.monotonic(), {} if status.is_over else self._loop.room_readings()
         while len(self._past) > 1 and now - self._past[1][0] >= LAST_S:
             self._past.popleft()
         before_at, before = self._past[0]
         rooms = tuple(
-            _room(name, before.get(name), reading, seconds=now - before_at, uptime_s=uptime_s)
+            _room(name, before.get(name), reading, seconds=now - before_at, uptime_s=status.elapsed_s)
             for name, reading in readings.items()
         )
         if readings and now > self._past[-1][0]:

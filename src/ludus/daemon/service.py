@@ -13,12 +13,24 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from ludus.daemon.client import Client
 from ludus.daemon.commands import COMMANDS_AT_ONCE, Refused, carry_out, conclude, is_long
-from ludus.daemon.messages import Ack, Failure, LogLine, Payload, Shutdown, StartTraining, Status, Stop
-from ludus.daemon.messages import Subscribe as SubscribePayload
+from ludus.daemon.messages import (
+    NOTIFICATIONS,
+    Ack,
+    Failure,
+    LeelaStatus,
+    LogLine,
+    Payload,
+    Shutdown,
+    StartTraining,
+    Status,
+    Stop,
+    Subscribe,
+)
 from ludus.daemon.news import News
 from ludus.daemon.protocol import Command
 from ludus.daemon.reports import Reporter, idle_status, leela_status
@@ -76,7 +88,7 @@ class Service:
     def handle(self, client: Client, command: Command) -> None:
         """Carry out a command, now or in its turn; called by the client's thread."""
         payload = command.payload
-        if isinstance(payload, SubscribePayload):
+        if isinstance(payload, Subscribe):
             self._subscribe(client, command, payload)
         elif command.type == Status.type:
             self._ack(client, command, self.status().model_dump(exclude_none=True))
@@ -88,9 +100,7 @@ class Service:
                 self.loop.stop()  # at once: whatever waits for the run before it ends sooner
             self._put(self._quick, client, command)
 
-    def _subscribe(self, client: Client, command: Command, payload: SubscribePayload) -> None:
-        from ludus.daemon.messages import NOTIFICATIONS
-
+    def _subscribe(self, client: Client, command: Command, payload: Subscribe) -> None:
         unknown = sorted(set(payload.types or ()) - NOTIFICATIONS.keys())
         if unknown:
             reason = f"payload.types: there is no {', '.join(unknown)}; there are: {', '.join(NOTIFICATIONS)}"
@@ -214,27 +224,35 @@ class Service:
             now = time.monotonic()
             if not self._clients:
                 continue
-            self._tell_status(now)
-            self._tell_of_failure()
-            if now >= next_news and self._news is not None:
+            try:
+                self._tell_status(now)
+                self._tell_of_failure()
+                if now >= next_news and self._news is not None:
+                    next_news = now + NEWS_EVERY_S
+                    self._tell_news(self._news)
+            except Exception:
+                # News that cannot be told are no reason to fall silent for ever.
+                log.exception("news could not be told")
                 next_news = now + NEWS_EVERY_S
-                self._tell_news(self._news)
 
     def _tell_status(self, now: float, *, is_last: bool = False) -> None:
         due = [client for client in list(self._clients) if is_last or now >= client.next_status]
         if not due:
             return
         status = self.status()
-        leela = leela_status(status, took_s=time.monotonic() - now)
+        leela: LeelaStatus | None = None
         for client in due:
             client.next_status = max(client.next_status + client.interval_s, now)
             client.tell(status)
-            client.tell(leela)
+            if client.wants(LeelaStatus.type):
+                leela = leela or leela_status(status, took_s=time.monotonic() - now)
+                client.tell(leela)
 
     def _tell_of_failure(self) -> None:
         loop = self.loop
         if loop is not None and loop is not self._told_failure and loop.status().stage == "failed":
             self._told_failure = loop
+            log.error("the run failed: %s", loop.status().error)
             self.broadcast(Failure(code="run_failed", message=loop.status().error))
 
     def _tell_news(self, news: News) -> None:
@@ -264,8 +282,6 @@ class LogToClients(logging.Handler):
 
 
 def end_of(loop: AnyLoop) -> None:
-    """Wait for the end of a run, however it ends."""
-    try:
+    """Wait for the end of a run, however it ends: that is in its status."""
+    with suppress(BaseException):
         loop.wait()
-    except BaseException as error:  # it is in the status, and in the run's events
-        log.error("the run failed: %s: %s", type(error).__name__, error)

@@ -19,65 +19,52 @@ from ludus.daemon.client import Client
 from ludus.daemon.messages import Failure
 from ludus.daemon.protocol import write_message
 from ludus.daemon.service import Service
+from ludus.staged import AnyLoop
+from ludus.storage.atomic import temporary_name
 from ludus.storage.lock import RunLock
+from ludus.storage.run_directory import RunDirectory
 
 log = logging.getLogger(__name__)
 
-NAME = "control.sock"
 BACKLOG = 16
+POLL_S = 0.1
+CLOSE_S = 2.0
 
 
 class ControlSocket:
-    """Lets clients in as soon as this process has the run, and until it is closed."""
+    """Lets clients in while this process has a run, one run after the other, until it is closed."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._listening: socket.socket | None = None
-        self._path: Path | None = None
-        self._wake = threading.Event()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="control socket", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Shut the door and take it away."""
-        self._wake.set()
-        if self._listening is not None:
-            with contextlib.suppress(OSError):
-                self._listening.shutdown(socket.SHUT_RDWR)
-            self._listening.close()
-        if self._path is not None:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
+        """Shut the door and take it away. Clients that are in stay."""
+        self._closing.set()
+        self._thread.join(CLOSE_S)
 
     def _serve(self) -> None:
-        path = self._await_run()
-        if path is None:
-            return
-        try:
-            self._listening = _listen(path)
-        except OSError as error:
-            log.warning("%s: no client can attach to this run: %s", path, error)
-            return
-        self._path = path / NAME
         number = 0
-        while not self._wake.is_set():
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:
-                return
-            number += 1
-            self._let_in(connection, f"client {number}")
-
-    def _await_run(self) -> Path | None:
-        """The directory of the run, once this process holds it."""
-        while not self._wake.wait(0.1):
+        while not self._closing.wait(POLL_S):
             loop = self._service.loop
-            if loop is not None and not loop.status().is_over:
-                path = Path(loop.status().run_dir)
-                holder = RunLock.holder(path)
-                if holder is not None and holder.get("pid") == os.getpid():
-                    return path
-        return None
+            if loop is None or not _has_lock(loop):
+                continue
+            door = RunDirectory(Path(loop.status().run_dir)).control
+            try:
+                listening = _listen(door)
+            except OSError as error:
+                log.warning("%s: no client can attach to this run: %s", door, error)
+                return
+            with listening:
+                while not self._closing.is_set() and not loop.status().is_over:
+                    with contextlib.suppress(TimeoutError):
+                        connection, _ = listening.accept()
+                        number += 1
+                        self._let_in(connection, f"client {number}")
+            with contextlib.suppress(OSError):
+                door.unlink()
 
     def _let_in(self, connection: socket.socket, name: str) -> None:
         connection.setblocking(True)
@@ -101,25 +88,33 @@ def connect(run_dir: Path) -> socket.socket:
     Raises:
         OSError: nobody is there.
     """
+    door = RunDirectory(run_dir).control
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with _short(run_dir) as short:
-            connection.connect(str(short / NAME))
+        with _short(door) as short:
+            connection.connect(str(short))
     except OSError:
         connection.close()
         raise
     return connection
 
 
-def _listen(run_dir: Path) -> socket.socket:
-    with contextlib.suppress(FileNotFoundError):
-        (run_dir / NAME).unlink()  # whoever made it is dead, for this process has the lock
+def _has_lock(loop: AnyLoop) -> bool:
+    status = loop.status()
+    holder = None if status.is_over else RunLock.holder(Path(status.run_dir))
+    return holder is not None and holder.get("pid") == os.getpid()
+
+
+def _listen(door: Path) -> socket.socket:
+    made = temporary_name(door.parent)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
-        with _short(run_dir) as short:
-            listening.bind(str(short / NAME))
+        with _short(made) as short:
+            listening.bind(str(short))
         listening.listen(BACKLOG)
+        listening.settimeout(POLL_S)
+        made.rename(door)  # one that a dead process left is replaced, for this process has the lock
     except OSError:
         listening.close()
         raise
@@ -129,11 +124,11 @@ def _listen(run_dir: Path) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _short(directory: Path) -> Iterator[Path]:
-    """A short path to a directory, while the block lasts."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _short(door: Path) -> Iterator[Path]:
+    """A short path to a file in a directory, while the block lasts."""
+    descriptor = os.open(door.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         through = Path(f"/proc/self/fd/{descriptor}")
-        yield through if through.exists() else directory
+        yield through / door.name if through.exists() else door
     finally:
         os.close(descriptor)

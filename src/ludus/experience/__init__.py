@@ -6,6 +6,7 @@ from ludus.experience.kept_rows import KeptRows
 from ludus.experience.open_groups import OpenGroups, WholeGroups
 from ludus.experience.operators import OPERATORS, Operator, Verdict, make_operator, register_operator
 from ludus.experience.pipeline import TRANSFORMS, Pipeline, build_pipeline, register_transform
+from ludus.experience.recheck import MOST_TASKS, recheck
 from ludus.experience.refusals import Refusal, Refusals
 from ludus.experience.refused_log import RefusedLog
 from ludus.experience.sifting import Sieve, Sifted, build_sieve
@@ -13,6 +14,7 @@ from ludus.experience.stages import Stage, Stateless, Transform, decisions, last
 from ludus.experience.verify import Verified, verify
 
 __all__ = [
+    "MOST_TASKS",
     "OPERATORS",
     "TRANSFORMS",
     "Groups",
@@ -39,6 +41,7 @@ __all__ = [
     "last_chosen",
     "make_operator",
     "mark_greedy",
+    "recheck",
     "register_operator",
     "register_transform",
     "verify",

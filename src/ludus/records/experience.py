@@ -32,6 +32,8 @@ Some rows have more columns, and `joining.py` says what it means when a row lack
     pair, chosen                        int64, bool: which pair of answers, and whether it is the better one
     greedy                              bool: an attempt at the likeliest, which others are compared with (`remax`)
     baseline                            float32, only in a batch: what that attempt of the row's group got
+    own_version                         int64: rows of another run that feeds this one; which version of this run's
+                                        policy chose it, or -1 (the step column `version` is that of the other run)
     reason, detail                      str: why it was refused (in the log `refused`)
 """
 

@@ -1,12 +1,13 @@
 """The layout of a run directory, in one place.
 
-    runs/x/  format.json  config.yaml  catalog.sqlite  lock  metrics.jsonl  events.jsonl
+    runs/x/  format.json  config.yaml  catalog.sqlite  lock  control.sock  metrics.jsonl  events.jsonl
              checkpoints/<update>/  episodes/*.arrow  experiences/*.arrow  policies/<name>/<version>/
              quarantine/  logs/attempt_<n>/  logs/latest -> attempt_<n>
     and, where there is something for them:
              base/ (the model of a warm start)  teacher/<name>/<version>/ (another run's policy, to become like)
              learners/<name>/ (of a population: their runs)  opponents.json (of such a run: whom to answer)
              voice.json (of a population with language models, and of its learners: how they speak)
+             feeds.json (the runs that it was fed by, and the numbers of their tasks here)
              refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
 
 Invariant: no other file spells these names. A directory is a run when it has both `format.json` and `config.yaml`; one
@@ -18,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import struct
 import sys
 from pathlib import Path
@@ -42,6 +44,7 @@ class RunDirectory:
         self.config = path / "config.yaml"
         self.catalog = path / "catalog.sqlite"
         self.lock = path / "lock"
+        self.control = path / "control.sock"
         self.metrics = path / "metrics.jsonl"
         self.events = path / "events.jsonl"
         self.checkpoints = path / "checkpoints"
@@ -57,6 +60,7 @@ class RunDirectory:
         self.opponents = path / "opponents.json"
         self.voice = path / "voice.json"
         self.learners = path / "learners"
+        self.feeds = path / "feeds.json"
         self.policies = path / "policies"
         self.quarantine = path / "quarantine"
         self.logs = path / "logs"
@@ -93,7 +97,9 @@ class RunDirectory:
             self.open()
         else:
             _spread_subdirectories(self.path)
-            write_json(self.format, {"format": FORMAT, "system": "ludus"}, fs=self._fs)
+            # The id tells a run from another one that is made in its place.
+            note = {"format": FORMAT, "system": "ludus", "id": secrets.token_hex(8)}
+            write_json(self.format, note, fs=self._fs)
         self._make_folders()
         if not self.config.is_file() or self.read_config() != config_yaml:
             write_text(self.config, config_yaml, fs=self._fs)
@@ -105,6 +111,15 @@ class RunDirectory:
             return self.config.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise StorageError(f"{self.config} cannot be read: {error}") from error
+
+    def identity(self) -> str:
+        """What tells this run from every other, wherever it is moved; empty where an earlier version made it.
+
+        Raises:
+            CorruptRecord: `format.json` cannot be read.
+        """
+        note = read_json(self.format, most_bytes=65536)
+        return str(note.get("id", "")) if isinstance(note, dict) else ""
 
     def open(self) -> None:
         """Check that this is a run that we can read, and make folders that are missing.

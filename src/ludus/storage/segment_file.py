@@ -86,14 +86,16 @@ class SegmentEncoder:
         return self._scratch
 
 
-def open_segment(path: Path, *, log: str, verify: bool = True) -> tuple[Segment, pa.RecordBatch]:
-    """Map a segment file into memory, check it, and give its rows without copying them.
+def open_segment(
+    path: Path, *, log: str, verify: bool = True, is_mapped: bool = True
+) -> tuple[Segment, pa.RecordBatch]:
+    """Map a segment file into memory (or read it), check it, and give its rows without copying them.
 
     Raises:
         CorruptRecord: it is missing, torn, rotten, or not what its name says.
     """
     try:
-        with pa.memory_map(str(path)) as file:
+        with pa.memory_map(str(path)) if is_mapped else pa.OSFile(str(path)) as file:
             buffer = file.read_buffer()
         checksum = _verified_checksum(memoryview(buffer), verify=verify)
         reader = pa.ipc.open_file(buffer)

@@ -7,9 +7,19 @@ from __future__ import annotations
 
 from ludus.topologies.progress import Progress, UpdateReport, crosses
 from ludus.topologies.rooms import Rooms, find_games, open_rooms
-from ludus.topologies.topology import Topology
+from ludus.topologies.topology import TakesData, Topology
 
-__all__ = ["Progress", "Rooms", "Topology", "UpdateReport", "crosses", "find_games", "make_topology", "open_rooms"]
+__all__ = [
+    "Progress",
+    "Rooms",
+    "TakesData",
+    "Topology",
+    "UpdateReport",
+    "crosses",
+    "find_games",
+    "make_topology",
+    "open_rooms",
+]
 
 
 def make_topology(rooms: Rooms) -> Topology:

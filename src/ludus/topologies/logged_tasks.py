@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
+
 from ludus.storage.arrow import episodes_from_table
 from ludus.storage.segments import SegmentLog
 from ludus.tasks import TasksetTasks
 from ludus.topologies.done_tasks import DoneTasks
+from ludus.topologies.feed import FIRST_TASK
 from ludus.topologies.intake import Intake
 from ludus.topologies.rooms import Rooms
 
@@ -23,6 +26,7 @@ def note_logged_rows(rooms: Rooms, done: DoneTasks, experiences: SegmentLog, int
     """Asynchronous: nor those of which only rows are there. Played again with a newer version it would be another game
     than the one whose experience is here."""
     for _, table in experiences.scan():
+        table = table.filter(pc.field("task") < FIRST_TASK)  # other runs' tasks are theirs to play
         numbers = table.column("task").to_pylist()
         done.add(numbers)
         if isinstance(rooms.tasks, TasksetTasks):

@@ -30,6 +30,7 @@ from ludus.topologies.batches_ahead import BatchesAhead, IssuedBatch
 from ludus.topologies.done_tasks import DoneTasks
 from ludus.topologies.endpoint_bill import EndpointBill
 from ludus.topologies.explorers import Explorers
+from ludus.topologies.feeds import Feeds
 from ludus.topologies.gathering import open_side_stores
 from ludus.topologies.intake import Intake
 from ludus.topologies.logged_tasks import note_logged_episodes, note_logged_rows
@@ -62,12 +63,13 @@ class Split:
         self._trains = config.mode != "explore"
         self._learns_from_play = "usual" in wanted_sources(config.train.algorithm)
         self._explores = config.mode != "train" and self._learns_from_play
-        self.publish_interval = config.synchronise.interval if self._trains else None
+        self.publish_interval = config.publish_interval if self._trains else None
+        self.most_orders: int | None = None
         self._offset = config.synchronise.offset
         self._batch_episodes = config.train.batch_episodes or 1
         mirrors = any(choice.kind == "mirror" for choice in config.league.opponents)
         self._meets_others = not mirrors or len(config.league.opponents) > 1
-        seats = max(spec.players for spec in rooms.specs.values()) if mirrors else 1
+        self._seats = seats = max(spec.players for spec in rooms.specs.values()) if mirrors else 1
         self._log = SegmentLog(rooms.run.path, "experiences", rooms.catalog)
         self._buffer = Buffer(
             self._log,
@@ -76,7 +78,7 @@ class Split:
             rows_per_episode=seats,
             concurrency=config.explore.games_in_flight * 2,
             max_staleness=config.train.max_staleness if self._is_async else None,
-            interval=config.synchronise.interval,
+            interval=config.publish_interval,
         )
         self._pipeline = build_pipeline(config.experience)
         # In turn, a batch is transformed when it is claimed, in task order; else rows are when they arrive.
@@ -91,6 +93,7 @@ class Split:
             sieve=build_sieve(config.experience),
             is_done=lambda task: task in self._done,
         )
+        self._feeds = Feeds(rooms, self._buffer, self._intake.refusals)
         self._side = SideStores()
         self._bill = EndpointBill(config.explore.workers)
         self._trainer = TrainerProxy(rooms)
@@ -98,6 +101,8 @@ class Split:
         self._finished: list[tuple[Order, Trained]] = []
         self._weights: dict[str, NDArray[Any]] = {}
         self._ordered = 0
+        self._orders_ahead = ORDERS_AHEAD if self._is_async else 1  # so that an order never depends on who was how fast
+        self._is_starving = False
 
     # -- what the loop asks for ------------------------------------------------------------------------------------
 
@@ -106,12 +111,29 @@ class Split:
         """Only exploring: the buffer is full. Only training: it is empty."""
         if not self._trains:
             return len(self._buffer) >= self._buffer.limits.capacity
-        if not self._learns_from_play:
-            return False
-        if not self._explores and not self._trainer.queued and not self._finished:
+        return self._learns_from_play and not self._explores and not self._feeds and self.is_dry
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether there is no batch to train on, and none in the trainer's hands."""
+        if not self._trainer.queued and not self._finished:
             self._keep_trainer_busy()
-            return not self._trainer.queued
-        return False
+        self._is_starving = not self._trainer.queued and not self._finished
+        return self._is_starving
+
+    @property
+    def taken_in(self) -> int:
+        """Sequences that have come into the buffer since the start of the run."""
+        return self._buffer.counters["inserted"]
+
+    def take_in(self, wanted: int) -> bool:
+        """Take a part of what feeds bring, or have so many more sequences played; returns whether there is no more."""
+        if not self._explores:
+            with self._rooms.telemetry.room("buffer"):
+                return self._feeds.take_in(is_starving=self._is_starving)
+        self._check_fruits()
+        self._explore_more(-(-wanted // self._seats))
+        return True
 
     def begin(self, saved: Checkpoint | None) -> None:
         """Start the processes from a checkpoint, or with fresh weights."""
@@ -125,6 +147,8 @@ class Split:
             self._done = DoneTasks(int(saved.state["done_before"]), saved.state.get("done_above", ()))
             self._ahead.load_state(saved.state.get("issued", ()))
             self._bill.load_state(saved.state.get("endpoints", {"totals": {}}))
+            rows = sum(count for _, count, *_ in saved.state["buffer"]["live"])
+            self._feeds.load_state(saved.state.get("feeds", {}), rows=rows)
             self._weights = saved.tensors("weights")
         note_logged_episodes(self._rooms, self._done)
         if self._is_async:
@@ -176,6 +200,7 @@ class Split:
             "refused": self._intake.refusals.state(),
             "endpoints": self._bill.state(),
             "side": self._side.state(),
+            "feeds": self._feeds.state(),
             "done_before": self._done.before,
             "done_above": self._done.above,
             "issued": self._ahead.state(self._done),
@@ -266,12 +291,15 @@ class Split:
         return self._rooms.matchmaker.seats_for(task, self._rooms.specs[game])
 
     def _keep_everybody_busy(self) -> None:
-        if self._explores and self._explorers is not None:
-            progress = self._rooms.progress
-            running = self._explorers.running_for_training + self._intake.waiting
-            count = self._intake.to_begin(progress.next_task, self._may_explore(running))
-            self._submit_next(count)
+        self._explore_more()
         self._keep_trainer_busy()
+
+    def _explore_more(self, episodes: int = 0) -> None:
+        """Begin what the buffer's limits allow; at least so many episodes are under way then."""
+        if self._explores and self._explorers is not None:
+            running = self._explorers.running_for_training + self._intake.waiting
+            count = max(self._may_explore(running), episodes - running)
+            self._submit_next(self._intake.to_begin(self._rooms.progress.next_task, count))
 
     def _submit_next(self, count: int) -> None:
         """The next tasks, but for those that were played before the last stop and after its checkpoint."""
@@ -326,7 +354,7 @@ class Split:
         return RolloutError(f"{what} {self._intake.why_refused()}; ludus inspect {self._rooms.run.path} shows more")
 
     def _keep_trainer_busy(self) -> None:
-        while self._trains and self._trainer.queued < ORDERS_AHEAD:
+        while self._trains and self._trainer.queued < self._orders_ahead and self._may_order:
             seed = derive_seed(self._rooms.config.seed, "claim", self._ordered)
             claim = self._buffer.claim(self._rooms.progress.version, seed=seed % 2**32)
             if claim is None:
@@ -336,6 +364,10 @@ class Split:
                 self._buffer.commit(claim)
                 continue
             self._order(claim, rows)
+
+    @property
+    def _may_order(self) -> bool:
+        return self.most_orders is None or self._trainer.queued + len(self._finished) < self.most_orders
 
     def _order(self, claim: Claim | None, usual: Experiences) -> None:
         config = self._rooms.config
@@ -384,8 +416,11 @@ class Split:
             if meanwhile is not None:
                 meanwhile()
             self.tend(POLL_S)
-            if self._intake.fruitless >= FRUITLESS_BATCHES * self._batch_episodes:
-                raise self._nothing_usable(self._intake.fruitless)
+            self._check_fruits()
+
+    def _check_fruits(self) -> None:
+        if self._intake.fruitless >= FRUITLESS_BATCHES * self._batch_episodes:
+            raise self._nothing_usable(self._intake.fruitless)
 
     def _handle(self, event: Arrived | Lost) -> None:
         if self._explorers is not None:
@@ -419,6 +454,7 @@ class Split:
             **self._intake.metrics,
             **self._side.metrics(),
             **self._bill.metrics(),
+            **self._feeds.metrics,
             **counters,
             "queue/episodes_in_flight": float(running),
             "queue/batches_ahead": float(self._trainer.queued),

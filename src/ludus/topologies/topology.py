@@ -63,3 +63,24 @@ class Topology(Protocol):
     def close(self) -> None:
         """End all workers."""
         ...
+
+
+class TakesData(Topology, Protocol):
+    """A topology whose training can wait for data (`cycle`, `buffer.feeds`). Called from the loop's thread only."""
+
+    most_orders: int | None
+    """Updates that may be under way; None for as many as it likes."""
+
+    @property
+    def taken_in(self) -> int:
+        """Sequences that have come in since the start of the run."""
+        ...
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether there is nothing to train on; otherwise `advance` will not wait for data."""
+        ...
+
+    def take_in(self, wanted: int) -> bool:
+        """Take a part of what has come, or have so many more sequences played; returns whether there is no more."""
+        ...
