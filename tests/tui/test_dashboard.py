@@ -37,6 +37,7 @@ class Fake:
     """A run that does what it is told."""
 
     owns_run = True
+    has_failed = False
 
     def __init__(self, *, refuses: str = "") -> None:
         self.connection = Connection(state="live", words="a fake")
@@ -63,6 +64,10 @@ class Fake:
         """Done."""
         self.is_closed = True
         return "stopped in order"
+
+    def last_log(self) -> list[str]:
+        """None."""
+        return []
 
     def hurry(self) -> None:
         """Counted."""

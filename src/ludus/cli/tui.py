@@ -95,17 +95,8 @@ def show(source: Source, first: list[Payload]) -> int:
         words = dashboard.run()
     finally:
         ended = source.close()
-    for line in (*last_words(source, dashboard), words or ended):
+    cause = [*source.last_log(), dashboard.view.failure] if source.has_failed else [dashboard.view.failure]
+    for line in (*cause, words or ended):
         if line:
             typer.echo(line, err=True)
-    return dashboard.return_code or 0
-
-
-def last_words(source: Source, dashboard: object) -> list[str]:
-    """Why a run failed, for the terminal that is given back."""
-    from ludus.tui.app import Dashboard
-    from ludus.tui.child_source import ChildSource
-
-    failure = dashboard.view.failure if isinstance(dashboard, Dashboard) else ""
-    failed = isinstance(source, ChildSource) and "has ended" not in source.connection.words
-    return [*(source.last_log() if failed and isinstance(source, ChildSource) else []), failure]
+    return dashboard.return_code or int(source.has_failed or bool(dashboard.view.failure))

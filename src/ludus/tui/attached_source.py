@@ -40,7 +40,7 @@ class Watch(Protocol):
 class AttachedSource:
     """Watches a run directory, whoever is alive in it."""
 
-    owns_run = False
+    owns_run = has_failed = False
 
     def __init__(self, run_dir: Path, make_watch: Callable[[Path], Watch], *, poll_s: float = POLL_S) -> None:
         self._run_dir = run_dir
@@ -78,6 +78,10 @@ class AttachedSource:
 
     def hurry(self) -> None:
         """It never takes long."""
+
+    def last_log(self) -> list[str]:
+        """None of ours."""
+        return []
 
     def _resolve(self, id: MessageId, reply: Reply) -> None:
         if self._outbox is not None:

@@ -46,6 +46,11 @@ class ChildSource:
         self.connection = Connection(state="starting", words="starting a daemon")
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it was killed, or failed."""
+        return self._process is not None and bool(self._process.returncode)
+
+    @property
     def pid(self) -> int:
         """Of the daemon; 0 before it was started."""
         return self._process.pid if self._process else 0

@@ -17,7 +17,7 @@ CHUNK_BYTES = 65536
 class RecordedSource:
     """Replays a file from beginning to end, as fast as it is read or with a pause after each line."""
 
-    owns_run = False
+    owns_run = has_failed = False
 
     def __init__(self, path: Path, *, pause_s: float = 0.0) -> None:
         self._path = path
@@ -42,6 +42,10 @@ class RecordedSource:
 
     def hurry(self) -> None:
         """It never takes long."""
+
+    def last_log(self) -> list[str]:
+        """None of ours."""
+        return []
 
     def _replay(self, intake: Intake) -> None:
         splitter, counted = LineSplitter(), 0

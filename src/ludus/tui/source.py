@@ -47,6 +47,15 @@ class Source(Protocol):
         """Whether the run ends with the dashboard."""
         ...
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether what we started has ended in another way than it should."""
+        ...
+
+    def last_log(self) -> list[str]:
+        """The newest lines of its log, where it is ours."""
+        ...
+
     def start(self, intake: Intake) -> None:
         """Begin to fill the intake; called once."""
         ...
