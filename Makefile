@@ -20,7 +20,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo llm mix-study critic-study league-study test-vllm test-oracles install test lint format types contracts faults oracles bench pages docs clean
+.PHONY: help demo llm mix-study critic-study league-study test-vllm test-oracles install test lint format types contracts faults oracles bench pages pictures docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -80,6 +80,10 @@ bench: $(DEV_STAMP) ## measure beside the peers (ARGS="loop --json" chooses one)
 
 pages: $(DEV_STAMP) ## write the pages of the documentation that are made from code
 	@$(BIN)/python -m ludus.daemon.page > docs/.protocol.md && mv docs/.protocol.md docs/protocol.md
+
+pictures: $(DEV_STAMP) ## the pictures of the dashboard in docs/, from a real run (about three minutes)
+	@$(PIP_INSTALL) "resvg_py>=0.3"
+	@JAX_PLATFORMS=cpu $(BIN)/python docs/pictures/tui.py
 
 docs: $(DEV_STAMP) ## build the documentation into site/
 	@$(BIN)/mkdocs build --strict --quiet --site-dir site

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.segment import Segment
 from rich.text import Text
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
@@ -39,11 +40,11 @@ class Pane(ScrollView, can_focus=True):
     def redraw(self, view: RunView) -> None:
         """Draw what the view says now; a pane that is not on the screen does so when it comes back."""
         width = self.scrollable_content_region.width
-        if not self.display or width <= 0:
+        if not self.display or width <= 1:
             self._drawn_width = 0
             return
         self._drawn_width = width
-        self._lines = self._draw(view, width)
+        self._lines = self._draw(view, width - 1)  # a column of air before the scroll bar
         if self.virtual_size != (width, len(self._lines)):
             self.virtual_size = Size(width, len(self._lines))
         self._say_where()
@@ -59,7 +60,8 @@ class Pane(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         if not 0 <= number < len(self._lines):
             return Strip.blank(width, self.rich_style)
-        strip = Strip(list(self._lines[number].render(self.app.console)))
+        line, console = self._lines[number], self.app.console
+        strip = Strip(Segment.apply_style(line.render(console), console.get_style(line.style)))
         return strip.crop_extend(0, width, None).apply_style(self.rich_style)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:

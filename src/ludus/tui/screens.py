@@ -90,7 +90,7 @@ class Help(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """One long text that can be scrolled."""
         with VerticalScroll(classes="box help"):
-            yield Static(help_text(min(self.app.size.width - 8, 92)))
+            yield Static(help_text(min(int(self.app.size.width * 0.96) - 8, 92)))
 
 
 def help_text(width: int) -> Text:

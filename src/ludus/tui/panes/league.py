@@ -93,7 +93,7 @@ def _score(league: LeagueNews, row: int, column: int) -> Text:
 def _heat(league: LeagueNews, row: int, column: int, most: int) -> Text:
     count = _at(league.counts, row, column) or 0
     level = 0 if count <= 0 else 1 + round((len(HEAT) - 2) * count / max(most, 1))
-    return Text(f" {HEAT[level] * (CELL - 1)}", "magenta")
+    return Text(f" {HEAT[level] * (CELL - 1)}", "cyan")
 
 
 def _at(table: tuple[tuple[Cell, ...], ...], row: int, column: int) -> Cell | None:
