@@ -151,7 +151,8 @@ class Split:
             note_logged_rows(self._rooms, self._done, self._log, self._intake)
         self._trainer.begin(None if saved is None else saved.path)
         self._ordered = self._rooms.progress.update
-        self._start_explorers()
+        if not self._feeds:  # else others play, and explorers are started for the first evaluation
+            self._start_explorers()
         if self._explores:
             self._submit_again()
 
@@ -215,6 +216,8 @@ class Split:
 
     def submit_evaluation(self, tasks: Sequence[Task]) -> None:
         """Explorers play evaluation games between training games."""
+        if tasks and self._explorers is None:
+            self._start_explorers()
         if tasks and self._explorers is not None:
             self._explorers.submit(tasks)
 
