@@ -394,6 +394,7 @@ class Loop(Driveable):
         with rooms.telemetry.room("policies"):
             if folder.add(rooms.policies, ref):
                 rooms.telemetry.event("exported", policy=str(ref), path=str(folder.target(ref)))
+        self._be("training")
 
     def _be(self, stage: Stage) -> None:
         if self._stage != stage:

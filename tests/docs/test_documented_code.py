@@ -164,3 +164,11 @@ def test_the_page_on_psro_solves_kuhn_poker(monkeypatch: pytest.MonkeyPatch, tmp
     names = run_blocks(ROOT / "docs" / "psro.md", monkeypatch, tmp_path)
     assert names["psro"].value == pytest.approx(-1 / 18)
     assert names["policy"].policy_for_key("0").sum() == pytest.approx(1.0)
+
+
+def test_a_run_is_driven_from_python_as_the_page_of_the_daemon_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    run_blocks(ROOT / "docs" / "daemon.md", monkeypatch, tmp_path)
+    assert Path(capsys.readouterr().out.strip()).is_dir()

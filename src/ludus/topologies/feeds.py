@@ -123,10 +123,13 @@ class Feeds:
         for part in parts:
             sound, refused = recheck(part, self._rooms.specs)
             self._refusals.add(refused)
+            self._rooms.telemetry.meters.add("experience", len(sound), dropped=len(part) - len(sound))
             if len(sound):
                 kept.append(feed.adopt(sound))
         if kept:
-            self._counts["taken"] += self._buffer.insert(join(kept))
+            added = self._buffer.insert(join(kept))
+            self._counts["taken"] += added
+            self._rooms.telemetry.meters.add("buffer", added)
 
     def _count_losses(self, feed: Feed, damaged: int, missed: int) -> None:
         self._counts["damaged"] += damaged

@@ -156,7 +156,8 @@ class Split:
         self._trainer.begin(None if saved is None else saved.path)
         self._ordered = self._rooms.progress.update
         self._start_meters()
-        self._start_explorers()
+        if not self._feeds:  # else others play, and explorers are started for the first evaluation
+            self._start_explorers()
         if self._explores:
             self._submit_again()
 
@@ -220,6 +221,8 @@ class Split:
 
     def submit_evaluation(self, tasks: Sequence[Task]) -> None:
         """Explorers play evaluation games between training games."""
+        if tasks and self._explorers is None:
+            self._start_explorers()
         if tasks and self._explorers is not None:
             self._explorers.submit(tasks)
 
