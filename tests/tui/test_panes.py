@@ -183,11 +183,12 @@ def test_every_metric_appears_known_or_not_and_terms_stand_under_the_loss() -> N
 
 
 def test_collection_shows_format_success_and_rewards_on_their_side_of_zero_once() -> None:
-    values = {"explore/invalid_moves": 0.25, "explore/length": 7.0}
+    values = {"explore/format_success": 0.75, "explore/invalid_moves": 0.125, "explore/length": 7.0}
     for prefix in ("explore/", "explore/open_spiel:x/"):
         values |= {f"{prefix}seat_0/reward": 1.0, f"{prefix}seat_0/wins": 0.9, f"{prefix}seat_1/reward": -1.0}
     lines = [line.plain for line in COLLECTION.draw(view_of(ProgressNews(step=1, metrics=values)), 70)]
-    assert lines[0].split() == ["format", "success", "75%", "▄"]
+    assert lines[0].split() == ["format", "success", "75.0%", "▄"]
+    assert lines[1].split() == ["invalid", "moves", "12.5%", "▄"]
     first, second = (next(line for line in lines if line.startswith(f"seat {seat}")) for seat in (0, 1))
     assert "│████" in first
     assert "won  90%" in first

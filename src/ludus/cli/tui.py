@@ -32,6 +32,9 @@ def tui(
     run_dir: Annotated[
         Path | None, typer.Option(help="With a config: where the run lives. Default: runs/<name>.")
     ] = None,
+    plugin: Annotated[
+        list[Path] | None, typer.Option(help="With a config: Python file that registers your own parts.")
+    ] = None,
 ) -> None:
     """Watch and steer a run: rooms, schedule, training, league, collection, newest episode, log.
 
@@ -53,11 +56,13 @@ def tui(
         raise ConfigError("ludus tui needs a terminal; in a pipe use: ludus run --json, or ludus daemon")
     if os.environ.get("TERM", "dumb") in COLOURLESS:
         os.environ["NO_COLOR"] = "1"
-    source, first = make_source(what, overrides or [], run_dir)
+    source, first = make_source(what, overrides or [], run_dir, plugin or [])
     raise typer.Exit(show(source, first))
 
 
-def make_source(what: Path, overrides: list[str], run_dir: Path | None) -> tuple[Source, list[Payload]]:
+def make_source(
+    what: Path, overrides: list[str], run_dir: Path | None, plugins: list[Path]
+) -> tuple[Source, list[Payload]]:
     """What to listen to, and what to ask first."""
     from ludus.daemon.messages import StartTraining, Subscribe
     from ludus.tui.attached_source import WANTED
@@ -71,7 +76,8 @@ def make_source(what: Path, overrides: list[str], run_dir: Path | None) -> tuple
     if what.suffix == ".jsonl":
         return RecordedSource(what), []
     start = StartTraining(config=str(what), overrides=tuple(overrides), run_dir=str(run_dir) if run_dir else None)
-    daemon = ChildSource([sys.executable, "-m", "ludus.cli.app", "daemon"])
+    named = [part for file in plugins for part in ("--plugin", str(file))]
+    daemon = ChildSource([sys.executable, "-m", "ludus.cli.app", "daemon", *named])
     return daemon, [Subscribe(types=WANTED), start]
 
 

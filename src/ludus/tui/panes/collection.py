@@ -6,14 +6,14 @@ import re
 
 from rich.text import Text
 
-from ludus.tui.drawing import FULL, REST, clean, percent, short, sparkline
-from ludus.tui.panes.metric_rows import VALUE, heading, row, rows, under
+from ludus.tui.drawing import FULL, REST, clean, percent, short
+from ludus.tui.panes.metric_rows import heading, row, rows, under
 from ludus.tui.panes.spec import PaneSpec
 from ludus.tui.run_view import RunView
 
 SEAT = re.compile(r"explore/(.*?)seat_(\d+)/(reward|wins)$")
 FIRST = ("explore/length", "explore/draws", "explore/failed_episodes", "experience/refused", "experience/kept")
-INVALID = "explore/invalid_moves"
+SPEECH = ("explore/format_success", "explore/invalid_moves", "explore/reply_chars")
 
 
 def draw(view: RunView, width: int) -> list[Text]:
@@ -26,7 +26,7 @@ def draw(view: RunView, width: int) -> list[Text]:
     if seats:
         lines.append(heading("reward by seat", width))
         lines += [_seat(view, name, width) for name in seats]
-    known = {INVALID, *FIRST, *seats, *(name.replace("/reward", "/wins") for name in seats)}
+    known = {*SPEECH, *FIRST, *seats, *(name.replace("/reward", "/wins") for name in seats)}
     others = [name for name in names if name not in known]
     lines += [heading("more", width)] if others else []
     return lines + [row(view, name, width, name.removeprefix("explore/")) for name in others]
@@ -40,15 +40,10 @@ def _is_said_twice(view: RunView, name: str) -> bool:
 
 
 def _format(view: RunView, width: int) -> list[Text]:
-    """Of games of words: how many moves could be read and were allowed."""
-    if INVALID not in view.values:
-        return [Text("format success  100% (only legal moves exist)"[:width], "dim")]
-    valid = 1.0 - view.values[INVALID]
-    curve = [1.0 - value for value in view.curve(INVALID)]
-    label_width = min(max(width - VALUE - 2, 8), 24 if width < 70 else 32)
-    line = Text(f"{'format success':<{label_width}}{percent(valid):>{VALUE}}  ")
-    line.append_text(sparkline(curve, width - label_width - VALUE - 2))
-    return [line, *rows(view, (INVALID,), width)]
+    """Of games of words: how many replies had the form that was asked for, and how many moves were allowed."""
+    if not any(name in view.values for name in SPEECH):
+        return [Text("format success  100% (only legal moves exist)", "dim")]
+    return rows(view, SPEECH, width)
 
 
 def _seat(view: RunView, name: str, width: int) -> Text:
@@ -74,7 +69,8 @@ COLLECTION = PaneSpec(
     topics=frozenset({"metrics"}),
     draw=draw,
     help=(
-        "What the newest episodes look like. format success: share of tried moves that the rules allowed. Rewards by "
-        "seat are bars to the left (lost) or the right (won) of zero, full at 1, with the share of wins."
+        "What the newest episodes look like. format success: share of replies that had the form that was asked for; "
+        "invalid moves: share of moves that the rules did not allow. Rewards by seat are bars to the left (lost) or the "
+        "right (won) of zero, full at 1, with the share of wins."
     ),
 )

@@ -10,7 +10,18 @@ from ludus.tui.drawing import fit, short, sparkline
 from ludus.tui.run_view import RunView
 
 VALUE = 8
-SHARES = ("score", "success", "wins", "draws", "invalid_moves", "clip_fraction", "kept", "pass_rate", "progress")
+SHARES = (
+    "score",
+    "success",
+    "wins",
+    "draws",
+    "invalid_moves",
+    "clip_fraction",
+    "format_success",
+    "kept",
+    "pass_rate",
+    "progress",
+)
 """Ends of names whose values are shares, 0 to 1."""
 LABELS: Mapping[str, str] = {
     "train/approx_kl": "KL to behaviour",
@@ -23,7 +34,9 @@ LABELS: Mapping[str, str] = {
     "train/learning_rate": "learning rate",
     "train/clip_fraction": "clipped",
     "explore/length": "length (plies)",
+    "explore/format_success": "format success",
     "explore/invalid_moves": "invalid moves",
+    "explore/reply_chars": "length (characters)",
     "explore/draws": "draws",
     "explore/failed_episodes": "failed episodes",
     "experience/refused": "refused sequences",
