@@ -26,7 +26,7 @@ from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.tasks import TasksetTasks
-from ludus.telemetry import Sink, TensorBoardSink
+from ludus.telemetry import Sink, attach_trackers, check_trackers
 from ludus.topologies import Rooms, Topology, UpdateReport, crosses, find_games, make_topology, open_rooms
 from ludus.topologies.gathering import gather
 from ludus.topologies.warm_start import warm_up
@@ -57,6 +57,7 @@ class Loop(Driveable):
         if config.population is not None and config.population.oracle == "learned":
             raise ConfigError("population: learners make it; run it with PopulationLoop (or make_loop), not with Loop")
         self.config = resolve(config)
+        check_trackers(self.config)
         self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
         self._games = find_games(self.config, self.run)
         self._plugins = tuple(str(plugin) for plugin in plugins)
@@ -90,7 +91,7 @@ class Loop(Driveable):
             try:
                 topology = make_topology(rooms)
                 self._rooms = rooms
-                self._attach_sinks(rooms)
+                attach_trackers(rooms.telemetry, self.config, self.run, self._sinks)
                 if self.config.mode == "evaluate":
                     self._measure(rooms, topology)
                 elif self._warm_up(rooms) and self._gather(rooms):
@@ -211,12 +212,6 @@ class Loop(Driveable):
         rooms.telemetry.event("ended", stopped=self._stopping, **rooms.progress.counters())
 
     # -- the parts -------------------------------------------------------------------------------------------------
-
-    def _attach_sinks(self, rooms: Rooms) -> None:
-        for sink in self._sinks:
-            rooms.telemetry.attach(sink)
-        if self.config.telemetry.tensorboard:
-            rooms.telemetry.attach(TensorBoardSink(self.run.path / "tensorboard"))
 
     def _restore(self, rooms: Rooms, saved: Checkpoint) -> None:
         for update in rooms.checkpoints.list():

@@ -30,7 +30,7 @@ from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.staged_directory import BegunStage, StagedDirectory
-from ludus.telemetry import Sink
+from ludus.telemetry import Sink, check_trackers
 from ludus.topologies import find_games
 from ludus.topologies.starting import follow_move
 
@@ -244,6 +244,7 @@ def check_parts(stages: Sequence[RunConfig]) -> None:
         # Where a later stage begins is not there yet.
         policy = stage.policy.model_copy(update={"start": None}) if index else stage.policy
         try:
+            check_trackers(stage)
             find_games(stage.model_copy(update={"policy": policy}))
         except ConfigError as error:
             where = f"{dotted(('stages', index))}: " if len(stages) > 1 else ""

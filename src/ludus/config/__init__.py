@@ -31,11 +31,11 @@ from ludus.config.run import (
     RunConfig,
     RuntimeConfig,
     Schedule,
-    TelemetryConfig,
     Topology,
 )
 from ludus.config.schema import json_schema
 from ludus.config.stage import StageConfig
+from ludus.config.tracking import TelemetryConfig, WandbConfig
 
 __all__ = [
     "ALGORITHMS",
@@ -74,6 +74,7 @@ __all__ = [
     "Topology",
     "TrainConfig",
     "TrueSkillConfig",
+    "WandbConfig",
     "build_config",
     "demo_config",
     "demo_text",

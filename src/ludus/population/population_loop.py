@@ -32,7 +32,7 @@ from ludus.records import PolicyRef
 from ludus.runtime import Stop
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry import Sink
+from ludus.telemetry import Sink, attach_trackers, check_trackers
 from ludus.topologies import Rooms, find_games, open_rooms
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class PopulationLoop(Driveable):
         if config.population is None or config.population.oracle != "learned":
             raise ConfigError("population: there is none that learns; run it with Loop (or make_loop)")
         self.config = resolve(config)
+        check_trackers(self.config)
         self._population = config.population
         self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
         self._kinds = kind_configs(config)
@@ -122,8 +123,7 @@ class PopulationLoop(Driveable):
             rooms = open_rooms(self._base, self._games, self.run, self.run.new_attempt(), self._plugins)
             self._rooms, self._cpu_began = rooms, _cpu_s()
             try:
-                for sink in self._sinks:
-                    rooms.telemetry.attach(sink)
+                attach_trackers(rooms.telemetry, self.config, self.run, self._sinks)
                 self._generations(rooms, self._begin(rooms))
             except BaseException as error:
                 rooms.telemetry.event("failed", error=f"{type(error).__name__}: {error}")

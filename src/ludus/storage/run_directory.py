@@ -6,6 +6,7 @@
     and, where there is something for them:
              base/ (the model of a warm start)  teacher/<name>/<version>/ (another run's policy, to become like)
              learners/<name>/ (of a population: their runs)  opponents.json (of such a run: whom to answer)
+             tensorboard/  wandb/  wandb.json (the trackers' own files; which Weights & Biases run this is)
              voice.json (of a population with language models, and of its learners: how they speak)
              refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
 
@@ -57,6 +58,9 @@ class RunDirectory:
         self.opponents = path / "opponents.json"
         self.voice = path / "voice.json"
         self.learners = path / "learners"
+        self.tensorboard = path / "tensorboard"
+        self.wandb = path / "wandb"
+        self.wandb_id = path / "wandb.json"
         self.policies = path / "policies"
         self.quarantine = path / "quarantine"
         self.logs = path / "logs"

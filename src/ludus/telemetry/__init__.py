@@ -1,6 +1,19 @@
 """Metrics and events, and where they go."""
 
-from ludus.telemetry.telemetry import Sink, Telemetry
+from ludus.telemetry.sink import Abandonable, LinesLost, Sink, SinkStatus
+from ludus.telemetry.telemetry import Telemetry
 from ludus.telemetry.tensorboard import TensorBoardSink
+from ludus.telemetry.trackers import attach_trackers, check_trackers
+from ludus.telemetry.wandb_sink import WandbSink
 
-__all__ = ["Sink", "Telemetry", "TensorBoardSink"]
+__all__ = [
+    "Abandonable",
+    "LinesLost",
+    "Sink",
+    "SinkStatus",
+    "Telemetry",
+    "TensorBoardSink",
+    "WandbSink",
+    "attach_trackers",
+    "check_trackers",
+]
