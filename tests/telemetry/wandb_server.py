@@ -102,7 +102,9 @@ class _Requests(BaseHTTPRequestHandler):
             tails = {"historyTail": json.dumps([json.dumps(known[-1])]), "eventsTail": "[]", "summaryMetrics": "{}"}
             more = {"config": "{}", "tags": [], "notes": "", "displayName": "", "wandbConfig": json.dumps({"t": 1})}
             bucket = {"id": "b", "name": given["name"], **counts, **tails, **more}
-            return {"data": {"model": {"id": "p", "name": "p", "entity": {"id": "e", "name": "someone"}, "bucket": bucket}}}
+            return {
+                "data": {"model": {"id": "p", "name": "p", "entity": {"id": "e", "name": "someone"}, "bucket": bucket}}
+            }
         return {"data": {}}
 
     def _take(self, stream: dict[str, Any]) -> dict[str, Any]:

@@ -44,6 +44,12 @@ class WandbSink:
         self._exit_code = 0
         self._warned = ""
 
+    @property
+    def pid(self) -> int | None:
+        """The process that runs Weights & Biases; None before the first line, and after the last."""
+        child = self._child
+        return None if child is None else child.pid
+
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Pass one line on; a child that has died costs what it had not logged yet."""
         self._send({"metrics": {"step": step, **{name: float(value) for name, value in values.items()}}})
@@ -64,9 +70,7 @@ class WandbSink:
                 child.finish(FINISH_S)
             self._warn_once(child)
             if not child.is_finished:
-                raise _lost(
-                    child, f"Weights & Biases did not finish; upload it with: wandb sync {self._folder}"
-                )
+                raise _lost(child, f"Weights & Biases did not finish; upload it with: wandb sync {self._folder}")
         finally:
             child.kill()
             child.release()
