@@ -20,7 +20,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo llm mix-study critic-study league-study test-vllm test-oracles install test lint format types contracts faults oracles bench docs clean
+.PHONY: help demo llm mix-study critic-study league-study test-vllm test-oracles install test lint format types contracts faults oracles bench metrics docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -76,7 +76,10 @@ test-oracles: $(DEV_STAMP) ## losses and advantages beside verl's and Trinity's 
 
 bench: $(DEV_STAMP) ## measure beside the peers (ARGS="loop --json" chooses one)
 	@if [ -n "$(ARGS)" ]; then $(BIN)/ludus bench $(ARGS); \
-	else for name in store loop lm; do $(BIN)/ludus bench $$name || exit 1; done; fi
+	else for name in store loop lm telemetry; do $(BIN)/ludus bench $$name || exit 1; done; fi
+
+metrics: $(DEV_STAMP) ## write docs/metrics.md from the table of metrics
+	@$(BIN)/python -m ludus.telemetry.metric_table > docs/metrics.md
 
 docs: $(DEV_STAMP) ## build the documentation into site/
 	@$(BIN)/mkdocs build --strict --quiet --site-dir site

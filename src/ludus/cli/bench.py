@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from ludus.bench.figure import Figure
 
-NAMES = ("store", "loop", "lm")
+NAMES = ("store", "loop", "lm", "telemetry")
 
 
 def bench(
@@ -46,6 +46,10 @@ def measure(name: str, rounds: int, seconds: float) -> list[Figure]:
         from ludus.bench.lm import bench_lm
 
         return bench_lm(rounds=rounds, seconds=seconds)
+    if name == "telemetry":
+        from ludus.bench.telemetry import bench_telemetry
+
+        return bench_telemetry(rounds=rounds, seconds=seconds)
     from ludus.bench.loop import bench_loop
 
     return bench_loop(rounds=rounds, seconds=seconds)

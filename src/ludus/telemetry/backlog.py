@@ -52,10 +52,12 @@ class BacklogReader(Generic[Line]):
         self._has_left = False
 
     def take(self) -> Line | None:
-        """The next line, as soon as there is one; None when nothing more comes."""
+        """The next line, as soon as there is one; None when nothing more comes, or after `leave`."""
         backlog = self._backlog
         with backlog._changed:
-            backlog._changed.wait_for(lambda: backlog._is_closed or self._next < backlog._put)
+            backlog._changed.wait_for(lambda: self._has_left or backlog._is_closed or self._next < backlog._put)
+            if self._has_left:
+                return None
             self._missed, self._next = self.missed, max(self._next, self._oldest)
             if self._next == backlog._put:
                 return None
@@ -72,6 +74,7 @@ class BacklogReader(Generic[Line]):
         """Take nothing more: from now on every line is a missed one."""
         with self._backlog._changed:
             self._has_left = True
+            self._backlog._changed.notify_all()
 
     @property
     def missed(self) -> int:

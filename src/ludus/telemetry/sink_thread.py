@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 from ludus.telemetry.backlog import BacklogReader
 from ludus.telemetry.sink import Abandonable, LinesLost, Sink, SinkStatus, name_of
@@ -19,8 +19,15 @@ log = logging.getLogger(__name__)
 MOST_FAILURES = 10
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
 
-Line = Callable[[Sink], Any]
-"""A metric line or an event, as the call that gives it to a sink."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A metric line or an event."""
+
+    give: Callable[[Sink], None]
+    """Gives it to a sink."""
+    is_metrics: bool
+    """A sink that takes these works; events mean nothing to many."""
 
 
 class SinkThread:
@@ -36,6 +43,7 @@ class SinkThread:
         self._in_a_row = 0
         self._error = ""
         self._is_off = False
+        self._is_given_up = False
         self._is_giving = False
         self._thread = threading.Thread(target=self._serve, name=f"telemetry-{self.name}", daemon=True)
         self._thread.start()
@@ -56,13 +64,13 @@ class SinkThread:
         self._thread.join(timeout_s)
         if not self._thread.is_alive():
             return
+        self._is_given_up = True
         self._reader.leave()
         self._failed += self._is_giving
+        self._error = self._error or "it did not take its last lines in time"
+        log.warning("telemetry sink %s did not end in time; it lost %d lines", self.name, self.status().dropped)
         if isinstance(self._sink, Abandonable):
             self._sink.abandon()
-        if not self._is_off:
-            self._error = self._error or "it did not take its last lines in time"
-            log.warning("telemetry sink %s did not end in time; it lost %d lines", self.name, self.status().dropped)
 
     def _serve(self) -> None:
         while not self._is_off and (line := self._reader.take()) is not None:
@@ -70,23 +78,26 @@ class SinkThread:
         try:
             self._sink.close()
         except Exception as error:
-            self._failed += error.lines if isinstance(error, LinesLost) else 0
-            self._error = self._error or _words(error)
-            log.warning("telemetry sink %s could not be closed: %s", self.name, error)
+            if not self._is_given_up:
+                self._failed += error.lines if isinstance(error, LinesLost) else 0
+                self._error = self._error or _words(error)
+                log.warning("telemetry sink %s could not be closed: %s", self.name, error)
 
     def _give(self, line: Line) -> None:
-        self._is_giving = True
+        self._is_giving, failure = True, None
         try:
-            line(self._sink)
+            line.give(self._sink)
         except Exception as error:
             # Telemetry must never stop a run; what is lost here is in the local files.
-            self._fail(error)
-        else:
-            if self._in_a_row:
-                log.warning("telemetry sink %s works again; it lost %d lines", self.name, self.status().dropped)
+            failure = error
+        self._is_giving = False
+        if self._is_given_up:
+            return
+        if failure is not None:
+            self._fail(failure)
+        elif self._in_a_row and line.is_metrics:
+            log.warning("telemetry sink %s works again; it lost %d lines", self.name, self.status().dropped)
             self._in_a_row, self._error = 0, ""
-        finally:
-            self._is_giving = False
 
     def _fail(self, error: Exception) -> None:
         self._failed += error.lines if isinstance(error, LinesLost) else 1

@@ -49,13 +49,13 @@ class Telemetry:
         self._latest.update(values)
         self._metrics.write({"time": time.time(), "step": step, **values})
         if self._sinks:
-            self._backlog.put(lambda sink: sink.metrics(step, values))
+            self._backlog.put(Line(give=lambda sink: sink.metrics(step, values), is_metrics=True))
 
     def event(self, kind: str, **fields: Any) -> None:
         """Record that something happened."""
         self._events.write({"time": time.time(), "event": kind, "run": self._run_name, **fields})
         if self._sinks:
-            self._backlog.put(lambda sink: sink.event(kind, fields))
+            self._backlog.put(Line(give=lambda sink: sink.event(kind, fields), is_metrics=False))
 
     @property
     def latest(self) -> dict[str, float]:
