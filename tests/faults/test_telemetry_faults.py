@@ -21,8 +21,7 @@ from typing import Any
 import psutil
 import pytest
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "telemetry"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "telemetry"))
 
 from wandb_server import serving
 

@@ -80,7 +80,7 @@ def test_an_offline_run_is_uploaded_later_with_every_line_and_its_config(
     assert {"step", "psro/nash_conv"} <= set(written[-1])
     sent = server.upserts[0]
     assert (sent["project"], sent["displayName"], sent["groupName"], sent["tags"]) == (
-        "games", "kuhn", "poker", ["small"],
+        "games", "kuhn run", "poker", ["small"],
     )  # fmt: skip
     config = json.loads(sent["config"])
     assert config["games"]["value"][0]["key"] == "open_spiel:kuhn_poker"
@@ -132,6 +132,7 @@ def test_the_process_that_trains_never_imports_wandb(tmp_path: Path) -> None:
     ("given", "expected"),
     [
         (False, None),
+        (None, None),
         (True, WandbConfig()),
         ({"mode": "disabled"}, None),
         ({"project": "p", "mode": "online"}, WandbConfig(project="p", mode="online")),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ludus.config.base import Model
 
 
 class WandbConfig(Model):
     """Weights & Biases; `wandb: true` takes all defaults. A resumed run goes on as the same Weights & Biases run."""
+
+    shorthand: ClassVar[str] = "true, false"
+    shorthand_type: ClassVar[str] = "boolean"
 
     project: str = Field(default="ludus", min_length=1, max_length=128)
     entity: str | None = Field(default=None, min_length=1, max_length=128)
@@ -28,13 +31,17 @@ class TelemetryConfig(Model):
 
     tensorboard: bool = True
     """Event files in `tensorboard/`."""
-    wandb: bool | WandbConfig = False
-    """Weights & Biases: true, or a mapping. It needs `pip install 'ludus[wandb]'`."""
+    wandb: WandbConfig | None = None
+    """Weights & Biases: true, or a mapping. It needs `pip install 'ludus[wandb]'`. Default: false."""
     every_s: float = Field(default=1.0, ge=0)
     """Seconds between metric lines, at least."""
 
     @property
     def weights_and_biases(self) -> WandbConfig | None:
         """How to use it; None when it is not used."""
-        chosen = WandbConfig() if self.wandb is True else self.wandb
-        return None if chosen is False or chosen.mode == "disabled" else chosen
+        return None if self.wandb is None or self.wandb.mode == "disabled" else self.wandb
+
+    @field_validator("wandb", mode="before")
+    @classmethod
+    def _from_boolean(cls, value: Any) -> Any:
+        return {True: {}, False: None}[value] if isinstance(value, bool) else value

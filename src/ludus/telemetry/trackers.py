@@ -33,5 +33,6 @@ def attach_trackers(telemetry: Telemetry, config: RunConfig, run: RunDirectory, 
     if config.telemetry.tensorboard:
         telemetry.attach(TensorBoardSink(run.tensorboard))
     if (wandb := config.telemetry.weights_and_biases) is not None:
-        values = config.model_dump(mode="json")
-        telemetry.attach(WandbSink(run, wandb, run_name=config.name, values=values))
+        # Several runs of one config (stages, seeds) are told apart by their directories.
+        name = config.name if run.path.name == config.name else f"{config.name} {run.path.name}"
+        telemetry.attach(WandbSink(run, wandb, run_name=name, values=config.model_dump(mode="json")))
