@@ -60,7 +60,7 @@ def log_steps(run: RunDirectory, mode: Any, steps: range, values: dict[str, Any]
 def sync(run: RunDirectory) -> None:
     """Upload what is there with wandb's own command."""
     for folder in sorted(run.wandb.glob("offline-run-*")):
-        subprocess.run([sys.executable, "-m", "wandb", "sync", folder], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "wandb", "sync", folder], check=True, capture_output=True, cwd=run.path)
 
 
 def test_an_offline_run_is_uploaded_later_with_every_line_and_its_config(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -84,7 +84,8 @@ class JsonLines(Silent):
         """Print at most once a second."""
         if status.is_over or time.monotonic() - self._last >= 1.0:
             self._last = time.monotonic()
-            print(json.dumps(asdict(status)), flush=True)
+            # What is not finite is null, as in metrics.jsonl: NaN is no JSON.
+            print(msgspec.json.encode(asdict(status)).decode(), flush=True)
 
 
 class Rate:

@@ -23,7 +23,7 @@ from ludus.telemetry.sink_thread import Line, SinkThread
 log = logging.getLogger(__name__)
 
 QUEUE_LENGTH = 1000
-CLOSE_DEADLINE_S = 8.0
+CLOSE_DEADLINE_S = 10.0
 
 
 class Telemetry:

@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Iterable
 from typing import Any, BinaryIO
 
@@ -41,10 +42,9 @@ def main() -> None:
 
 def _serve(source: BinaryIO, out: int) -> None:
     order = json.loads(source.readline())
-    begun = threading.Event()
-    threading.Thread(target=_watch, args=(source.fileno(), begun, order["finish_s"]), daemon=True).start()
-    run = _begin(order, out)
-    begun.set()
+    settled = threading.Event()
+    threading.Thread(target=_watch, args=(source.fileno(), settled, order["finish_s"]), daemon=True).start()
+    run = _begin(order, settled, out)
     _tell(out, mode="offline" if run.offline else "online")
     exit_code = _log(run, source, out)
     run.finish(exit_code=exit_code)
@@ -54,22 +54,26 @@ def _serve(source: BinaryIO, out: int) -> None:
     _tell(out, finished=True)
 
 
-def _begin(order: dict[str, Any], out: int) -> Any:
-    """A run, as asked for; offline, when the server cannot be had."""
+def _begin(order: dict[str, Any], settled: threading.Event, out: int) -> Any:
+    """A run, as asked for; offline, when the server cannot be had. `settled` is set when no server is waited for."""
     import wandb
 
     wanted = {"init_timeout": INIT_TIMEOUT_S, "login_timeout": INIT_TIMEOUT_S, **order["settings"]}
     known = {key: value for key, value in wanted.items() if key in wandb.Settings.model_fields}
     arguments = order["init"]
+    if (arguments["mode"] or os.environ.get("WANDB_MODE")) == "offline":
+        settled.set()
     try:
         run = wandb.init(**arguments, settings=wandb.Settings(**known))
     except Exception as error:
-        if arguments["mode"] == "offline":
+        if settled.is_set():
             raise
+        settled.set()
         _tell(out, warning=_words(error))
         with contextlib.suppress(Exception):  # its service may be gone
             wandb.teardown()
         run = wandb.init(**{**arguments, "mode": "offline"}, settings=wandb.Settings(**known))
+    settled.set()
     run.define_metric("step")
     run.define_metric("*", step_metric="step")
     return run
@@ -87,7 +91,7 @@ def _log(run: Any, source: Iterable[bytes], out: int) -> int:
     return exit_code
 
 
-def _watch(source: int, begun: threading.Event, finish_s: float) -> None:
+def _watch(source: int, settled: threading.Event, finish_s: float) -> None:
     """Give the run a few seconds more when its other end is gone.
 
     One that still waits for the server goes on offline: without its service, `wandb.init` fails at once.
@@ -95,9 +99,11 @@ def _watch(source: int, begun: threading.Event, finish_s: float) -> None:
     poller = select.poll()
     poller.register(source, 0)
     poller.poll()
-    if not begun.wait(PATIENCE_S):
+    deadline = time.monotonic() + finish_s
+    settled.wait(PATIENCE_S)
+    while time.monotonic() < deadline and not settled.wait(0.1):
         _kill_children()
-    threading.Event().wait(finish_s - PATIENCE_S)
+    threading.Event().wait(max(deadline - time.monotonic(), 0.0))
     _end(1)
 
 

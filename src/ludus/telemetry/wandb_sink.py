@@ -23,7 +23,7 @@ from ludus.telemetry.wandb_process import WandbProcess
 
 log = logging.getLogger(__name__)
 
-FINISH_S = 6.0
+FINISH_S = 8.0
 """From the last line to the end of the child; what is not uploaded by then stays on disk, for `wandb sync`."""
 UPLOAD_S = 4.0
 
@@ -70,7 +70,7 @@ class WandbSink:
                 child.finish(FINISH_S)
             self._warn_once(child)
             if not child.is_finished:
-                raise _lost(child, f"Weights & Biases did not finish; upload it with: wandb sync {self._folder}")
+                raise LinesLost(f"{child.error or 'it did not finish in time'}; {self._advice}", lines=child.in_flight)
         finally:
             child.kill()
             child.release()
@@ -92,13 +92,13 @@ class WandbSink:
             child.kill()
             child.listen()
             child.release()
-            raise _lost(child, str(error)) from error
+            raise LinesLost(child.error or str(error), lines=child.in_flight) from error
         self._warn_once(child)
 
     def _warn_once(self, child: WandbProcess) -> None:
         if child.warning and child.warning != self._warned:
             self._warned = child.warning
-            log.warning("Weights & Biases goes on offline: %s; later: wandb sync %s", child.warning, self._folder)
+            log.warning("Weights & Biases goes on offline: %s; %s", child.warning, self._advice)
 
     def _start(self) -> WandbProcess:
         if self._is_abandoned:
@@ -106,7 +106,7 @@ class WandbSink:
         return WandbProcess(self._order(), self._run.logs / "latest" / "wandb.log")
 
     def _order(self) -> dict[str, Any]:
-        config = self._config
+        config, is_known = self._config, self._run.wandb_id.is_file()
         init = {
             "project": config.project,
             "entity": config.entity,
@@ -114,7 +114,8 @@ class WandbSink:
             "tags": list(config.tags),
             "group": config.group,
             "id": run_id(self._run),
-            "resume": "allow",
+            # What goes on is appended when it is uploaded later; a first start may be uploaded again and again.
+            "resume": "allow" if is_known else None,
             "allow_val_change": True,
             "name": self._run_name,
             "dir": str(self._run.path.resolve()),
@@ -131,8 +132,8 @@ class WandbSink:
         return {"init": init, "settings": settings, "finish_s": FINISH_S}
 
     @property
-    def _folder(self) -> str:
-        return str(self._run.wandb / "*-run-*")
+    def _advice(self) -> str:
+        return f"upload it later with: wandb sync --include-online {self._run.wandb / '*run-*'}"
 
 
 def run_id(run: RunDirectory) -> str:
@@ -146,7 +147,3 @@ def run_id(run: RunDirectory) -> str:
         known = {"id": secrets.token_hex(4)}
         write_json(run.wandb_id, known)
     return str(known["id"])
-
-
-def _lost(child: WandbProcess, reason: str) -> LinesLost:
-    return LinesLost(child.error or reason, lines=child.in_flight)
