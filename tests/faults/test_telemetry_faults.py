@@ -146,7 +146,7 @@ def test_a_server_that_goes_away_costs_the_end_of_a_run_seconds_and_nothing_is_l
         monkeypatch.setenv("WANDB_BASE_URL", server.url)
         tracked = Tracked(tmp_path, wandb_sink("online"))
         tracked.log(10)
-        wait_until(lambda: server.history(run_id(tracked.run)))
+        wait_until(lambda: server.upserts)
         server.behaviour = "fails"
         tracked.log(10)
         assert tracked.close() < CLOSE_S

@@ -16,7 +16,6 @@ from typing import Any
 
 from ludus.bench.cpu import tree_cpu_s
 from ludus.runtime import limit_threads
-from ludus.telemetry import Sink
 
 WARM_UP_UPDATES = 3
 MEASURED_UPDATES = 3
@@ -50,9 +49,7 @@ STOCKED = ASYNC.replace("epochs: 4", "epochs: 4, max_staleness: 1000000000") + (
 """What train-only needs to go on for ever with what was explored once."""
 
 
-def run_loop(
-    seconds: float, *stages: str, shared: str = SHARED, plugins: Sequence[str] = (), sinks: Sequence[Sink] = ()
-) -> dict[str, float]:
+def run_loop(seconds: float, *stages: str, shared: str = SHARED, plugins: Sequence[str] = ()) -> dict[str, float]:
     """Steps of a real run, from after its warm-up on; stages before the last are run to their end first."""
     limit_threads(1, os.environ)
     from ludus.config.load import parse_config
@@ -62,7 +59,7 @@ def run_loop(
         run = Path(folder) / "run"
         for earlier in stages[:-1]:
             Loop(parse_config(earlier + shared, "bench.yaml"), run).run_to_end()
-        loop = Loop(parse_config(stages[-1] + shared, "bench.yaml"), run, plugins=plugins, sinks=sinks)
+        loop = Loop(parse_config(stages[-1] + shared, "bench.yaml"), run, plugins=plugins)
         loop.start()
         first = wait_for(loop, lambda status: status.stage == "training").update + WARM_UP_UPDATES
         # From the end of one update to the end of another: an update of a large batch is most of a short measurement.

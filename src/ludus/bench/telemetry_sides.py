@@ -1,7 +1,9 @@
-"""A run whose metrics go somewhere that works, or fails: `python -m ludus.bench.telemetry_sides NAME SECONDS`.
+"""Two runs that take turns, one with sinks and one without: `python -m ludus.bench.telemetry_sides NAME SECONDS`.
 
-The fused Connect Four of `ludus bench loop`, which writes a metric line with every update: the most that a run can ask
-of its sinks. Prints one JSON object, as `sides.py` does, with the lines that sinks lost.
+Both are Connect Four in one process, with ten metric lines a second: ten times the default. Each trains for a window
+while the other is paused, so that whatever else the machine does meets both alike. Prints one JSON object: the median
+over the windows of the time for a step beside the mean of the windows before and after it, both times, and what the
+sinks lost.
 """
 
 from __future__ import annotations
@@ -11,20 +13,32 @@ import errno
 import json
 import os
 import signal
+import statistics
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ludus.bench.cpu import descendants
-from ludus.bench.sides import FUSED, SHARED, run_loop
+from ludus.bench.sides import SHARED, WARM_UP_UPDATES, wait_for
+from ludus.runtime import limit_threads
 from ludus.storage.filesystem import Piece, RealFileSystem
+from ludus.storage.jsonl import read_jsonl
 from ludus.telemetry import Sink, TensorBoardSink
 
-UNREACHABLE = "http://127.0.0.1:9"
+CONFIG = """
+name: bench_telemetry
+games: [pgx:connect_four]
+topology: fused
+explore: {games_in_flight: 64}
+train: {steps: 1000000000000, batch_steps: 1024, minibatch: 256, epochs: 4}
+"""
+WINDOW_S = 0.5
 KILL_EVERY_S = 2.0
+UNREACHABLE = "http://127.0.0.1:9"
 
 
 class Hung:
@@ -52,40 +66,96 @@ class FullDisk(RealFileSystem):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def run_side(seconds: float, *, tensorboard: bool = False, wandb: str = "false", sinks: tuple[Sink, ...] = ()) -> Any:
-    """Steps of a run with these sinks."""
-    chosen = f"telemetry: {{tensorboard: {str(tensorboard).lower()}, wandb: {wandb}, every_s: 0}}\n"
-    shared = "\n".join(line for line in SHARED.splitlines() if not line.startswith("telemetry")) + f"\n{chosen}"
-    return run_loop(seconds, FUSED, shared=shared, sinks=sinks)
+def compare(
+    seconds: float, *, tensorboard: bool = False, wandb: str = "false", sinks: Sequence[Sink] = ()
+) -> dict[str, float]:
+    """Let a run with these sinks and one without any take turns."""
+    limit_threads(1, os.environ)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        alone = _ready(Path(folder) / "alone", _config(tensorboard=False, wandb="false"), ())
+        mine = _ready(Path(folder) / "mine", _config(tensorboard=tensorboard, wandb=wandb), sinks)
+        try:
+            before, ratios, times = _window(alone), [], []
+            for _ in range(max(1, round(seconds / WINDOW_S / 2))):
+                step, after = _window(mine), _window(alone)
+                ratios.append(step / statistics.mean((before, after)))
+                times.append((step, after))
+                before = after
+        finally:
+            for loop in (alone, mine):
+                loop.stop()
+                loop.wait(60)
+        ended = [line for line in read_jsonl(Path(folder) / "mine" / "events.jsonl") if line["event"] == "sinks"]
+        dropped = sum(sink["dropped"] for line in ended for sink in line["sinks"])
+    step_s, alone_s = (statistics.median(column) for column in zip(*times, strict=True))
+    return {"ratio": statistics.median(ratios), "step_s": step_s, "alone_s": alone_s, "dropped": dropped}
 
 
-def run_full_disk(seconds: float) -> Any:
+def _config(*, tensorboard: bool, wandb: str) -> str:
+    shared = [line for line in SHARED.splitlines() if not line.startswith("telemetry")]
+    chosen = f"telemetry: {{tensorboard: {str(tensorboard).lower()}, wandb: {wandb}, every_s: 0.1}}"
+    return CONFIG + "\n".join([*shared, chosen, ""])
+
+
+def _ready(path: Path, text: str, sinks: Sequence[Sink]) -> Any:
+    """A run that has warmed up, and is paused."""
+    from ludus.config.load import parse_config
+    from ludus.loop import Loop
+
+    loop = Loop(parse_config(text, "bench.yaml"), path, sinks=sinks)
+    loop.start()
+    wait_for(loop, lambda status: status.stage == "training" and status.update >= WARM_UP_UPDATES)
+    loop.pause()
+    wait_for(loop, lambda status: status.stage == "paused")
+    return loop
+
+
+def _window(loop: Any) -> float:
+    """Seconds for a step, from the end of an update to the end of another one."""
+    loop.resume()
+    started, steps = _next_update(loop)
+    time.sleep(WINDOW_S)
+    ended, steps_then = _next_update(loop)
+    loop.pause()
+    wait_for(loop, lambda status: status.stage == "paused")
+    return (ended - started) / (steps_then - steps)
+
+
+def _next_update(loop: Any) -> tuple[float, int]:
+    before = loop.status().update
+    while (status := loop.wait(0.0005)).update == before:
+        if status.is_over:
+            raise RuntimeError(f"the run ended early: {status}")
+    return time.perf_counter(), status.steps
+
+
+def compare_full_disk(seconds: float) -> dict[str, float]:
     """TensorBoard on a disk without space."""
     with tempfile.TemporaryDirectory() as folder:
-        return run_side(seconds, sinks=(TensorBoardSink(Path(folder), fs=FullDisk()),))
+        return compare(seconds, sinks=(TensorBoardSink(Path(folder), fs=FullDisk()),))
 
 
-def run_killed(seconds: float) -> Any:
-    """Weights & Biases, whose process is killed every few seconds."""
-    with _killing():
-        return run_side(seconds, wandb="{mode: offline}")
-
-
-def run_unreachable(seconds: float) -> Any:
+def compare_unreachable(seconds: float) -> dict[str, float]:
     """Weights & Biases, whose server refuses connections."""
     os.environ |= {"WANDB_BASE_URL": UNREACHABLE, "WANDB_API_KEY": "0" * 40}
-    return run_side(seconds, wandb="{mode: online}")
+    return compare(seconds, wandb="{mode: online}")
+
+
+def compare_killed(seconds: float) -> dict[str, float]:
+    """Weights & Biases, whose service is killed every few seconds."""
+    with _killing("wandb-core"):
+        return compare(seconds, wandb="{mode: offline}")
 
 
 @contextlib.contextmanager
-def _killing() -> Iterator[None]:
+def _killing(name: str) -> Iterator[None]:
     is_over = threading.Event()
 
     def kill() -> None:
         while not is_over.wait(KILL_EVERY_S):
             for pid in descendants(os.getpid()):
                 with contextlib.suppress(OSError):
-                    if Path(f"/proc/{pid}/comm").read_text().strip() == "wandb-core":
+                    if Path(f"/proc/{pid}/comm").read_text().strip() == name:
                         os.kill(pid, signal.SIGKILL)
 
     thread = threading.Thread(target=kill, daemon=True)
@@ -97,14 +167,14 @@ def _killing() -> Iterator[None]:
         thread.join()
 
 
-SIDES: dict[str, Callable[[float], Any]] = {
-    "none": run_side,
-    "tensorboard": lambda seconds: run_side(seconds, tensorboard=True),
-    "wandb": lambda seconds: run_side(seconds, wandb="{mode: offline}"),
-    "wandb unreachable": run_unreachable,
-    "wandb killed": run_killed,
-    "full disk": run_full_disk,
-    "hung sink": lambda seconds: run_side(seconds, sinks=(Hung(),)),
+SIDES: dict[str, Callable[[float], dict[str, float]]] = {
+    "another run without sinks": compare,
+    "tensorboard": lambda seconds: compare(seconds, tensorboard=True),
+    "tensorboard, full disk": compare_full_disk,
+    "wandb, offline": lambda seconds: compare(seconds, wandb="{mode: offline}"),
+    "wandb, unreachable": compare_unreachable,
+    "wandb, killed every 2 s": compare_killed,
+    "a sink that hangs": lambda seconds: compare(seconds, sinks=(Hung(),)),
 }
 
 
