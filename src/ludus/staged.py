@@ -30,7 +30,7 @@ from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.staged_directory import BegunStage, StagedDirectory
-from ludus.telemetry import Sink, check_trackers
+from ludus.telemetry import Sink, check_trackers, name_of
 from ludus.topologies import find_games
 from ludus.topologies.starting import follow_move
 
@@ -216,6 +216,7 @@ class _Lasting:
     """A sink that outlives the stage that writes to it."""
 
     def __init__(self, sink: Sink) -> None:
+        self.name = name_of(sink)
         self._sink = sink
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:

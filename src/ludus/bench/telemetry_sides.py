@@ -2,8 +2,8 @@
 
 Both are Connect Four in one process, with ten metric lines a second: ten times the default. Each trains for a window
 while the other is paused, so that whatever else the machine does meets both alike. Prints one JSON object: the median
-over the windows of the time for a step beside the mean of the windows before and after it, both times, and what the
-sinks lost.
+over the windows of the time for a step beside the mean of the windows before and after it, both times, the same in
+CPU time of the process that trains, and what the sinks lost.
 """
 
 from __future__ import annotations
@@ -75,20 +75,24 @@ def compare(
         alone = _ready(Path(folder) / "alone", _config(tensorboard=False, wandb="false"), ())
         mine = _ready(Path(folder) / "mine", _config(tensorboard=tensorboard, wandb=wandb), sinks)
         try:
-            before, ratios, times = _window(alone), [], []
-            for _ in range(max(1, round(seconds / WINDOW_S / 2))):
-                step, after = _window(mine), _window(alone)
-                ratios.append(step / statistics.mean((before, after)))
-                times.append((step, after))
-                before = after
+            windows = [_window(alone)]
+            while len(windows) <= max(2, seconds / WINDOW_S):
+                windows += [_window(mine), _window(alone)]
         finally:
             for loop in (alone, mine):
                 loop.stop()
                 loop.wait(60)
         ended = [line for line in read_jsonl(Path(folder) / "mine" / "events.jsonl") if line["event"] == "sinks"]
         dropped = sum(sink["dropped"] for line in ended for sink in line["sinks"])
-    step_s, alone_s = (statistics.median(column) for column in zip(*times, strict=True))
-    return {"ratio": statistics.median(ratios), "step_s": step_s, "alone_s": alone_s, "dropped": dropped}
+    wall, cpu = (_beside(list(column)) for column in zip(*windows, strict=True))
+    return {**wall, **{f"cpu_{name}": value for name, value in cpu.items()}, "dropped": dropped}
+
+
+def _beside(windows: Sequence[float]) -> dict[str, float]:
+    """The second, fourth, ... window beside the mean of the ones before and after each: medians."""
+    ratios = [mine / statistics.mean(windows[at : at + 3 : 2]) for at, mine in enumerate(windows[1:]) if at % 2 == 0]
+    medians = {"step_s": statistics.median(windows[1::2]), "alone_s": statistics.median(windows[::2])}
+    return {"ratio": statistics.median(ratios), **medians}
 
 
 def _config(*, tensorboard: bool, wandb: str) -> str:
@@ -110,23 +114,23 @@ def _ready(path: Path, text: str, sinks: Sequence[Sink]) -> Any:
     return loop
 
 
-def _window(loop: Any) -> float:
-    """Seconds for a step, from the end of an update to the end of another one."""
+def _window(loop: Any) -> tuple[float, float]:
+    """Seconds for a step, and CPU-seconds of this process, from the end of an update to the end of another one."""
     loop.resume()
-    started, steps = _next_update(loop)
+    wall, cpu, steps = _next_update(loop)
     time.sleep(WINDOW_S)
-    ended, steps_then = _next_update(loop)
+    wall_then, cpu_then, steps_then = _next_update(loop)
     loop.pause()
     wait_for(loop, lambda status: status.stage == "paused")
-    return (ended - started) / (steps_then - steps)
+    return (wall_then - wall) / (steps_then - steps), (cpu_then - cpu) / (steps_then - steps)
 
 
-def _next_update(loop: Any) -> tuple[float, int]:
+def _next_update(loop: Any) -> tuple[float, float, int]:
     before = loop.status().update
     while (status := loop.wait(0.0005)).update == before:
         if status.is_over:
             raise RuntimeError(f"the run ended early: {status}")
-    return time.perf_counter(), status.steps
+    return time.perf_counter(), time.process_time(), status.steps
 
 
 def compare_full_disk(seconds: float) -> dict[str, float]:

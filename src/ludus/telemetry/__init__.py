@@ -1,6 +1,6 @@
 """Metrics and events, and where they go."""
 
-from ludus.telemetry.sink import Abandonable, LinesLost, Sink, SinkStatus
+from ludus.telemetry.sink import Abandonable, LinesLost, Sink, SinkStatus, name_of
 from ludus.telemetry.telemetry import Telemetry
 from ludus.telemetry.tensorboard import TensorBoardSink
 from ludus.telemetry.trackers import attach_trackers, check_trackers
@@ -16,4 +16,5 @@ __all__ = [
     "WandbSink",
     "attach_trackers",
     "check_trackers",
+    "name_of",
 ]

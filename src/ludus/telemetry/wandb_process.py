@@ -72,7 +72,7 @@ class WandbProcess:
         deadline = time.monotonic() + STALL_S
         while rest:
             self.listen()
-            if not select.select([], [_number(self._child.stdin)], [], max(deadline - time.monotonic(), 0.0))[1]:
+            if not self._can_write(max(deadline - time.monotonic(), 0.0)):
                 raise TimeoutError(f"Weights & Biases took nothing for {STALL_S:.0f} s")
             with contextlib.suppress(BlockingIOError):
                 rest = rest[os.write(_number(self._child.stdin), rest) :]
@@ -108,6 +108,11 @@ class WandbProcess:
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
                 pipe.close()
+
+    def _can_write(self, timeout_s: float) -> bool:
+        poller = select.poll()  # unlike `select`, for any number of open files
+        poller.register(_number(self._child.stdin), select.POLLOUT)
+        return bool(poller.poll(timeout_s * 1000))
 
     def _note(self, news: Mapping[str, Any]) -> None:
         self.in_flight -= int(news.get("logged", 0))

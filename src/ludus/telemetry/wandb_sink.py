@@ -101,9 +101,10 @@ class WandbSink:
             log.warning("Weights & Biases goes on offline: %s; %s", child.warning, self._advice)
 
     def _start(self) -> WandbProcess:
-        if self._is_abandoned:
-            raise LinesLost("the run is over", lines=1)
-        return WandbProcess(self._order(), self._run.logs / "latest" / "wandb.log")
+        child = WandbProcess(self._order(), self._run.logs / "latest" / "wandb.log")
+        if self._is_abandoned:  # in the meantime
+            child.kill()
+        return child
 
     def _order(self) -> dict[str, Any]:
         config, is_known = self._config, self._run.wandb_id.is_file()
