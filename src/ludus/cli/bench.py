@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from ludus.bench.figure import Figure
 
-NAMES = ("store", "loop", "lm", "watch")
+NAMES = ("store", "loop", "lm", "telemetry", "watch")
 
 
 def bench(
@@ -50,6 +50,10 @@ def measure(name: str, rounds: int, seconds: float) -> list[Figure]:
         from ludus.bench.watch import bench_watch
 
         return bench_watch(rounds=rounds, seconds=seconds)
+    if name == "telemetry":
+        from ludus.bench.telemetry import bench_telemetry
+
+        return bench_telemetry(rounds=rounds, seconds=seconds)
     from ludus.bench.loop import bench_loop
 
     return bench_loop(rounds=rounds, seconds=seconds)
