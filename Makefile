@@ -20,7 +20,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo llm mix-study critic-study league-study test-vllm test-oracles install test lint format types contracts faults oracles bench docs clean
+.PHONY: help demo llm mix-study critic-study league-study test-vllm test-oracles install test lint format types contracts faults oracles bench pages docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -77,6 +77,9 @@ test-oracles: $(DEV_STAMP) ## losses and advantages beside verl's and Trinity's 
 bench: $(DEV_STAMP) ## measure beside the peers (ARGS="loop --json" chooses one)
 	@if [ -n "$(ARGS)" ]; then $(BIN)/ludus bench $(ARGS); \
 	else for name in store loop lm; do $(BIN)/ludus bench $$name || exit 1; done; fi
+
+pages: $(DEV_STAMP) ## write the pages of the documentation that are made from code
+	@$(BIN)/python -m ludus.daemon.page > docs/.protocol.md && mv docs/.protocol.md docs/protocol.md
 
 docs: $(DEV_STAMP) ## build the documentation into site/
 	@$(BIN)/mkdocs build --strict --quiet --site-dir site

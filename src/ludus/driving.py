@@ -9,10 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from ludus.errors import LudusError
+from ludus.errors import ConfigError, LudusError
+from ludus.telemetry import RoomReading, SinkStatus
 
 Stage = Literal[
     "starting",
@@ -97,6 +99,14 @@ class Driveable(ABC):
     def status(self) -> Status:
         """What the run is doing now."""
 
+    def sinks(self) -> tuple[SinkStatus, ...]:
+        """Where metrics go besides the run's own files, and what was lost on the way."""
+        return ()
+
+    def room_readings(self) -> dict[str, RoomReading]:
+        """What each room of the loop has done since this start; nothing before the rooms are open."""
+        return {}
+
     @abstractmethod
     def _work(self) -> None:
         """Do the run, looking at the controls between updates."""
@@ -140,6 +150,14 @@ class Driveable(ABC):
     def stop(self) -> Status:
         """Finish the current update, save the state and end. Returns at once; `wait` tells when it is done."""
         return self._ask(stopping=True)
+
+    def set_keys(self, values: Mapping[str, Any]) -> None:
+        """Change keys of the config while the run is going; it goes by them from the next update on.
+
+        Raises:
+            ConfigError: a key may not be set now, or a value is not one that it can have.
+        """
+        raise ConfigError(f"{', '.join(values)}: nothing can be set in this kind of run while it is going")
 
     def wait(self, timeout_s: float | None = None) -> Status:
         """Wait for the end, or for `timeout_s`; raises what made the run fail."""

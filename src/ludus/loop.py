@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from ludus.config.derive import resolve
 from ludus.config.dump import dump_config
+from ludus.config.live import with_values
 from ludus.config.resume import check_resumable
 from ludus.config.run import RunConfig
 from ludus.cycle import Cycle
 from ludus.driving import CycleStatus, Driveable, Stage, Status
-from ludus.errors import ConfigError, CorruptRecord
+from ludus.errors import ConfigError, CorruptRecord, LudusError
 from ludus.plugins import load_plugins
 from ludus.policies.export_folder import ExportFolder
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
@@ -28,7 +29,7 @@ from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.tasks import TasksetTasks
-from ludus.telemetry import Sink, TensorBoardSink
+from ludus.telemetry import RoomReading, Sink, TensorBoardSink
 from ludus.topologies import Rooms, TakesData, Topology, UpdateReport, crosses, find_games, make_topology, open_rooms
 from ludus.topologies.gathering import gather
 from ludus.topologies.warm_start import warm_up
@@ -85,6 +86,22 @@ class Loop(Driveable):
             metrics={} if rooms is None else rooms.telemetry.latest,
             **counters,
         )
+
+    def room_readings(self) -> dict[str, RoomReading]:
+        """What each room has done since this start."""
+        return {} if self._rooms is None else self._rooms.telemetry.meters.read()
+
+    def set_keys(self, values: Mapping[str, Any]) -> None:
+        """Change keys of the config while the run is going; it goes by them from the next update on."""
+        config, rooms = with_values(self.config, values), self._rooms
+        if rooms is None or self._is_over:
+            raise LudusError(f"nothing can be set: the run is {self._stage}")
+        is_whole = self._until == self.config.train.steps
+        self.config = rooms.config = config
+        if is_whole:
+            self._until = config.train.steps
+        write_text(self.run.config, dump_config(config))
+        rooms.telemetry.event("set", values=dict(values))
 
     def schedule(self) -> CycleStatus:
         """Where the run is in its rounds of waiting and training."""
@@ -339,6 +356,7 @@ class Loop(Driveable):
             return {}
         measured = rooms.evaluation.job
         scores = rooms.evaluation.settle()
+        rooms.telemetry.meters.add("league", 0 if measured is None else len(measured.played))
         if measured is not None and scores:
             rooms.telemetry.metrics(measured.step, scores)
         return scores
@@ -353,6 +371,7 @@ class Loop(Driveable):
                 state |= {**rooms.state(), "cycle": self._cycle.state()}
                 saved = rooms.checkpoints.commit(staging, update, state)
                 rooms.index(saved)
+                rooms.telemetry.meters.add("storage", 1)
             self._checkpoint_done()
 
     def _publish(self, rooms: Rooms, topology: Topology) -> None:

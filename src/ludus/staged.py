@@ -30,7 +30,7 @@ from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.staged_directory import BegunStage, StagedDirectory
-from ludus.telemetry import Sink
+from ludus.telemetry import RoomReading, Sink
 from ludus.topologies import find_games
 from ludus.topologies.starting import follow_move
 
@@ -109,6 +109,10 @@ class StagedLoop(Driveable):
             error="" if self._error is None else f"{type(self._error).__name__}: {self._error}",
         )
 
+    def room_readings(self) -> dict[str, RoomReading]:
+        """What each room has done since the stage was started."""
+        return {} if self._loop is None else self._loop.room_readings()
+
     def schedule(self) -> CycleStatus:
         """Where the stage is in its rounds."""
         loop = self._loop
@@ -126,6 +130,12 @@ class StagedLoop(Driveable):
             raise LudusError("no checkpoint: no stage of this run has begun yet")
         self._loop.checkpoint(timeout_s)
         return self.status()
+
+    def set_keys(self, values: Mapping[str, Any]) -> None:
+        """Change keys of the stage that is going on; the next stage goes by the config again."""
+        if self._loop is None:
+            raise LudusError("nothing can be set: no stage of this run has begun yet")
+        self._loop.set_keys(values)
 
     def _ask(self, *, paused: bool | None = None, stopping: bool = False, checkpoint: bool = False) -> Status:
         super()._ask(paused=paused, stopping=stopping)

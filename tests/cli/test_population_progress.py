@@ -78,7 +78,7 @@ def test_the_end_of_a_population_that_learns_is_told_without_what_only_computed_
 
 
 def fake_loop(config: RunConfig) -> AnyLoop:
-    return cast(AnyLoop, SimpleNamespace(config=config))
+    return cast(AnyLoop, SimpleNamespace(config=config, room_readings=dict))
 
 
 def test_plain_lines_have_generations_and_no_rate_of_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ludus import Loop, parse_config
 from ludus.driving import Status
-from ludus.errors import LudusError
+from ludus.errors import ConfigError, LudusError
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.segment_reader import SegmentReader
@@ -61,8 +61,16 @@ def test_a_run_can_be_started_paused_saved_resumed_and_stopped(tmp_path: Path) -
     assert saved.update == held.update
     store = CheckpointStore(tmp_path / "run" / "checkpoints", keep=3)
     assert store.list()[-1] == held.update
+    with pytest.raises(ConfigError, match="cannot be set while a run is going"):
+        loop.set_keys({"seed": 3})
+    loop.set_keys({"checkpoint.every": 2})
+    assert "every: 2\n" in (tmp_path / "run" / "config.yaml").read_text()
+    readings = loop.room_readings()
+    assert readings["train"].count == held.update
+    assert readings["storage"].count >= 2
     loop.resume()
-    wait_for_update(loop, held.update + 2)
+    wait_for_update(loop, held.update + 4)
+    assert store.list()[-1] > held.update
     loop.stop()
     status = loop.wait(60)
     assert status.stage == "stopped"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 
-TICKS = os.sysconf("SC_CLK_TCK")
+from ludus.telemetry.room_meters import process_cpu_s
 
 
 def tree_cpu_s() -> float:
@@ -13,7 +13,7 @@ def tree_cpu_s() -> float:
     own = resource.getrusage(resource.RUSAGE_SELF)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
-    return total + sum(_process_cpu_s(pid) for pid in _descendants(os.getpid()))
+    return total + sum(process_cpu_s(pid) or 0.0 for pid in _descendants(os.getpid()))
 
 
 def _descendants(root: int) -> list[int]:
@@ -27,11 +27,6 @@ def _descendants(root: int) -> list[int]:
         found += below
         todo += below
     return found
-
-
-def _process_cpu_s(pid: int) -> float:
-    fields = _stat(pid)
-    return sum(int(fields[index]) for index in (11, 12)) / TICKS if fields else 0.0
 
 
 def _stat(pid: int) -> list[str]:

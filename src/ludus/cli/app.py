@@ -20,7 +20,21 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 
 EXIT_FAILURE, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
-COMMANDS = ("run", "check", "games", "league", "plot", "replay", "play", "match", "inspect", "export", "serve", "bench")
+COMMANDS = (
+    "run",
+    "daemon",
+    "check",
+    "games",
+    "league",
+    "plot",
+    "replay",
+    "play",
+    "match",
+    "inspect",
+    "export",
+    "serve",
+    "bench",
+)
 GROUPS = ("model", "debug")
 """Commands that have commands of their own."""
 TALKATIVE = ("httpcore", "httpcore2", "httpx", "httpx2", "openai")

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from ludus.bench.figure import Figure
 
-NAMES = ("store", "loop", "lm")
+NAMES = ("store", "loop", "lm", "watch")
 
 
 def bench(
@@ -32,7 +32,7 @@ def bench(
         typer.echo(json.dumps({figure.name: figure.to_json() for figure in figures}, indent=1))
         return
     for figure in figures:
-        peer = f"   {figure.ratio:6.2f} x {figure.peer} ({figure.peer_value:,.0f})" if figure.ratio is not None else ""
+        peer = f"   {figure.ratio:7.3f} x {figure.peer} ({figure.peer_value:,.0f})" if figure.ratio is not None else ""
         typer.echo(f"{figure.name:<34} {figure.value:>12,.0f} {figure.unit}{peer}")
 
 
@@ -46,6 +46,10 @@ def measure(name: str, rounds: int, seconds: float) -> list[Figure]:
         from ludus.bench.lm import bench_lm
 
         return bench_lm(rounds=rounds, seconds=seconds)
+    if name == "watch":
+        from ludus.bench.watch import bench_watch
+
+        return bench_watch(rounds=rounds, seconds=seconds)
     from ludus.bench.loop import bench_loop
 
     return bench_loop(rounds=rounds, seconds=seconds)

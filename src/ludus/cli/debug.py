@@ -79,12 +79,13 @@ def _open(
     config: RunConfig, file: Path, run: Path | None, policy: str | None, plugins: list[str]
 ) -> tuple[WorkflowRunner, PolicyRef]:
     """The runner, and the version that speaks."""
-    from ludus.cli.runs import choose_policy, open_run
+    from ludus.cli.runs import open_run
     from ludus.errors import ConfigError
     from ludus.explore.engines.local import LocalEngine
     from ludus.explore.messages import Setup
     from ludus.explore.text_building import build_workflow_runner
     from ludus.policies import PolicyStore
+    from ludus.policies.choosing import choose_policy
     from ludus.policies.language_models import LanguageModel
     from ludus.policies.language_shape import LanguageModelShape
     from ludus.records import PolicyName, PolicyRef

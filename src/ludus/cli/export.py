@@ -18,8 +18,9 @@ def export(
 
     Example: ludus export runs/connect_four --out /tmp/connect_four
     """
-    from ludus.cli.runs import choose_policy, open_run
+    from ludus.cli.runs import open_run
     from ludus.policies import PolicyStore
+    from ludus.policies.choosing import choose_policy
     from ludus.policies.export import export_policy
 
     directory, config = open_run(run)

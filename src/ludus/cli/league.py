@@ -28,9 +28,10 @@ def league(
     directory, config = open_run(run)
     folder = png or directory.path / "league"
     if config.population is not None:
-        from ludus.cli.league_population import read_standing, show_population
+        from ludus.cli.league_population import show_population
+        from ludus.population.standing import standing_of_population
 
-        show_population(read_standing(directory, config), config.name, folder, as_json=as_json)
+        show_population(standing_of_population(directory, config), config.name, folder, as_json=as_json)
         return
     from ludus.league.charts import ladder_figure, save_pictures, score_figure
 

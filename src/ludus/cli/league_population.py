@@ -12,23 +12,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from ludus.config.run import RunConfig
     from ludus.league.population_standing import PopulationStanding
-    from ludus.storage.run_directory import RunDirectory
 
 SPARKS = 40
-
-
-def read_standing(run: RunDirectory, config: RunConfig) -> PopulationStanding:
-    """What a run last saved."""
-    if config.population is not None and config.population.oracle == "exact":
-        from ludus.league.exact.standing import standing_of_computed
-
-        solver = "" if config.population.meta_options else config.population.meta_solver
-        return standing_of_computed(run, config.policy.name, solver)
-    from ludus.population.standing import standing_of_learned
-
-    return standing_of_learned(run)
 
 
 def show_population(standing: PopulationStanding, name: str, folder: Path, *, as_json: bool) -> None:

@@ -89,13 +89,11 @@ def tell(report: Report, shown: Sequence[Mapping[str, Any]], *, greedy: bool) ->
 def shown_game(episode: Episode, report: Report, *, moves_only: bool) -> dict[str, Any]:
     """One game for people and programs: who sat where, what happened, what each got."""
     from ludus.cli.match_games import seats_of_first
-    from ludus.cli.replay import board_lines
-    from ludus.cli.words import conversation_lines
+    from ludus.games.episode_text import move_lines
 
     first = seats_of_first(episode)
-    lines = conversation_lines if episode.replies else board_lines
     return {
         "seats": [report.first if seat in first else report.second for seat in range(len(episode.returns))],
-        "moves": list(lines(episode, moves_only=moves_only)),
+        "moves": list(move_lines(episode, moves_only=moves_only)),
         "returns": list(episode.returns),
     }

@@ -36,11 +36,12 @@ def play(
 
     Example: ludus play runs/connect_four --seat 1
     """
-    from ludus.cli.runs import choose_policy, open_run
+    from ludus.cli.runs import open_run
     from ludus.cli.table import Table
     from ludus.cli.tabular_table import TabularTable
     from ludus.errors import ConfigError
     from ludus.plugins import load_plugins
+    from ludus.policies.choosing import choose_policy
 
     load_plugins(plugin or [])
     directory, config = open_run(run)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -17,6 +16,8 @@ from rich.text import Text
 from ludus.cli.population import exploitability, learning_progress, population_progress, unit_of
 from ludus.cli.sparklines import decades, sparkline
 from ludus.cli.summary import evaluation_scores, held_out_scores, print_summary
+from ludus.daemon.rates import Rate
+from ludus.daemon.reports import Reporter
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ludus.staged import AnyLoop
 
 PLAIN_EVERY_S = 5.0
-RATE_WINDOW_S = 10.0
 
 
 class Display(Protocol):
@@ -84,25 +84,9 @@ class JsonLines(Silent):
         """Print at most once a second."""
         if status.is_over or time.monotonic() - self._last >= 1.0:
             self._last = time.monotonic()
-            print(json.dumps(asdict(status)), flush=True)
-
-
-class Rate:
-    """Steps per second over the last few seconds."""
-
-    def __init__(self) -> None:
-        self._marks: deque[tuple[float, int]] = deque()
-
-    def update(self, steps: int) -> float:
-        """Note where the run is; returns the current rate. With another stage, steps begin again."""
-        now = time.monotonic()
-        if self._marks and steps < self._marks[-1][1]:
-            self._marks.clear()
-        self._marks.append((now, steps))
-        while now - self._marks[0][0] > RATE_WINDOW_S:
-            self._marks.popleft()
-        elapsed = now - self._marks[0][0]
-        return (steps - self._marks[0][1]) / elapsed if elapsed > 0 else 0.0
+            print(
+                msgspec.json.encode(asdict(status)).decode(), flush=True
+            )  # NaN as null, which JSON has no other way for
 
 
 class PlainLines(Silent):
@@ -144,6 +128,7 @@ class LivePanel(Silent):
         self._loop = loop
         self._live = Live(console=console, refresh_per_second=4, transient=False)
         self._rate = Rate()
+        self._reporter = Reporter(loop)
         self._curves: dict[str, list[float]] = {}
         self._generation = -1
 
@@ -159,7 +144,9 @@ class LivePanel(Silent):
     def show(self, status: Status) -> None:
         """Redraw."""
         rate = self._rate.update(status.steps)
-        self._live.update(Group(self._headline(status, rate), self._bar(status), self._facts(status)))
+        self._live.update(
+            Group(self._headline(status, rate), self._bar(status), self._rooms(status), self._facts(status))
+        )
 
     def summarise(self, status: Status) -> None:
         """The ladder and where things are."""
@@ -184,6 +171,11 @@ class LivePanel(Silent):
         bar = Table.grid()
         bar.add_row(ProgressBar(total=status.total_steps, completed=min(status.steps, status.total_steps), width=60))
         return bar
+
+    def _rooms(self, status: Status) -> Text:
+        """What each room does now, in the order in which data flows through them."""
+        rooms = [room for room in self._reporter.rooms(status) if room.total]
+        return Text("  ".join(f"{room.name} {room.rate:,.0f}/s" for room in rooms), "dim", no_wrap=True)
 
     def _facts(self, status: Status) -> Table:
         table = Table.grid(padding=(0, 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +22,7 @@ def replay(
     Example: ludus replay runs/connect_four last
     """
     from ludus.cli.runs import open_run
+    from ludus.games.episode_text import episode_lines
     from ludus.plugins import load_plugins
 
     load_plugins(plugin or [])
@@ -33,43 +33,8 @@ def replay(
     typer.echo(f"episode {found.id}  {task.game}  seed {task.seed}  {task.purpose}  {seats}")
     if found.error:
         typer.echo(f"it failed: {found.error}")
-    if task.game.startswith("tasks:"):
-        from ludus.cli.words import show_task
-
-        show_task(found, moves_only=moves_only)
-        return
-    if found.replies:
-        from ludus.cli.words import conversation_lines
-
-        for line in conversation_lines(found, moves_only=moves_only):
-            typer.echo(line)
-        typer.echo("returns: " + ", ".join(f"seat {seat}: {value:g}" for seat, value in enumerate(found.returns)))
-        return
-    for line in board_lines(found, moves_only=moves_only):
+    for line in episode_lines(found, moves_only=moves_only):
         typer.echo(line)
-    typer.echo("returns: " + ", ".join(f"seat {seat}: {value:g}" for seat, value in enumerate(found.returns)))
-
-
-def board_lines(episode: Episode, *, moves_only: bool) -> Iterator[str]:
-    """A recorded game on a board, move by move."""
-    from ludus.errors import EnvError, RolloutError, boundary
-    from ludus.games import make_game
-
-    position = make_game(episode.task.game).start(episode.task.game_seed)
-    turns = episode.turns()
-    for ply in sorted({turn.ply for turn in turns}):
-        moves = {turn.seat: turn.action for turn in turns if turn.ply == ply}
-        try:
-            with boundary(EnvError, f"move {moves}"):
-                said = ", ".join(f"seat {s} plays {position.action_text(s, a)}" for s, a in moves.items())
-                position.act(moves)
-        except RolloutError as error:
-            # The last move of a failed episode may be the one that broke it.
-            yield f"{ply + 1:>3}. {error}"
-            return
-        yield f"{ply + 1:>3}. {said}"
-        if not moves_only:
-            yield position.text()
 
 
 def find_episode(run: Path, wanted: str) -> Episode:

@@ -42,20 +42,15 @@ def run(
       ludus run my.yaml mode=evaluate policy.start=runs/first evaluate.versions=all
     """
     from ludus.cli.overrides import split_config
-    from ludus.config.demo import load_or_demo
-    from ludus.config.derive import resolve_stages
-    from ludus.config.describe import compute_threads
-    from ludus.runtime import available_cores, limit_threads
-    from ludus.staged import make_loop
+    from ludus.daemon.hosting import hosted
+    from ludus.daemon.launch import open_loop
 
     path, changes = split_config(config, overrides)
-    loaded = load_or_demo(path, changes)
-    threads = max(compute_threads(stage, available_cores()) for stage in resolve_stages(loaded))
-    limit_threads(threads, os.environ)
     plugins = [str(file) for file in plugin or []]
-    loop = make_loop(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)
+    loop = open_loop(path, changes, run_dir=run_dir, plugins=plugins, strict_resume=strict_resume)
     catch_signals(loop)
-    status = watch(loop, quiet=quiet, json_lines=json_lines)
+    with hosted(loop):
+        status = watch(loop, quiet=quiet, json_lines=json_lines)
     if status.stage == "stopped":
         raise typer.Exit(130)
 

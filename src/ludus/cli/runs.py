@@ -1,4 +1,4 @@
-"""What the commands that look at a run share: finding it, its config and its policies."""
+"""What the commands that look at a run share: finding it and its config."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import typer
 from ludus.config.load import load_config
 from ludus.config.run import RunConfig
 from ludus.errors import ConfigError
-from ludus.policies import PolicyStore
-from ludus.records import PolicyRef
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.staged_directory import StagedDirectory, find_run
 
@@ -32,21 +30,3 @@ def open_run(path: Path) -> tuple[RunDirectory, RunConfig]:
         typer.echo(f"{path} has stages; this is {run.path}", err=True)
     run.open()
     return run, load_config(run.config)
-
-
-def choose_policy(run: RunDirectory, config: RunConfig, text: str | None) -> PolicyRef:
-    """The version that the user named (`main@12` or `12`), or the newest."""
-    store = PolicyStore(run.policies)
-    names = [config.policy.name, *store.names()]  # of a population, agents may have other names
-    versions = next((found for name in names if (found := store.versions(name))), [])
-    if not versions:
-        raise ConfigError(f"{run.path} has published no policy yet")
-    if text is None:
-        return versions[-1]
-    try:
-        wanted = PolicyRef.parse(f"{config.policy.name}@{text}" if text.isdigit() else text)
-    except ValueError:
-        raise ConfigError(f"--policy {text}: expected a version such as {versions[-1]}") from None
-    if not store.has(wanted):
-        raise ConfigError(f"no policy {wanted} in {run.path}; there are: {', '.join(map(str, versions))}")
-    return wanted

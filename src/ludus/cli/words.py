@@ -1,9 +1,8 @@
-"""Words in the terminal: sit down against a language model, or read a game or an attempt that was recorded."""
+"""Words in the terminal: sit down against a language model."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import typer
@@ -80,31 +79,3 @@ def play_in_words(
     (episode,) = runner.harvest().episodes
     runner.close()
     return episode
-
-
-def conversation_lines(episode: Episode, *, moves_only: bool) -> Iterator[str]:
-    """What was said in a recorded game, move by move."""
-    from ludus.games.text_registry import make_text_game
-
-    position = make_text_game(episode.task.game).start(episode.task.game_seed)
-    attempts = zip(
-        episode.move_plies, episode.move_seats, episode.move_actions, episode.move_texts, episode.replies, strict=True
-    )
-    for ply, seat, accepted, move, reply in attempts:
-        said = "" if reply.strip() == move else f"  (said: {reply.strip()!r})"
-        yield f"{ply + 1:>3}. seat {seat} {'plays' if accepted else 'may not play'} {move!r}{said}"
-        if accepted:
-            position.act(int(seat), move)
-            if not moves_only:
-                yield position.text()
-
-
-def show_task(episode: Episode, *, moves_only: bool) -> None:
-    """What was said in a recorded attempt at a task, and what it was worth."""
-    for number, (heard, said) in enumerate(zip(episode.move_texts, episode.replies, strict=True)):
-        if not moves_only:
-            typer.echo(f"{number + 1:>3}. told: {heard}")
-        typer.echo(f"{number + 1:>3}. said: {said}")
-    for name, value in episode.rewards.items():
-        typer.echo(f"reward {name}: {value:g}")
-    typer.echo(f"return: {episode.returns[0]:g}" + ("  (a limit ended it)" if episode.truncated else ""))

@@ -121,8 +121,8 @@ def _length(config: RunConfig, population: PopulationConfig) -> str:
     fewer = "" if exploiters is None else f", exploiters {exploiters:,}"
     sooner = "" if exploiters is None or rules.freeze_steps else f" (exploiters: {2 * exploiters:,})"
     return (
-        f"{part:,} steps in each round{fewer}; frozen after {freeze:,}{sooner} with a score of {rules.freeze_score:.0%} "
-        f"against each opponent, or after twice as many"
+        f"{part:,} steps in each round{fewer}; frozen after {freeze:,}{sooner} with a score of "
+        f"{rules.freeze_score:.0%} against each opponent, or after twice as many"
     )
 
 

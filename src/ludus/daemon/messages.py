@@ -185,7 +185,8 @@ class RoomStatus(Model):
     dropped: int = 0
     """Units refused or lost since then."""
     load: float | None = None
-    """Share of the last second in which the room was busy, 0 to 1, added up over its workers' mean; null: not known."""
+    """Share of the last second in which the room was busy: 1 is all of it, of several workers their mean; of several
+    learners at once it adds up. null: nobody measures it."""
     load_total: float | None = None
     """The same since the start."""
     queues: tuple[QueueFill, ...] = Field(default=(), strict=False)

@@ -73,6 +73,7 @@ class Matches:
         while len(back) < len(tasks) and not self._is_stopping():
             for event in rooms.supervisor.poll(POLL_S):
                 for delivery in self._explorers.absorb(event):
+                    rooms.telemetry.meters.add("league", len(delivery.batch.episodes))
                     back |= {episode.task.id: episode for episode in delivery.batch.episodes}
         return [back[task.id] for task in tasks] if len(back) == len(tasks) else []
 

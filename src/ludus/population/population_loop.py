@@ -32,7 +32,7 @@ from ludus.records import PolicyRef
 from ludus.runtime import Stop
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry import Sink
+from ludus.telemetry import RoomReading, Sink, added_up
 from ludus.topologies import Rooms, find_games, open_rooms
 
 log = logging.getLogger(__name__)
@@ -76,6 +76,7 @@ class PopulationLoop(Driveable):
         self._state: PopulationState | None = None
         self._loops: dict[str, Loop] = {}
         self._measures: Measures | None = None
+        self._learnt: dict[str, RoomReading] = {}
         self._commits = 0
         self._cpu_began = 0.0
 
@@ -99,6 +100,11 @@ class PopulationLoop(Driveable):
             error="" if self._error is None else f"{type(self._error).__name__}: {self._error}",
             metrics={**metrics, "psro/learner_steps": float(sum(status.steps for status in inner))},
         )
+
+    def room_readings(self) -> dict[str, RoomReading]:
+        """What each room has done since this start, of the population and of those who learn now."""
+        own = {} if self._rooms is None else self._rooms.telemetry.meters.read()
+        return added_up([self._learnt, own, *(loop.room_readings() for loop in list(self._loops.values()))])
 
     def checkpoint(self, timeout_s: float = 60.0) -> Status:
         """Save the state of everybody who learns after the current update; the population's own is always on disk."""
@@ -241,6 +247,7 @@ class PopulationLoop(Driveable):
                 loop.wait()
             except Exception as error:
                 log.warning("learner %s failed: %s", name, error)
+        self._learnt = added_up([self._learnt, *(loop.room_readings() for loop in loops.values())])
         self._loops = {}
 
     def _take_in(self, rooms: Rooms, state: PopulationState, assignment: Assignment) -> None:

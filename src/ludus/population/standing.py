@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from ludus.config.run import RunConfig
 from ludus.league.ladder import LadderRow, standing_of_run
 from ludus.league.normal_form import Array, expected_payoffs
 from ludus.league.population_members import (
@@ -34,6 +35,20 @@ from ludus.population.population_state import PopulationState
 from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import newest_whole
 from ludus.storage.run_directory import RunDirectory
+
+
+def standing_of_population(run: RunDirectory, config: RunConfig) -> PopulationStanding:
+    """The population that a run last saved, computed or learnt.
+
+    Raises:
+        StorageError: it has saved none that can be read.
+    """
+    if config.population is not None and config.population.oracle == "exact":
+        from ludus.league.exact.standing import standing_of_computed
+
+        solver = "" if config.population.meta_options else config.population.meta_solver
+        return standing_of_computed(run, config.policy.name, solver)
+    return standing_of_learned(run)
 
 
 def standing_of_learned(run: RunDirectory) -> PopulationStanding:

@@ -1,6 +1,6 @@
 """The layout of a run directory, in one place.
 
-    runs/x/  format.json  config.yaml  catalog.sqlite  lock  metrics.jsonl  events.jsonl
+    runs/x/  format.json  config.yaml  catalog.sqlite  lock  control.sock  metrics.jsonl  events.jsonl
              checkpoints/<update>/  episodes/*.arrow  experiences/*.arrow  policies/<name>/<version>/
              quarantine/  logs/attempt_<n>/  logs/latest -> attempt_<n>
     and, where there is something for them:
@@ -31,7 +31,7 @@ from ludus.storage.filesystem import REAL, FileSystem
 FORMAT = 1
 _GET_FLAGS, _SET_FLAGS, _TOP_DIRECTORY = 0x80086601, 0x40086602, 0x00020000
 _FOLDERS = ("checkpoints", "episodes", "experiences", "policies", "quarantine", "logs")
-_OWN_NAMES = {*_FOLDERS, "format.json", "config.yaml", "lock", "opponents.json", "voice.json"}
+_OWN_NAMES = {*_FOLDERS, "format.json", "config.yaml", "lock", "control.sock", "opponents.json", "voice.json"}
 """What a creation that was cut short can have left, and what a population tells a learner before it begins."""
 
 
@@ -44,6 +44,7 @@ class RunDirectory:
         self.config = path / "config.yaml"
         self.catalog = path / "catalog.sqlite"
         self.lock = path / "lock"
+        self.control = path / "control.sock"
         self.metrics = path / "metrics.jsonl"
         self.events = path / "events.jsonl"
         self.checkpoints = path / "checkpoints"

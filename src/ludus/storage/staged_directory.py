@@ -20,7 +20,7 @@ from ludus.storage.run_directory import RunDirectory
 
 FORMAT = 1
 _FOLDER = re.compile(r"[0-9]{1,4}_[A-Za-z0-9_-]{1,64}")
-_OWN_NAMES = {"stages.json", "config.yaml", "lock"}
+_OWN_NAMES = {"stages.json", "config.yaml", "lock", "control.sock"}
 """What a creation that was cut short can have left."""
 
 

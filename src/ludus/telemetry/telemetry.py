@@ -12,16 +12,28 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ludus.storage.jsonl import JsonlWriter
 from ludus.storage.run_directory import RunDirectory
+from ludus.telemetry.room_meters import RoomMeters
 
 log = logging.getLogger(__name__)
 
 QUEUE_LENGTH = 1000
 CLOSE_DEADLINE_S = 5.0
+WORK_OF = {
+    "experience": "experience",
+    "buffer": "buffer",
+    "fused": "train",
+    "psro": "train",
+    "policies": "policies",
+    "checkpoint": "storage",
+    "storage": "storage",
+}
+"""The room whose work a timed block is; others are waits, or work that other processes do."""
 
 
 class Sink(Protocol):
@@ -40,6 +52,17 @@ class Sink(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkStatus:
+    """How a sink is doing."""
+
+    name: str
+    queued: int = 0
+    dropped: int = 0
+    error: str = ""
+    """Why it was switched off; empty while it works."""
+
+
 class Telemetry:
     """Fans out metrics and events; also adds up the time spent in each room."""
 
@@ -52,6 +75,7 @@ class Telemetry:
         self._thread: threading.Thread | None = None
         self._room_s: dict[str, float] = {}
         self._latest: dict[str, float] = {}
+        self.meters = RoomMeters()
         self.dropped = 0
 
     def attach(self, sink: Sink) -> None:
@@ -82,7 +106,8 @@ class Telemetry:
         """Count the wall time of a block as time spent in a room."""
         started = time.perf_counter()
         try:
-            yield
+            with self.meters.working(WORK_OF[name]) if name in WORK_OF else nullcontext():
+                yield
         finally:
             self._room_s[name] = self._room_s.get(name, 0.0) + time.perf_counter() - started
 

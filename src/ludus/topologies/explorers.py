@@ -20,6 +20,7 @@ from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Se
 from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, PolicyRef, Task, episode_id
 from ludus.runtime import Arrived, Lost, WorkerSpec
 from ludus.storage.arrow import episodes_from_table, episodes_to_table, experiences_from_table, from_bytes
+from ludus.telemetry import Fill
 from ludus.topologies.endpoint_bill import EndpointBill
 from ludus.topologies.rooms import Rooms
 
@@ -110,6 +111,9 @@ class Explorers:
             )
             self._supervisor.start(spec)
             self._greet(spec.name)
+        meters, room = rooms.telemetry.meters, workers * slots * QUEUED_PER_SLOT
+        meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
+        meters.watch_workers("explore", lambda: [self._supervisor.pid(name) for name in self.names])
 
     @property
     def names(self) -> list[str]:
@@ -136,6 +140,7 @@ class Explorers:
         tasks = list(tasks)
         self._submitted_for_training += sum(task.purpose == "train" for task in tasks)
         self._waiting.add(tasks)
+        self._telemetry.meters.add("tasks", len(tasks))
         self._hand_out()
 
     def absorb(self, event: Arrived | Lost) -> Iterator[Delivery]:

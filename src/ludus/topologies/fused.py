@@ -67,6 +67,7 @@ class Fused:
         self._opponents: tuple[Mapping[str, Any], ...] = ()
         self._explorers: Explorers | None = None
         self._intake = Intake(rooms)
+        rooms.telemetry.meters.keep("tasks", "explore", "train", "policies", "league", "storage")
 
     # -- what the loop asks for ------------------------------------------------------------------------------------
 
@@ -94,6 +95,8 @@ class Fused:
             self._state, metrics, tally = self._program.update(before, self._opponents, restart, progress)
             metrics, tally = jax.device_get((metrics, tally))
         self._lanes.changed = [False] * len(self._lanes.sizes)
+        rooms.telemetry.meters.add("explore", int(tally.episodes))
+        rooms.telemetry.meters.add("train", 1)
         self.tend(0.0)
         self._learner.check_health(metrics)
         steps, rated = rooms.config.train.batch_steps or 0, float(tally.lane_episodes.sum())

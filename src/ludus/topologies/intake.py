@@ -89,6 +89,8 @@ class Intake:
             is_all = played is training
             rooms.episodes.append(delivery.episodes_table if is_all else episodes_to_table([*played, *others]))
             rooms.episodes.commit()
+        failed = sum(bool(episode.error) for episode in batch.episodes)
+        rooms.telemetry.meters.add("explore", len(batch.episodes) - failed, dropped=failed)
         rooms.evaluation.absorb(others)
         self._report_failures(batch.episodes)
         return played
@@ -131,7 +133,7 @@ class Intake:
         self, episodes: tuple[Episode, ...], experiences: Experiences, buffer: Buffer
     ) -> tuple[Episode, ...]:
         """Returns the episodes whose groups are complete, and whose rows are in the buffer."""
-        rooms = self._rooms
+        rooms, refused_before = self._rooms, self.refusals.total
         with rooms.telemetry.room("experience"):
             raw = EpisodeBatch(episodes=episodes, experiences=experiences)
             verified = self._marked(verify(raw, specs=rooms.specs, known_versions=self._knows))
@@ -146,9 +148,12 @@ class Intake:
             if self._pipeline is not None and len(accepted):
                 accepted = self._pipeline.on_step(self._pipeline.on_final(accepted))
         with rooms.telemetry.room("buffer"):
-            buffer.insert(accepted)
+            added = buffer.insert(accepted)
             if self._refused is not None:
                 self._refused.add(*whole.refused, sifted.refused)
+        meters = rooms.telemetry.meters
+        meters.add("experience", len(accepted), dropped=self.refusals.total - refused_before)
+        meters.add("buffer", added)
         count = len(whole.episodes)
         self.fruitless = 0 if len(whole.experiences) else self.fruitless + count
         self.sifted_away = 0 if len(accepted) else self.sifted_away + count

@@ -142,6 +142,7 @@ class Rooms:
         digest = self.policies.publish(self.learner, weights, self.shape, step=self.progress.steps)
         with self.catalog.transaction(durable=False):
             self.catalog.add_policy(self.learner, weights_hash=digest)
+        self.telemetry.meters.add("policies", 1)
         self.telemetry.event("published", policy=str(self.learner), weights_hash=digest, step=self.progress.steps)
         self.policies.prune(self.config.policy.name, self._needed_versions())
 

@@ -25,6 +25,7 @@ from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.segments import SegmentLog
 from ludus.storage.tensors import load_tensors
 from ludus.tasks import TasksetTasks
+from ludus.telemetry import Fill
 from ludus.topologies.batches_ahead import BatchesAhead, IssuedBatch
 from ludus.topologies.done_tasks import DoneTasks
 from ludus.topologies.endpoint_bill import EndpointBill
@@ -35,10 +36,13 @@ from ludus.topologies.intake import Intake
 from ludus.topologies.logged_tasks import note_logged_episodes, note_logged_rows
 from ludus.topologies.progress import UpdateReport
 from ludus.topologies.rooms import Rooms
+from ludus.topologies.trainer import NAME as TRAINER
 from ludus.topologies.trainer import Order, TrainerProxy
 from ludus.train.messages import Trained
 
 POLL_S = 0.05
+LOST_ROWS = ("stale", "evicted_unused", "lost")
+"""What the buffer calls rows that were never trained on."""
 ORDERS_AHEAD = 2
 """Batches that the trainer has in hand in the asynchronous schedule, so that it never waits for this process."""
 
@@ -151,6 +155,7 @@ class Split:
             note_logged_rows(self._rooms, self._done, self._log, self._intake)
         self._trainer.begin(None if saved is None else saved.path)
         self._ordered = self._rooms.progress.update
+        self._start_meters()
         if not self._feeds:  # else others play, and explorers are started for the first evaluation
             self._start_explorers()
         if self._explores:
@@ -233,6 +238,13 @@ class Split:
         if bill := self._bill.metrics():
             self._rooms.telemetry.event("endpoints", **bill)
         self._rooms.supervisor.stop(Stop(), grace_s=1.0)
+
+    def _start_meters(self) -> None:
+        """Let people see what waits in the buffer and before the trainer."""
+        meters, supervisor = self._rooms.telemetry.meters, self._rooms.supervisor
+        meters.watch("buffer", "window", lambda: Fill(length=len(self._buffer), capacity=self._buffer.limits.capacity))
+        meters.watch("train", "batches", lambda: Fill(length=self._trainer.queued, capacity=self._orders_ahead))
+        meters.watch_workers("train", lambda: [supervisor.pid(TRAINER)])
 
     # -- exploring -------------------------------------------------------------------------------------------------
 
@@ -379,6 +391,9 @@ class Split:
         if claim is not None:
             self._buffer.commit(claim)
         episodes = len(set(order.experiences.sequences["episode"].tolist()))
+        meters, counters = self._rooms.telemetry.meters, self._buffer.counters
+        meters.add("train", 1)
+        meters.set("buffer", dropped=sum(counters[reason] for reason in LOST_ROWS))
         staleness = np.asarray([] if claim is None else claim.staleness, np.float64)
         rewards = np.asarray(order.experiences.sequences["final_reward"], np.float64)
         return UpdateReport(
@@ -431,7 +446,7 @@ class Split:
             self._intake.trim_refused(budget, settled_before=settled)
 
     def _write_refused(self) -> None:
-        dropped = {reason: self._buffer.counters[reason] for reason in ("stale", "evicted_unused", "lost")}
+        dropped = {reason: self._buffer.counters[reason] for reason in LOST_ROWS}
         self._intake.refusals.write(self._rooms.catalog, also=dropped)
 
     def _play_metrics(self) -> dict[str, float]:

@@ -40,6 +40,7 @@ class Tabular:
         self._psro: ExactPsro | None = None
         self._cpu_s = 0.0
         self._reason = ""
+        rooms.telemetry.meters.keep("train", "policies", "storage")
 
     @property
     def is_exhausted(self) -> bool:
@@ -75,6 +76,7 @@ class Tabular:
         with self._rooms.telemetry.room("psro"):
             self._current.advance()
         self._cpu_s += time.process_time() - started
+        self._rooms.telemetry.meters.add("train", 1)
         self._look_at_stoppers()
         return UpdateReport(steps=1, episodes=0, metrics=self._metrics())
 

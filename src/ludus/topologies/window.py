@@ -39,9 +39,22 @@ class Window:
 
 
 def _speech(episodes: Sequence[Episode]) -> dict[str, float]:
-    """In games of words: the share of the learning seats' moves that the rules did not allow."""
-    share = invalid_share((episode, seat) for episode in episodes for seat in _learning(episode) if episode.replies)
-    return {} if share is None else {"invalid_moves": share}
+    """In games of words, of what the learning seats said: how much had the form that was asked for, which share of the
+    moves the rules did not allow, and how long replies were."""
+    spoken = [(episode, seat) for episode in episodes for seat in _learning(episode) if episode.replies]
+    share = invalid_share(spoken)
+    if share is None:
+        return {}
+    if episodes[0].task.game.startswith("tasks:"):
+        return {"invalid_moves": share}
+    said = [
+        (bool(move), len(reply))
+        for episode, seat in spoken
+        for who, move, reply in zip(episode.move_seats, episode.move_texts, episode.replies, strict=True)
+        if who == seat
+    ]
+    formed, characters = np.array(said, np.float64).mean(axis=0)
+    return {"invalid_moves": share, "format_success": float(formed), "reply_chars": float(characters)}
 
 
 def _learning(episode: Episode) -> list[int]:

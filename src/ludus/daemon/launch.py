@@ -1,0 +1,31 @@
+"""From the words of a person or a client to a run that is ready to start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ludus.config.demo import load_or_demo
+from ludus.config.derive import resolve_stages
+from ludus.config.describe import compute_threads
+from ludus.runtime import available_cores, limit_threads
+from ludus.staged import AnyLoop, make_loop
+
+
+def open_loop(
+    config: Path | None,
+    overrides: Sequence[str] = (),
+    *,
+    run_dir: Path | None = None,
+    plugins: Sequence[str] = (),
+    strict_resume: bool = False,
+) -> AnyLoop:
+    """The run of a config file (None: the demo), with as many compute threads as it should have.
+
+    Raises:
+        ConfigError: anything is wrong with the config; nothing has been written yet.
+    """
+    loaded = load_or_demo(config, overrides)
+    limit_threads(max(compute_threads(stage, available_cores()) for stage in resolve_stages(loaded)), os.environ)
+    return make_loop(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)

@@ -1,0 +1,195 @@
+"""What a run is doing, as messages: rates and loads from two readings of its meters."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
+
+from ludus.daemon.messages import (
+    LeelaSchedule,
+    LeelaStatus,
+    QueueFill,
+    RoomStatus,
+    Schedule,
+    SinkStatus,
+    Stage,
+    Status,
+)
+from ludus.daemon.rates import Rate
+from ludus.driving import Status as LoopStatus
+from ludus.staged import AnyLoop
+from ludus.telemetry import ROOMS, RoomReading
+
+STAGES: Mapping[str, Stage] = {
+    "starting": "STARTING",
+    "warming up": "TRAINING",
+    "waiting for data": "WAITING FOR DATA",
+    "training": "TRAINING",
+    "exporting": "EXPORTING",
+    "paused": "PAUSED",
+    "evaluating": "EVALUATING",
+    "stopping": "STOPPING",
+    "done": "DONE",
+    "stopped": "STOPPED",
+    "failed": "ERROR",
+}
+LAST_S = 1.0
+"""What "the last second" is, at least."""
+
+Readings = Mapping[str, RoomReading]
+
+
+class Reporter:
+    """Reports about one loop. Belongs to one thread at a time."""
+
+    def __init__(self, loop: AnyLoop) -> None:
+        self._loop = loop
+        self._rate = Rate()
+        self._past: deque[tuple[float, Readings]] = deque([(time.monotonic(), {})])
+
+    def status(self, *, is_exporting: bool = False) -> Status:
+        """What the run is doing now."""
+        loop, found = self._loop, self._loop.status()
+        rate, stage = self._rate.update(found.steps), STAGES[found.stage]
+        is_population = loop.config.population is not None
+        left = max(found.total_steps - found.steps, 0)
+        return Status(
+            stage="EXPORTING" if is_exporting and stage == "TRAINING" else stage,
+            activity=found.stage,
+            run=found.run,
+            run_dir=found.run_dir,
+            part=_part(found),
+            update=found.update,
+            steps=found.steps,
+            total_steps=found.total_steps,
+            unit="generations" if is_population else "steps",
+            episodes=found.episodes,
+            version=found.version,
+            steps_per_s=0.0 if found.is_over or stage == "PAUSED" else rate,
+            eta_s=left / rate if rate > 0 and stage == "TRAINING" and not is_population else None,
+            uptime_s=found.elapsed_s,
+            error=found.error,
+            schedule=Schedule(**asdict(loop.schedule())),
+            rooms=self.rooms(found),
+            metrics={name: value if isfinite(value) else None for name, value in found.metrics.items()},
+            sinks=tuple(
+                SinkStatus(name=sink.name, queued=sink.queued, dropped=sink.dropped, error=sink.error)
+                for sink in loop.sinks()
+            ),
+            commands=possible_commands(stage),
+        )
+
+    def rooms(self, status: LoopStatus) -> tuple[RoomStatus, ...]:
+        """Each room against what it was a second ago."""
+        now, readings = time.monotonic(), {} if status.is_over else self._loop.room_readings()
+        while len(self._past) > 1 and now - self._past[1][0] >= LAST_S:
+            self._past.popleft()
+        before_at, before = self._past[0]
+        rooms = tuple(
+            _room(name, before.get(name), reading, seconds=now - before_at, uptime_s=status.elapsed_s)
+            for name, reading in readings.items()
+        )
+        if readings and now > self._past[-1][0]:
+            self._past.append((now, readings))
+        return rooms
+
+
+def possible_commands(stage: Stage) -> tuple[str, ...]:
+    """Commands that make sense in a stage."""
+    always = ("status", "subscribe", "shutdown")
+    if stage in ("IDLE", "DONE", "STOPPED", "ERROR"):
+        return ("start_training", *(("export",) if stage != "IDLE" else ()), *always)
+    waits = ("start_training_immediately",) if stage == "WAITING FOR DATA" else ()
+    return (*waits, "resume" if stage == "PAUSED" else "pause", "checkpoint", "export", "set", "stop", *always)
+
+
+def idle_status(uptime_s: float) -> Status:
+    """What there is to say before a config has been given."""
+    return Status(
+        stage="IDLE", activity="waiting for start_training", uptime_s=uptime_s, commands=possible_commands("IDLE")
+    )
+
+
+def leela_status(status: Status, *, took_s: float) -> LeelaStatus:
+    """The same in the shape of the Leela daemon."""
+    schedule = status.schedule
+    is_waiting = status.stage not in ("TRAINING", "EVALUATING", "EXPORTING")
+    return LeelaStatus(
+        dataloader_update_secs=took_s,
+        dataloader_1_second={"stage_metrics": [_leela_stage(room, last_second=True) for room in status.rooms]},
+        dataloader_total={"stage_metrics": [_leela_stage(room, last_second=False) for room in status.rooms]},
+        training_schedule=LeelaSchedule(
+            current_stage="WAITING FOR DATA" if is_waiting else "TRAINING",
+            completed_epochs_since_start=schedule.cycles,
+            new_chunks_since_training_start=schedule.new_data,
+            chunks_to_wait=schedule.data_to_wait,
+            total_uptime_seconds=status.uptime_s,
+            current_training_time_seconds=schedule.training_s,
+            previous_training_time_seconds=schedule.previous_training_s,
+            current_cycle_time_seconds=schedule.cycle_s,
+            previous_cycle_time_seconds=schedule.previous_cycle_s,
+        ),
+    )
+
+
+def _leela_stage(room: RoomStatus, *, last_second: bool) -> dict[str, Any]:
+    """One of the pipeline's stages. Whole numbers of 64 bits are strings there."""
+    count = round(room.rate) if last_second else room.total
+    load = room.load if last_second else room.load_total
+    queues = room.queues or (QueueFill(name=room.unit, length=0.0),)
+    return {
+        "name": room.name,
+        "load_metrics": [] if load is None else [{"name": "load", "load_seconds": load, "total_seconds": 1.0}],
+        "queue_metrics": [
+            {
+                "name": queue.name,
+                "put_count": str(count),
+                "get_count": str(count),
+                "drop_count": str(0 if last_second else room.dropped),
+                "queue_fullness": {
+                    "min": str(int(queue.length)),
+                    "max": str(int(queue.length)),
+                    "sum": str(int(queue.length)),
+                    "count": "1",
+                    "latest": str(int(queue.length)),
+                },
+                "queue_capacity": str(int(queue.capacity or 0)),
+            }
+            for queue in queues
+        ],
+        "count_metrics": [{"name": room.unit, "count": str(count)}],
+    }
+
+
+def _room(name: str, before: RoomReading | None, now: RoomReading, *, seconds: float, uptime_s: float) -> RoomStatus:
+    since = before or RoomReading()
+    load = load_total = None
+    if now.busy_s is not None:
+        load = _share(now.busy_s - (since.busy_s or 0.0), seconds)
+        load_total = _share(now.busy_s, uptime_s)
+    return RoomStatus(
+        name=name,
+        unit=ROOMS[name],
+        rate=max(now.count - since.count, 0) / seconds if seconds > 0 else 0.0,
+        total=now.count,
+        dropped=now.dropped,
+        load=load,
+        load_total=load_total,
+        queues=tuple(
+            QueueFill(name=what, length=fill.length, capacity=fill.capacity) for what, fill in now.fills.items()
+        ),
+    )
+
+
+def _share(busy_s: float, seconds: float) -> float:
+    return max(busy_s, 0.0) / seconds if seconds > 0 else 0.0
+
+
+def _part(status: LoopStatus) -> str:
+    if status.stage_count:
+        return f"{status.stage_number}/{status.stage_count} {status.stage_name}"
+    return status.stage_name

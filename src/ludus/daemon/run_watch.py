@@ -1,0 +1,176 @@
+"""A run directory as a stream of notifications: what a daemon tells its clients, and what is told of a run that
+nobody is alive in.
+
+Invariant: nothing is written, locked or moved; a run that is being written to is read as it is at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from ludus.config.load import load_config
+from ludus.config.run import RunConfig
+from ludus.daemon.episode_news import EpisodeWatch
+from ludus.daemon.league_news import LeagueWatch
+from ludus.daemon.messages import (
+    EventNews,
+    Exported,
+    Failure,
+    Payload,
+    PolicyPublished,
+    ProgressNews,
+    Stage,
+    Status,
+    Warned,
+)
+from ludus.daemon.tail import JsonlTail
+from ludus.errors import ConfigError, LudusError, StorageError
+from ludus.storage.catalog import Catalog
+from ludus.storage.lock import RunLock
+from ludus.storage.run_directory import RunDirectory
+from ludus.storage.staged_directory import find_run
+
+TROUBLE = ("worker_lost", "engine_lost", "episode_failed", "match_failed", "version_skipped", "sink_off")
+"""Events that are warnings."""
+MOST_LINES = 2000
+"""Metric lines and events of the past that are told when somebody begins to watch."""
+
+
+class RunNews:
+    """What happens in a run, from its files: metric lines, events, the newest episode, the league."""
+
+    def __init__(self, run: RunDirectory, config: RunConfig) -> None:
+        self._metrics, self._events = JsonlTail(run.metrics), JsonlTail(run.events)
+        self._episodes = EpisodeWatch(run.episodes)
+        self._league = LeagueWatch(run, config)
+        self.latest: dict[str, float | None] = {}
+        """The newest value of every metric."""
+        self.last_event: dict[str, Any] = {}
+
+    def skip_past(self) -> None:
+        """Tell nothing of what has happened up to now."""
+        for _ in self._lines():
+            pass
+
+    def poll(self, *, episodes: bool = True, league: bool = True) -> list[Payload]:
+        """What has happened since the last time."""
+        news = list(self._lines())
+        if episodes and (episode := self._episodes.poll()) is not None:
+            news.append(episode)
+        return news + (self._league.poll() if league else [])
+
+    def _lines(self) -> Iterator[Payload]:
+        for record in self._metrics.read()[-MOST_LINES:]:
+            values = {name: _number(value) for name, value in record.items() if name not in ("time", "step")}
+            self.latest |= values
+            yield ProgressNews(step=_whole(record.get("step")), metrics=values)
+        for record in self._events.read()[-MOST_LINES:]:
+            self.last_event = record
+            yield event_news(record)
+
+
+class RunWatch:
+    """A run that is not told of by a daemon: everything comes from its directory, also its status."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._run: RunDirectory | None = None
+        self._config: RunConfig | None = None
+        self._news: RunNews | None = None
+
+    def poll(self) -> list[Payload]:
+        """What has happened since the last time, and how the run stands; call it about once a second.
+
+        Raises:
+            StorageError: there is no run here.
+        """
+        run = find_run(self.path)
+        if self._run is None or run.path != self._run.path:  # a run in stages goes on to the next
+            self._open(run)
+        assert self._news is not None  # noqa: S101
+        news = self._news.poll()
+        return [*news, self.status()]
+
+    def status(self) -> Status:
+        """How the run stands, as far as its files tell."""
+        run, config, news = self._run, self._config, self._news
+        if run is None or config is None or news is None:
+            raise StorageError(f"{self.path} has not been looked at yet")
+        progress = _progress(run)
+        stage, activity = _stage(run, progress, news.last_event)
+        is_population = config.population is not None
+        steps = _whole(news.latest.get("psro/generation", progress.get("steps"))) if is_population else None
+        return Status(
+            stage=stage,
+            activity=activity,
+            run=config.name,
+            run_dir=str(self.path),
+            update=_whole(progress.get("update")),
+            steps=_whole(progress.get("steps")) if steps is None else steps,
+            total_steps=config.train.steps if config.population is None else config.population.stop.generations,
+            unit="generations" if is_population else "steps",
+            episodes=_whole(progress.get("episodes")),
+            version=_whole(progress.get("version")),
+            steps_per_s=news.latest.get("loop/steps_per_s") or 0.0 if stage == "TRAINING" else 0.0,
+            error=str(news.last_event.get("error", "")) if stage == "ERROR" else "",
+            metrics=dict(news.latest),
+        )
+
+    def _open(self, run: RunDirectory) -> None:
+        if not run.is_run():
+            raise StorageError(f"{self.path} is not a run directory")
+        try:
+            self._config = load_config(run.config)
+        except ConfigError as error:
+            raise StorageError(f"{run.config} cannot be read: {error}") from error
+        self._run, self._news = run, RunNews(run, self._config)
+
+
+def event_news(record: Mapping[str, Any]) -> Payload:
+    """An event of `events.jsonl` as a notification."""
+    kind = str(record.get("event", ""))
+    fields = {name: value for name, value in record.items() if name not in ("time", "event", "run")}
+    if kind == "published":
+        return PolicyPublished(
+            policy=str(fields.get("policy", "")),
+            step=_whole(fields.get("step")),
+            weights_hash=str(fields.get("weights_hash", "")),
+        )
+    if kind == "exported":
+        return Exported(policy=str(fields.get("policy", "")), path=str(fields.get("path", "")))
+    if kind == "failed":
+        return Failure(code="run_failed", message=str(fields.get("error", "")))
+    if kind in TROUBLE:
+        told = ", ".join(f"{name} {value}" for name, value in fields.items() if name != "log_tail")
+        return Warned(message=f"{kind.replace('_', ' ')}: {told}"[:2000])
+    return EventNews(event=kind, fields=fields)
+
+
+def _progress(run: RunDirectory) -> dict[str, Any]:
+    try:
+        with Catalog.open_readonly(run.catalog) as catalog:
+            found = catalog.cursor("progress", {})
+    except (OSError, LudusError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stage(run: RunDirectory, progress: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[Stage, str]:
+    holder = RunLock.holder(run.path)
+    if holder is not None:
+        return "TRAINING", f"process {holder.get('pid')} is at work"
+    if last.get("event") == "failed":
+        return "ERROR", "failed"
+    is_done = progress.get("finished") or (last.get("event") == "ended" and not last.get("stopped", True))
+    return ("DONE", "finished") if is_done else ("STOPPED", "nobody is at work")
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and isfinite(value) else None
+
+
+def _whole(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and isfinite(value) else 0
