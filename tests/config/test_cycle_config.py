@@ -41,15 +41,30 @@ def test_a_cycle_makes_the_topology_split_and_the_window_large_enough() -> None:
 @pytest.mark.parametrize(
     ("overrides", "problem"),
     [
-        (["topology=fused", "games=[pgx:tic_tac_toe]", CYCLE, "schedule=async"], "cycle: waiting for data needs a trainer"),
+        (
+            ["topology=fused", "games=[pgx:tic_tac_toe]", CYCLE, "schedule=async"],
+            "cycle: waiting for data needs a trainer",
+        ),
         (["topology=fused", "games=[pgx:tic_tac_toe]", FEEDS], "buffer.feeds: what other runs play is trained on by a"),
         ([FEEDS], "buffer.feeds: are for mode: train, and mode is both; write mode: train, or leave them out"),
-        (["mode=train", "buffer.feeds=[runs/a, runs/b, runs/a/]"], "buffer.feeds.2: runs/a is already there as buffer.feeds.0"),
-        (["mode=train", FEEDS, "experience.final=[{kind: role_advantage}]"], "experience.final: has no effect: sequences of"),
+        (
+            ["mode=train", "buffer.feeds=[runs/a, runs/b, runs/a/]"],
+            "buffer.feeds.2: runs/a is already there as buffer.feeds.0",
+        ),
+        (
+            ["mode=train", FEEDS, "experience.final=[{kind: role_advantage}]"],
+            "experience.final: has no effect: sequences of",
+        ),
         ([CYCLE], "cycle: schedule: sync trains on each batch when it has been played"),
         (["mode=explore", CYCLE], "cycle: is for runs that train, and mode is explore; leave it out"),
-        (["mode=train", CYCLE], "cycle: waits for new data, and none can come with mode: train alone; write buffer.feeds"),
-        ([*TRAIN, "synchronise.interval=5"], "synchronise.interval: has no effect: with cycle, a version is published after"),
+        (
+            ["mode=train", CYCLE],
+            "cycle: waits for new data, and none can come with mode: train alone; write buffer.feeds",
+        ),
+        (
+            [*TRAIN, "synchronise.interval=5"],
+            "synchronise.interval: has no effect: with cycle, a version is published after",
+        ),
         ([*TRAIN, "buffer.capacity=150"], "cycle.new_sequences: 200 are more than buffer.capacity (150)"),
         (
             [*TRAIN, "cycle.updates=13"],
@@ -57,7 +72,10 @@ def test_a_cycle_makes_the_topology_split_and_the_window_large_enough() -> None:
             "write cycle.updates: 12, or a higher buffer.reuse",
         ),
         ([*TRAIN, "population={oracle: learned}"], "cycle: is for one policy that learns, and there is a population"),
-        (["population={}", "topology=tabular", CYCLE], "cycle: population.oracle is exact, and there is no data to wait for"),
+        (
+            ["population={}", "topology=tabular", CYCLE],
+            "cycle: population.oracle is exact, and there is no data to wait for",
+        ),
         (["mode=train", FEEDS, "cycle={updates: 3}"], "cycle.new_sequences: missing; expected"),
         (["mode=train", FEEDS, "cycle={new_sequences: 0, updates: 3}"], "cycle.new_sequences: expected"),
         (["mode=train", "buffer.feeds=[{kind: chunks, run: x}]"], "buffer.feeds.0.kind: expected run"),
