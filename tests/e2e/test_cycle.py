@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,7 +175,7 @@ def test_a_run_waits_on_an_empty_directory_and_trains_in_rounds_when_data_comes(
     assert exported == (run_dir / "policies" / "main" / "00000006" / "weights.safetensors").read_bytes()
 
 
-def test_a_trainer_follows_an_explorer_that_is_alive(tmp_path: Path) -> None:
+def test_a_trainer_follows_an_explorer_that_is_alive(tmp_path: Path, check_promises: Any) -> None:
     follower = Loop(
         parse_config(FOLLOWER.replace("FEED", str(tmp_path / "explorer")), "follower.yaml"), tmp_path / "run"
     )
@@ -195,6 +196,7 @@ def test_a_trainer_follows_an_explorer_that_is_alive(tmp_path: Path) -> None:
     assert set(taken) <= played
     assert {row["own_version"] for row in _rows(tmp_path / "run")} == {0}, "both began with the same weights"
     assert 0 <= status.metrics["evaluate/random/score"] <= 1
+    check_promises("fed", tmp_path / "run")
 
 
 def test_an_asynchronous_run_waits_for_what_its_own_explorers_play(tmp_path: Path) -> None:

@@ -83,6 +83,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "endpoints": (
         "evaluate/invalid_moves",
         "explore/[<game>/]invalid_moves",
+        "explore/[<game>/]format_success",
+        "explore/[<game>/]reply_chars",
         "explore/endpoints/<endpoint>/requests",
         "explore/endpoints/<endpoint>/prompt_tokens",
         "explore/endpoints/<endpoint>/sampled_tokens",
@@ -90,6 +92,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "explore/judge/score",
         "explore/judge/verdicts",
     ),
+    "fed": ("buffer/feeds_taken", "buffer/feeds_missed", "buffer/feeds_damaged"),
     "distilled": ("train/reverse_kl",),
     "population": (
         "psro/nash_conv",

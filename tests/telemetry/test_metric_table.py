@@ -30,7 +30,7 @@ population: {stop: {generations: 2}}
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "metrics.md").read_text() == metrics_page(), "run: make metrics"
+    assert (ROOT / "docs" / "metrics.md").read_text() == metrics_page(), "run: make pages"
 
 
 def test_no_row_is_there_twice_and_each_says_something() -> None:

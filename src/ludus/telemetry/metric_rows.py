@@ -1,7 +1,7 @@
 """Every metric that a run can emit: name, unit, meaning. The one place where they are explained.
 
 `<player>` stands for a name, `[<game>/]` for a part that may be missing; `metric_table.py` says what they match. To add
-a metric: a row here, then `make metrics` for docs/metrics.md. A test holds the rows against what real runs emit.
+a metric: a row here, then `make pages` for docs/metrics.md. A test holds the rows against what real runs emit.
 
 Units: `share` is between 0 and 1; `count` and the like are totals since the run began unless the meaning says
 otherwise; `reward` is in the game's or the task's own terms.

@@ -35,7 +35,7 @@ generations (`psro/...`).
 `<player>` stands for a name, and what is in square brackets may be missing. `share` is between 0 and 1; counts are
 totals since the run began unless they say otherwise. On the command line: `ludus metrics train/approx_kl`.
 
-This page is made from `src/ludus/telemetry/metric_rows.py` by `make metrics`.
+This page is made from `src/ludus/telemetry/metric_rows.py` by `make pages`.
 """
 
 
