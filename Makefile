@@ -76,10 +76,11 @@ test-oracles: $(DEV_STAMP) ## losses and advantages beside verl's and Trinity's 
 
 bench: $(DEV_STAMP) ## measure beside the peers (ARGS="loop --json" chooses one)
 	@if [ -n "$(ARGS)" ]; then $(BIN)/ludus bench $(ARGS); \
-	else for name in store loop lm; do $(BIN)/ludus bench $$name || exit 1; done; fi
+	else for name in store loop lm telemetry watch; do $(BIN)/ludus bench $$name || exit 1; done; fi
 
 pages: $(DEV_STAMP) ## write the pages of the documentation that are made from code
-	@$(BIN)/python -m ludus.daemon.page > docs/.protocol.md && mv docs/.protocol.md docs/protocol.md
+	@$(BIN)/python -m ludus.daemon.page > docs/.page.md && mv docs/.page.md docs/protocol.md
+	@$(BIN)/python -m ludus.telemetry.metric_table > docs/.page.md && mv docs/.page.md docs/metrics.md
 
 pictures: $(DEV_STAMP) ## the pictures of the dashboard in docs/, from a real run (about three minutes)
 	@$(PIP_INSTALL) "resvg_py>=0.3"

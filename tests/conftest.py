@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +52,15 @@ def pytest_unconfigure() -> None:
 def compile_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let processes that the test starts compile for themselves, as a user's do."""
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+
+
+@pytest.fixture(scope="session")
+def check_promises() -> Callable[[str, Path], None]:
+    """Holds the metrics of a run against the table that explains them."""
+    sys.path.insert(0, str(Path(__file__).parent / "telemetry"))
+    from promises import check_promises
+
+    return check_promises
 
 
 LANGUAGE = """

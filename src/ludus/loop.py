@@ -29,7 +29,7 @@ from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.tasks import TasksetTasks
-from ludus.telemetry import RoomReading, Sink, TensorBoardSink
+from ludus.telemetry import RoomReading, Sink, SinkStatus, attach_trackers, check_trackers
 from ludus.topologies import Rooms, TakesData, Topology, UpdateReport, crosses, find_games, make_topology, open_rooms
 from ludus.topologies.gathering import gather
 from ludus.topologies.warm_start import warm_up
@@ -62,6 +62,7 @@ class Loop(Driveable):
         if config.population is not None and config.population.oracle == "learned":
             raise ConfigError("population: learners make it; run it with PopulationLoop (or make_loop), not with Loop")
         self.config = resolve(config)
+        check_trackers(self.config)
         self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
         self._games = find_games(self.config, self.run)
         self._plugins = tuple(str(plugin) for plugin in plugins)
@@ -86,6 +87,10 @@ class Loop(Driveable):
             metrics={} if rooms is None else rooms.telemetry.latest,
             **counters,
         )
+
+    def sinks(self) -> tuple[SinkStatus, ...]:
+        """Where metrics go besides the run's own files, and what was lost on the way."""
+        return () if self._rooms is None else self._rooms.telemetry.sinks_status()
 
     def room_readings(self) -> dict[str, RoomReading]:
         """What each room has done since this start."""
@@ -120,7 +125,7 @@ class Loop(Driveable):
             try:
                 topology = make_topology(rooms)
                 self._rooms = rooms
-                self._attach_sinks(rooms)
+                attach_trackers(rooms.telemetry, self.config, self.run, self._sinks)
                 if self.config.mode == "evaluate":
                     self._measure(rooms, topology)
                 elif self._warm_up(rooms) and self._gather(rooms):
@@ -287,12 +292,6 @@ class Loop(Driveable):
         rooms.telemetry.event("ended", stopped=self._stopping, **rooms.progress.counters())
 
     # -- the parts -------------------------------------------------------------------------------------------------
-
-    def _attach_sinks(self, rooms: Rooms) -> None:
-        for sink in self._sinks:
-            rooms.telemetry.attach(sink)
-        if self.config.telemetry.tensorboard:
-            rooms.telemetry.attach(TensorBoardSink(self.run.path / "tensorboard"))
 
     def _restore(self, rooms: Rooms, saved: Checkpoint) -> None:
         for update in rooms.checkpoints.list():

@@ -30,7 +30,7 @@ from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.staged_directory import BegunStage, StagedDirectory
-from ludus.telemetry import RoomReading, Sink
+from ludus.telemetry import RoomReading, Sink, SinkStatus, check_trackers, name_of
 from ludus.topologies import find_games
 from ludus.topologies.starting import follow_move
 
@@ -108,6 +108,10 @@ class StagedLoop(Driveable):
             elapsed_s=time.monotonic() - self._began,
             error="" if self._error is None else f"{type(self._error).__name__}: {self._error}",
         )
+
+    def sinks(self) -> tuple[SinkStatus, ...]:
+        """Where metrics go besides the run's own files, and what was lost on the way."""
+        return () if self._loop is None else self._loop.sinks()
 
     def room_readings(self) -> dict[str, RoomReading]:
         """What each room has done since the stage was started."""
@@ -237,6 +241,7 @@ class _Lasting:
     """A sink that outlives the stage that writes to it."""
 
     def __init__(self, sink: Sink) -> None:
+        self.name = name_of(sink)
         self._sink = sink
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -265,6 +270,7 @@ def check_parts(stages: Sequence[RunConfig]) -> None:
         # Where a later stage begins is not there yet.
         policy = stage.policy.model_copy(update={"start": None}) if index else stage.policy
         try:
+            check_trackers(stage)
             find_games(stage.model_copy(update={"policy": policy}))
         except ConfigError as error:
             where = f"{dotted(('stages', index))}: " if len(stages) > 1 else ""

@@ -91,7 +91,7 @@ def test_a_good_config_has_no_problems() -> None:
             "policy: {network: {kind: resnet, hidden: [64]}}",
             "policy.network.hidden: unknown key; policy.network with kind: resnet takes kind, channels, blocks",
         ),
-        ("telemetry: {zzz: 1}", "telemetry.zzz: unknown key; telemetry takes tensorboard, every_s"),
+        ("telemetry: {zzz: 1}", "telemetry.zzz: unknown key; telemetry takes tensorboard, wandb, every_s"),
         (
             "<<: 1",
             "<<: unknown key; the top level takes name, seed, games, tasks, workflow, rewards, topology, schedule, synchronise, mode, policy, "

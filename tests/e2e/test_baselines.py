@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,6 +140,10 @@ def taught(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def distances(folder: Path) -> list[float]:
     """Reverse KL to the teacher, update after update."""
     return [line["train/reverse_kl"] for line in read_jsonl(folder / "metrics.jsonl") if "train/reverse_kl" in line]
+
+
+def test_its_metrics_are_explained_and_those_that_are_promised_are_there(taught: Path, check_promises: Any) -> None:
+    check_promises("distilled", taught)
 
 
 def test_a_student_becomes_like_its_teacher(taught: Path) -> None:

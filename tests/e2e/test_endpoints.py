@@ -89,6 +89,12 @@ def rows_of(run: Path, kind: str) -> list[dict[str, Any]]:
 # -- players and judges ------------------------------------------------------------------------------------------------
 
 
+def test_its_metrics_are_explained_and_those_that_are_promised_are_there(
+    played: tuple[Path, ScriptedServer], check_promises: Any
+) -> None:
+    check_promises("endpoints", played[0])
+
+
 def test_only_the_policy_is_learnt_from_and_the_verdict_is_in_its_reward(played: tuple[Path, ScriptedServer]) -> None:
     run, _ = played
     results = {row["id"]: row for row in rows_of(run, "episodes") if row["purpose"] == "train"}

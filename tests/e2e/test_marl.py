@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,6 +55,12 @@ def test_a_cooperative_run_is_measured_by_its_return(recurrent_run: Path) -> Non
     rows = [row for row in read_jsonl(recurrent_run / "metrics.jsonl") if "evaluate/return" in row]
     assert len(rows) == 3
     assert all(row["evaluate/return"] < 0 for row in rows)
+
+
+def test_its_metrics_are_explained_and_those_that_are_promised_are_there(
+    recurrent_run: Path, check_promises: Any
+) -> None:
+    check_promises("split", recurrent_run)
 
 
 def test_states_are_recorded_and_memories_are_not(recurrent_run: Path) -> None:

@@ -1,6 +1,7 @@
 """A language model on a taskset through the whole loop: attempts, rewards, operators, expert rows, held-out tasks."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,10 @@ def test_held_out_tasks_are_measured_from_the_start(run: Path) -> None:
     assert lines[0]["step"] == 0
     assert lines[-1]["step"] >= 200
     assert all(0 <= line["evaluate/held_out/pass@2"] <= 1 for line in lines)
+
+
+def test_its_metrics_are_explained_and_those_that_are_promised_are_there(run: Path, check_promises: Any) -> None:
+    check_promises("tasks", run)
 
 
 def test_both_sources_are_learnt_from(run: Path) -> None:

@@ -11,7 +11,7 @@ from ludus.runtime import limit_threads
 limit_threads(1, os.environ)
 
 from ludus import Loop, load_config  # noqa: E402
-from ludus.bench.cpu import _descendants  # noqa: E402
+from ludus.bench.cpu import descendants  # noqa: E402
 
 
 def resident_mb(pid: int) -> float:
@@ -26,7 +26,7 @@ def main() -> None:
     loop = Loop(load_config(Path(sys.argv[1])), Path(sys.argv[2]))
     loop.start()
     while not (status := loop.wait(0.5)).is_over:
-        pids = [os.getpid(), *_descendants(os.getpid())]
+        pids = [os.getpid(), *descendants(os.getpid())]
         total = sum(resident_mb(pid) for pid in pids)
         print(json.dumps({"episodes": status.episodes, "mb": total, "disk": loop.run.disk_bytes()}), flush=True)
         time.sleep(0.5)

@@ -68,6 +68,10 @@ def kuhn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_its_metrics_are_explained_and_those_that_are_promised_are_there(kuhn: Path, check_promises: Any) -> None:
+    check_promises("population", kuhn)
+
+
 def test_answers_join_and_the_mixture_gets_less_exploitable(kuhn: Path) -> None:
     curve = [line["psro/nash_conv"] for line in read_jsonl(kuhn / "metrics.jsonl") if "psro/nash_conv" in line]
     assert len(curve) == 5

@@ -1,9 +1,9 @@
-"""Metrics reach every sink; a sink that raises, hangs or is slow never holds up the run."""
+"""Metrics reach every sink; a sink that raises, hangs or is slow holds up neither the run nor another sink."""
 
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,15 @@ import pytest
 
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry import Telemetry, TensorBoardSink
+from ludus.telemetry import SinkStatus, Telemetry, sink_thread
+from ludus.telemetry import telemetry as module
 from ludus.telemetry.telemetry import QUEUE_LENGTH
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_thread, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(sink_thread, "LONGEST_PAUSE_S", 0.01)
 
 
 @pytest.fixture
@@ -20,6 +27,21 @@ def telemetry(tmp_path: Path) -> Telemetry:
     run = RunDirectory(tmp_path / "run")
     run.create("name: x\n")
     return Telemetry(run, "x")
+
+
+def events(tmp_path: Path, kind: str) -> list[dict[str, Any]]:
+    return [line for line in read_jsonl(tmp_path / "run" / "events.jsonl") if line["event"] == kind]
+
+
+def lines(tmp_path: Path) -> list[dict[str, Any]]:
+    return list(read_jsonl(tmp_path / "run" / "metrics.jsonl"))
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline, pause = time.monotonic() + 30, threading.Event()
+    while not holds():
+        assert time.monotonic() < deadline
+        pause.wait(0.005)
 
 
 class Recorder:
@@ -37,27 +59,47 @@ class Recorder:
 
 
 class Broken(Recorder):
+    """Refuses so many metric lines, then takes them."""
+
+    name = "broken"
+
+    def __init__(self, failures: int = 10**9) -> None:
+        super().__init__()
+        self.failures = failures
+
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        raise OSError("no space left")
+        if self.failures:
+            self.failures -= 1
+            raise OSError("no space left")
+        super().metrics(step, values)
 
 
 class Hung(Recorder):
+    name = "hung"
+
     def __init__(self) -> None:
         super().__init__()
         self.let_go = threading.Event()
+        self.is_abandoned = False
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         self.let_go.wait(60)
 
+    def abandon(self) -> None:
+        self.is_abandoned = True
+        self.let_go.set()
 
-def test_sinks_get_everything_in_order_and_are_closed(telemetry: Telemetry) -> None:
+
+def test_sinks_get_everything_in_order_and_are_closed(telemetry: Telemetry, tmp_path: Path) -> None:
     sink = Recorder()
     telemetry.attach(sink)
-    telemetry.metrics(1, {"a": 1.0})
+    telemetry.metrics(1, {"train/loss": 1.0})
     telemetry.event("published", policy="main@1")
     telemetry.close()
-    assert sink.seen == [(1, {"a": 1.0}), ("published", {"policy": "main@1"}), "closed"]
-    assert telemetry.latest == {"a": 1.0}
+    assert sink.seen == [(1, {"train/loss": 1.0}), ("published", {"policy": "main@1"}), "closed"]
+    assert telemetry.latest == {"train/loss": 1.0}
+    (last,) = events(tmp_path, "sinks")
+    assert last["sinks"] == [{"name": "Recorder", "queued": 0, "dropped": 0, "error": "", "is_off": False}]
 
 
 def test_what_is_not_finite_is_null_in_the_file(telemetry: Telemetry, tmp_path: Path) -> None:
@@ -68,38 +110,79 @@ def test_what_is_not_finite_is_null_in_the_file(telemetry: Telemetry, tmp_path: 
     assert "NaN" not in text
 
 
-def test_a_sink_that_raises_is_switched_off_and_the_rest_goes_on(telemetry: Telemetry, tmp_path: Path) -> None:
-    good = Recorder()
-    telemetry.attach(Broken())
+def test_a_sink_that_always_raises_is_switched_off_and_the_rest_goes_on(telemetry: Telemetry, tmp_path: Path) -> None:
+    good, broken = Recorder(), Broken()
+    telemetry.attach(broken)
     telemetry.attach(good)
-    for step in range(3):
-        telemetry.metrics(step, {"a": 1.0})
+    for step in range(20):
+        telemetry.metrics(step, {"train/loss": 1.0})
+        telemetry.event("published", policy=f"main@{step}")  # which it takes: no proof that it works
+    wait_until(lambda: telemetry.sinks_status()[0].is_off)
+    telemetry.metrics(20, {"train/loss": 1.0})
     telemetry.close()
-    assert len(good.seen) == 4
-    assert len(list(read_jsonl(tmp_path / "run" / "metrics.jsonl"))) == 3
+    off, fine = telemetry.sinks_status()
+    assert off == SinkStatus(name="broken", queued=0, dropped=off.dropped, error="OSError: no space left", is_off=True)
+    assert off.dropped >= 21
+    assert (fine.dropped, fine.error) == (0, "")
+    assert broken.seen[-1] == "closed"
+    assert not [seen for seen in broken.seen if isinstance(seen[0], int)]
+    assert [step for step, *_ in good.seen if isinstance(step, int)] == list(range(21))
+    assert len(lines(tmp_path)) == 21
+    assert lines(tmp_path)[-1]["telemetry/dropped"] >= 20
+    (told,) = events(tmp_path, "sink_off")
+    assert (told["sink"], told["error"]) == ("broken", "OSError: no space left")
 
 
-def test_a_hung_sink_costs_dropped_lines_and_no_time(telemetry: Telemetry, tmp_path: Path) -> None:
-    hung = Hung()
+def test_a_sink_that_fails_for_a_while_goes_on_afterwards(telemetry: Telemetry, tmp_path: Path) -> None:
+    sink = Broken(failures=sink_thread.MOST_FAILURES - 1)
+    telemetry.attach(sink)
+    for step in range(20):
+        telemetry.metrics(step, {"train/loss": 1.0})
+    telemetry.close()
+    (status,) = telemetry.sinks_status()
+    assert (status.dropped, status.error, status.is_off) == (9, "", False)
+    assert [step for step, _ in sink.seen[:-1] if isinstance(step, int)] == list(range(9, 20))
+    assert events(tmp_path, "sink_off") == []
+
+
+def test_a_hung_sink_costs_its_own_lines_and_no_time(telemetry: Telemetry, tmp_path: Path) -> None:
+    hung, good = Hung(), Recorder()
     telemetry.attach(hung)
-    started = time.monotonic()
+    telemetry.attach(good)
     for step in range(QUEUE_LENGTH + 500):
-        telemetry.metrics(step, {"a": 1.0})
-    assert time.monotonic() - started < 20
-    assert telemetry.dropped >= 499
+        telemetry.metrics(step, {"train/loss": 1.0})
+        wait_until(lambda: telemetry.sinks_status()[1].queued < QUEUE_LENGTH // 2)
+    stuck, fine = telemetry.sinks_status()
+    assert 499 <= stuck.dropped <= 500
+    assert stuck.queued == QUEUE_LENGTH
+    assert fine.dropped == 0
     hung.let_go.set()
     telemetry.close()
-    assert len(list(read_jsonl(tmp_path / "run" / "metrics.jsonl"))) == QUEUE_LENGTH + 500
+    assert [step for step, *_ in good.seen if isinstance(step, int)] == list(range(QUEUE_LENGTH + 500))
+    assert len(lines(tmp_path)) == QUEUE_LENGTH + 500
+    assert lines(tmp_path)[-1]["telemetry/dropped"] >= 499
+    (told,) = events(tmp_path, "sink_behind")
+    assert told["sink"] == "hung"
 
 
-def test_tensorboard_gets_finite_numbers(telemetry: Telemetry, tmp_path: Path) -> None:
-    telemetry.attach(TensorBoardSink(tmp_path / "tensorboard"))
-    telemetry.metrics(1, {"a": 1.0, "bad": float("nan")})
+def test_closing_does_not_wait_for_a_sink_that_hangs(
+    telemetry: Telemetry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CLOSE_DEADLINE_S", 0.2)
+    hung, good = Hung(), Recorder()
+    telemetry.attach(hung)
+    telemetry.attach(good)
+    for step in range(5):
+        telemetry.metrics(step, {"train/loss": 1.0})
+    wait_until(lambda: telemetry.sinks_status()[0].queued == 4)
+    started = time.monotonic()
     telemetry.close()
-    (written,) = (tmp_path / "tensorboard").iterdir()
-    content = written.read_bytes()
-    assert b"bad" not in content
-    assert b"\x01a" in content
+    assert time.monotonic() - started < 5
+    assert hung.is_abandoned
+    assert good.seen[-1] == "closed"
+    stuck, fine = events(tmp_path, "sinks")[0]["sinks"]
+    assert (stuck["dropped"], stuck["error"]) == (5, "it did not take its last lines in time")
+    assert (fine["dropped"], fine["error"]) == (0, "")
 
 
 def test_room_times_add_up_and_are_taken_once(telemetry: Telemetry) -> None:

@@ -1,9 +1,12 @@
 """Rows of other runs come into the buffer once each, whatever happens on either side."""
 
+import json
 import random
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,10 +16,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from feeding import EXPLORER, FakeExplorer, Trainer, rows_in_log
 
+from ludus.config.play import LanguageModelConfig
 from ludus.errors import ConfigError
 from ludus.experience import MOST_TASKS
+from ludus.policies.language_shape import LanguageModelShape
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.topologies.feed import FIRST_TASK
+from ludus.topologies.feed_fit import check_fit
 
 CYCLE = "cycle: {new_sequences: 8, updates: 1}\n"
 
@@ -219,3 +225,29 @@ def test_only_rows_of_this_policy_grow_old_whatever_their_versions_are_called(
     assert trainer.buffer.claim(6, seed=0) is not None
     assert trainer.buffer.counters["stale"] == 2
     assert len(trainer.buffer) == 6, "rows of another policy are of no age"
+
+
+def test_language_models_must_have_the_same_tokenizer_and_need_not_have_the_same_weights(tmp_path: Path) -> None:
+    from ludus.policies.tiny_model import make_tiny_model
+
+    models = [
+        make_tiny_model(tmp_path / name, layers=1, width=width, heads=2, kv_heads=1)
+        for name, width in (("small", 16), ("large", 32))
+    ]
+    others = tmp_path / "others"
+    shutil.copytree(models[0], others)
+    note = json.loads((others / "tokenizer_config.json").read_text())
+    (others / "tokenizer_config.json").write_text(json.dumps({**note, "model_max_length": 7}))
+    shape = LanguageModelShape(model=LanguageModelConfig(path=str(models[0])), critic=False, games=())
+    rooms: Any = SimpleNamespace(shape=shape, specs={"open_spiel:tic_tac_toe": None}, config=None)
+    for folder in (models[1], others):
+        explorer = FakeExplorer(
+            tmp_path / f"run-{folder.name}",
+            EXPLORER.replace("network: {kind: mlp, hidden: [8]}", f"model: {{path: {folder}}}"),
+        )
+        explorer.close()
+        if folder == others:
+            with pytest.raises(ConfigError, match="has another tokenizer than"):
+                check_fit("buffer.feeds.0", explorer.run, rooms)
+        else:
+            check_fit("buffer.feeds.0", explorer.run, rooms)

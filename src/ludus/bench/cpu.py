@@ -13,10 +13,11 @@ def tree_cpu_s() -> float:
     own = resource.getrusage(resource.RUSAGE_SELF)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
-    return total + sum(process_cpu_s(pid) or 0.0 for pid in _descendants(os.getpid()))
+    return total + sum(process_cpu_s(pid) or 0.0 for pid in descendants(os.getpid()))
 
 
-def _descendants(root: int) -> list[int]:
+def descendants(root: int) -> list[int]:
+    """Processes that a process has started, and those that they have."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (fields := _stat(int(entry))):

@@ -27,6 +27,7 @@ COMMANDS = (
     "games",
     "league",
     "plot",
+    "metrics",
     "replay",
     "play",
     "match",

@@ -56,6 +56,7 @@ def inspect(
         "disk_mb": round(directory.disk_bytes() / 1e6, 1),
         **catalog_facts(directory.catalog),
         **gathered_facts(directory),
+        "sinks": sink_facts(directory),
         "newest_episodes": newest_episodes(directory.path, episodes),
         "samples": find_samples(directory, config, samples, reason) if samples > 0 else [],
     }
@@ -84,6 +85,13 @@ def gathered_facts(directory: RunDirectory) -> dict[str, Any]:
     folders = [folder for folder in (directory.expert, directory.pairs) if (folder / "rows.json").is_file()]
     gathered = {folder.name: {key: read_facts(folder)[key] for key in ("rows", "refused")} for folder in folders}
     return {"gathered": gathered, "inbox": len(waiting_in_inbox(directory.inbox))}
+
+
+def sink_facts(directory: RunDirectory) -> dict[str, str]:
+    """The places for metrics that lost some of them, and why; what is in the run's own files is complete."""
+    from ludus.telemetry.sink_troubles import read_sink_troubles, trouble_in_words
+
+    return {status.name: trouble_in_words(status) for status in read_sink_troubles(directory.events)}
 
 
 def newest_episodes(run: Path, count: int) -> list[dict[str, Any]]:
@@ -123,6 +131,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         )
     if facts["inbox"]:
         text.append(f"inbox        {facts['inbox']} imports wait for the run to take them")
+    text += [f"{name:<12} {trouble}" for name, trouble in facts["sinks"].items()]
     if facts["newest_episodes"]:
         text.append("newest episodes (ludus replay RUN ID):")
     for row in facts["newest_episodes"]:

@@ -84,9 +84,8 @@ class JsonLines(Silent):
         """Print at most once a second."""
         if status.is_over or time.monotonic() - self._last >= 1.0:
             self._last = time.monotonic()
-            print(
-                msgspec.json.encode(asdict(status)).decode(), flush=True
-            )  # NaN as null, which JSON has no other way for
+            # What is not finite is null, as in metrics.jsonl: NaN is no JSON.
+            print(msgspec.json.encode(asdict(status)).decode(), flush=True)
 
 
 class PlainLines(Silent):

@@ -29,6 +29,7 @@ def print_summary(console: Console, loop: AnyLoop, status: Status) -> None:
         stage = f" of the stage {status.stage_name}" if status.stage_name else ""
         where = f"{status.steps:,} {unit_of(loop.config)}{stage}"
         say(console, f"stopped at {where}; the same command goes on from there ({status.run_dir})")
+    print_sinks(console, loop)
     if status.stage != "done":
         return
     print_stages(console, loop)
@@ -49,6 +50,14 @@ def print_summary(console: Console, loop: AnyLoop, status: Status) -> None:
         say(console, f"run: {run}    look into it: {ludus} inspect {run}    draw it: {ludus} plot {run}")
     else:
         say(console, f"run: {run}    play against it: {ludus} play {run}    ladder: {ludus} league {run}")
+
+
+def print_sinks(console: Console, loop: AnyLoop) -> None:
+    """Places for metrics that lost some of them; nothing when all is well."""
+    from ludus.telemetry.sink_troubles import read_sink_troubles, trouble_in_words
+
+    for trouble in read_sink_troubles(loop.run.events):
+        say(console, f"{trouble.name}: {trouble_in_words(trouble)}; everything is in {loop.run.metrics}")
 
 
 def print_population(console: Console, loop: AnyLoop, status: Status) -> None:

@@ -32,11 +32,11 @@ from ludus.config.run import (
     RunConfig,
     RuntimeConfig,
     Schedule,
-    TelemetryConfig,
     Topology,
 )
 from ludus.config.schema import json_schema
 from ludus.config.stage import StageConfig
+from ludus.config.tracking import TelemetryConfig, WandbConfig
 
 __all__ = [
     "ALGORITHMS",
@@ -77,6 +77,7 @@ __all__ = [
     "Topology",
     "TrainConfig",
     "TrueSkillConfig",
+    "WandbConfig",
     "build_config",
     "demo_config",
     "demo_text",

@@ -15,4 +15,6 @@ class Model(BaseModel):
     )
 
     shorthand: ClassVar[str] = ""
-    """What plain text may stand in place of the mapping, in words; empty when none may."""
+    """What may stand in place of the mapping, in words; empty when nothing may."""
+    shorthand_type: ClassVar[str] = "string"
+    """The JSON type of that."""

@@ -22,6 +22,7 @@ from ludus.config.rewards import RewardConfigs
 from ludus.config.stage import StageConfig
 from ludus.config.synchronise import SynchroniseConfig
 from ludus.config.tasksets import TasksetConfig
+from ludus.config.tracking import TelemetryConfig
 from ludus.config.workflows import SingleTurnConfig, WorkflowConfig
 
 Topology = Literal["fused", "split", "tabular"]
@@ -48,14 +49,6 @@ class RecordConfig(Model):
     """Fused topology: games recorded per sample."""
     keep_mb: int = Field(default=512, gt=0)
     """Disk budget for episode and experience segments that are no longer needed for training."""
-
-
-class TelemetryConfig(Model):
-    """Where metrics go besides `metrics.jsonl`."""
-
-    tensorboard: bool = True
-    every_s: float = Field(default=1.0, ge=0)
-    """Seconds between metric lines, at least."""
 
 
 class RuntimeConfig(Model):

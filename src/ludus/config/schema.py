@@ -60,5 +60,5 @@ def _let_stages_change_keys(schema: dict[str, Any]) -> None:
 def _allow_shorthands(schema: dict[str, Any]) -> None:
     for model in Model.__subclasses__():
         if model.shorthand and (definition := schema["$defs"].get(model.__name__)):
-            text = {"type": "string", "description": model.shorthand}
+            text = {"type": model.shorthand_type, "description": model.shorthand}
             schema["$defs"][model.__name__] = {"anyOf": [text, definition], "description": definition["description"]}

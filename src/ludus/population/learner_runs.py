@@ -117,7 +117,7 @@ def learner_config(config: RunConfig, assignment: Assignment, run: Path) -> RunC
         "policy": policy,
         "league": {**values.get("league", {}), "opponents": opponents, "snapshot_every": 10**15},
         "evaluate": dict(_NOT_MEASURED),
-        "telemetry": {**values.get("telemetry", {}), "tensorboard": False},
+        "telemetry": {**values.get("telemetry", {}), "tensorboard": False, "wandb": False},
     }
     return resolve(_validated(values))
 

@@ -32,7 +32,7 @@ from ludus.records import PolicyRef
 from ludus.runtime import Stop
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry import RoomReading, Sink, added_up
+from ludus.telemetry import RoomReading, Sink, SinkStatus, added_up, attach_trackers, check_trackers
 from ludus.topologies import Rooms, find_games, open_rooms
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class PopulationLoop(Driveable):
         if config.population is None or config.population.oracle != "learned":
             raise ConfigError("population: there is none that learns; run it with Loop (or make_loop)")
         self.config = resolve(config)
+        check_trackers(self.config)
         self._population = config.population
         self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
         self._kinds = kind_configs(config)
@@ -101,6 +102,10 @@ class PopulationLoop(Driveable):
             metrics={**metrics, "psro/learner_steps": float(sum(status.steps for status in inner))},
         )
 
+    def sinks(self) -> tuple[SinkStatus, ...]:
+        """Where metrics go besides the run's own files, and what was lost on the way."""
+        return () if self._rooms is None else self._rooms.telemetry.sinks_status()
+
     def room_readings(self) -> dict[str, RoomReading]:
         """What each room has done since this start, of the population and of those who learn now."""
         own = {} if self._rooms is None else self._rooms.telemetry.meters.read()
@@ -128,8 +133,7 @@ class PopulationLoop(Driveable):
             rooms = open_rooms(self._base, self._games, self.run, self.run.new_attempt(), self._plugins)
             self._rooms, self._cpu_began = rooms, _cpu_s()
             try:
-                for sink in self._sinks:
-                    rooms.telemetry.attach(sink)
+                attach_trackers(rooms.telemetry, self.config, self.run, self._sinks)
                 self._generations(rooms, self._begin(rooms))
             except BaseException as error:
                 rooms.telemetry.event("failed", error=f"{type(error).__name__}: {error}")

@@ -6,6 +6,7 @@
     and, where there is something for them:
              base/ (the model of a warm start)  teacher/<name>/<version>/ (another run's policy, to become like)
              learners/<name>/ (of a population: their runs)  opponents.json (of such a run: whom to answer)
+             tensorboard/  wandb/  wandb.json (the trackers' own files; which Weights & Biases run this is)
              voice.json (of a population with language models, and of its learners: how they speak)
              feeds.json (the runs that it was fed by, and the numbers of their tasks here)
              refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
@@ -61,6 +62,9 @@ class RunDirectory:
         self.voice = path / "voice.json"
         self.learners = path / "learners"
         self.feeds = path / "feeds.json"
+        self.tensorboard = path / "tensorboard"
+        self.wandb = path / "wandb"
+        self.wandb_id = path / "wandb.json"
         self.policies = path / "policies"
         self.quarantine = path / "quarantine"
         self.logs = path / "logs"

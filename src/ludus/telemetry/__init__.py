@@ -1,17 +1,26 @@
 """Metrics and events, and where they go."""
 
 from ludus.telemetry.room_meters import ROOMS, Fill, RoomMeters, RoomReading, added_up
-from ludus.telemetry.telemetry import Sink, SinkStatus, Telemetry
+from ludus.telemetry.sink import Abandonable, LinesLost, Sink, SinkStatus, name_of
+from ludus.telemetry.telemetry import Telemetry
 from ludus.telemetry.tensorboard import TensorBoardSink
+from ludus.telemetry.trackers import attach_trackers, check_trackers
+from ludus.telemetry.wandb_sink import WandbSink
 
 __all__ = [
     "ROOMS",
+    "Abandonable",
     "Fill",
+    "LinesLost",
     "RoomMeters",
     "RoomReading",
     "Sink",
     "SinkStatus",
     "Telemetry",
     "TensorBoardSink",
+    "WandbSink",
     "added_up",
+    "attach_trackers",
+    "check_trackers",
+    "name_of",
 ]

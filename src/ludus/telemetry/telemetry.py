@@ -1,29 +1,30 @@
 """Metrics and events of a run, to every sink that listens.
 
 A metric line is a flat dict of numbers at a step; an event is something that happened. `metrics.jsonl` and
-`events.jsonl` are written at once; slower sinks hang behind one bounded queue, so a dead or slow sink never holds up
-training: what it cannot take is dropped and counted.
+`events.jsonl` are written at once. Other sinks read one bounded backlog, each with a thread of its own, so a dead or
+slow sink never holds up training nor another sink: what it cannot take is dropped and counted.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import asdict
+from typing import Any
 
 from ludus.storage.jsonl import JsonlWriter
 from ludus.storage.run_directory import RunDirectory
+from ludus.telemetry.backlog import Backlog
 from ludus.telemetry.room_meters import RoomMeters
+from ludus.telemetry.sink import Sink, SinkStatus
+from ludus.telemetry.sink_thread import Line, SinkThread
 
 log = logging.getLogger(__name__)
 
 QUEUE_LENGTH = 1000
-CLOSE_DEADLINE_S = 5.0
+CLOSE_DEADLINE_S = 10.0
 WORK_OF = {
     "experience": "experience",
     "buffer": "buffer",
@@ -36,33 +37,6 @@ WORK_OF = {
 """The room whose work a timed block is; others are waits, or work that other processes do."""
 
 
-class Sink(Protocol):
-    """Somewhere metrics and events go. Called from one background thread."""
-
-    def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Take one metric line."""
-        ...
-
-    def event(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Take one event."""
-        ...
-
-    def close(self) -> None:
-        """Write out what is held back."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkStatus:
-    """How a sink is doing."""
-
-    name: str
-    queued: int = 0
-    dropped: int = 0
-    error: str = ""
-    """Why it was switched off; empty while it works."""
-
-
 class Telemetry:
     """Fans out metrics and events; also adds up the time spent in each room."""
 
@@ -70,36 +44,44 @@ class Telemetry:
         self._run_name = run_name
         self._metrics = JsonlWriter(run.metrics)
         self._events = JsonlWriter(run.events)
-        self._sinks: list[Sink] = []
-        self._queue: queue.Queue[tuple[str, Any, Any] | None] = queue.Queue(QUEUE_LENGTH)
-        self._thread: threading.Thread | None = None
+        self._backlog: Backlog[Line] = Backlog(QUEUE_LENGTH)
+        self._sinks: list[SinkThread] = []
+        self._behind: set[str] = set()
         self._room_s: dict[str, float] = {}
         self._latest: dict[str, float] = {}
         self.meters = RoomMeters()
-        self.dropped = 0
 
     def attach(self, sink: Sink) -> None:
-        """Add a sink; a sink that raises is taken out with a warning."""
-        self._sinks.append(sink)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="telemetry", daemon=True)
-            self._thread.start()
+        """Add a sink; it gets what comes from now on."""
+        self._sinks.append(SinkThread(sink, self._backlog.reader(), self._tell_off))
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Record a metric line at an environment step."""
+        values = {**values, **self._losses()}
         self._latest.update(values)
         self._metrics.write({"time": time.time(), "step": step, **values})
-        self._offer(("metrics", step, dict(values)))
+        if self._sinks:
+            self._backlog.put(Line(give=lambda sink: sink.metrics(step, values), is_metrics=True))
 
     def event(self, kind: str, **fields: Any) -> None:
         """Record that something happened."""
         self._events.write({"time": time.time(), "event": kind, "run": self._run_name, **fields})
-        self._offer(("event", kind, fields))
+        if self._sinks:
+            self._backlog.put(Line(give=lambda sink: sink.event(kind, fields), is_metrics=False))
 
     @property
     def latest(self) -> dict[str, float]:
         """The newest value of every metric."""
         return dict(self._latest)
+
+    @property
+    def dropped(self) -> int:
+        """Lines that sinks did not get, added up over the sinks."""
+        return sum(status.dropped for status in self.sinks_status())
+
+    def sinks_status(self) -> tuple[SinkStatus, ...]:
+        """How each sink is doing."""
+        return tuple(sink.status() for sink in self._sinks)
 
     @contextmanager
     def room(self, name: str) -> Iterator[None]:
@@ -117,43 +99,27 @@ class Telemetry:
         return {f"time/{name}_s": seconds for name, seconds in sorted(spent.items())}
 
     def close(self) -> None:
-        """Write out everything; slow sinks get a few seconds."""
-        if self._thread is not None:
-            try:
-                self._queue.put(None, timeout=CLOSE_DEADLINE_S)
-            except queue.Full:
-                log.warning("a telemetry sink does not keep up; its last lines are lost")
-            self._thread.join(CLOSE_DEADLINE_S)
+        """Write out everything; all sinks together get a few seconds. How they did is the last event."""
+        deadline = time.monotonic() + CLOSE_DEADLINE_S
+        self._backlog.close()
+        for sink in self._sinks:
+            sink.join(max(deadline - time.monotonic(), 0.0))
+        if self._sinks:
+            self.event("sinks", sinks=[asdict(status) for status in self.sinks_status()])
         self._metrics.close()
         self._events.close()
 
-    def _offer(self, item: tuple[str, Any, Any]) -> None:
-        if self._thread is None:
-            return
-        try:
-            self._queue.put_nowait(item)
-        except queue.Full:
-            self.dropped += 1
+    def _losses(self) -> dict[str, float]:
+        """What was lost so far, as metrics; nothing when all is well."""
+        dropped, unwritten = 0, self._metrics.dropped + self._events.dropped
+        for status in self.sinks_status():
+            dropped += status.dropped
+            if status.dropped and status.name not in self._behind:
+                self._behind.add(status.name)
+                log.warning("telemetry sink %s loses lines (%s)", status.name, status.error or "it does not keep up")
+                self.event("sink_behind", sink=status.name, dropped=status.dropped, error=status.error)
+        named = {"telemetry/dropped": dropped, "telemetry/unwritten": unwritten}
+        return {name: float(count) for name, count in named.items() if count}
 
-    def _serve(self) -> None:
-        while (item := self._queue.get()) is not None:
-            for sink in list(self._sinks):
-                self._deliver(sink, item)
-        for sink in self._sinks:
-            self._guard(sink, sink.close)
-
-    def _deliver(self, sink: Sink, item: tuple[str, Any, Any]) -> None:
-        what, first, second = item
-        if what == "metrics":
-            self._guard(sink, lambda: sink.metrics(first, second))
-        else:
-            self._guard(sink, lambda: sink.event(first, second))
-
-    def _guard(self, sink: Sink, call: Any) -> None:
-        try:
-            call()
-        except Exception as error:
-            # Telemetry must never stop a run: the sink is taken out, the local JSONL stays complete.
-            log.warning("telemetry sink %s failed and is switched off: %s", type(sink).__name__, error)
-            if sink in self._sinks:
-                self._sinks.remove(sink)
+    def _tell_off(self, name: str, error: str) -> None:
+        self.event("sink_off", sink=name, error=error)

@@ -120,16 +120,17 @@ class Feeds:
 
     def _insert(self, feed: Feed, parts: list[Experiences]) -> None:
         kept: list[Experiences] = []
+        meters = self._rooms.telemetry.meters
         for part in parts:
             sound, refused = recheck(part, self._rooms.specs)
             self._refusals.add(refused)
-            self._rooms.telemetry.meters.add("experience", len(sound), dropped=len(part) - len(sound))
+            meters.add("experience", len(sound), dropped=len(refused))
             if len(sound):
                 kept.append(feed.adopt(sound))
         if kept:
             added = self._buffer.insert(join(kept))
             self._counts["taken"] += added
-            self._rooms.telemetry.meters.add("buffer", added)
+            meters.add("buffer", added)
 
     def _count_losses(self, feed: Feed, damaged: int, missed: int) -> None:
         self._counts["damaged"] += damaged

@@ -129,8 +129,9 @@ class Split:
     def take_in(self, wanted: int) -> bool:
         """Take a part of what feeds bring, or have so many more sequences played; returns whether there is no more."""
         if not self._explores:
+            is_starving, self._is_starving = self._is_starving, False  # it is fed after this, or will be found so again
             with self._rooms.telemetry.room("buffer"):
-                return self._feeds.take_in(is_starving=self._is_starving)
+                return self._feeds.take_in(is_starving=is_starving)
         self._check_fruits()
         self._explore_more(-(-wanted // self._seats))
         return True
@@ -243,7 +244,7 @@ class Split:
         """Let people see what waits in the buffer and before the trainer."""
         meters, supervisor = self._rooms.telemetry.meters, self._rooms.supervisor
         meters.watch("buffer", "window", lambda: Fill(length=len(self._buffer), capacity=self._buffer.limits.capacity))
-        meters.watch("train", "batches", lambda: Fill(length=self._trainer.queued, capacity=ORDERS_AHEAD))
+        meters.watch("train", "batches", lambda: Fill(length=self._trainer.queued, capacity=self._orders_ahead))
         meters.watch_workers("train", lambda: [supervisor.pid(TRAINER)])
 
     # -- exploring -------------------------------------------------------------------------------------------------

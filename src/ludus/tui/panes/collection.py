@@ -70,7 +70,7 @@ COLLECTION = PaneSpec(
     draw=draw,
     help=(
         "What the newest episodes look like. format success: share of replies that had the form that was asked for; "
-        "invalid moves: share of moves that the rules did not allow. Rewards by seat are bars to the left (lost) or the "
-        "right (won) of zero, full at 1, with the share of wins."
+        "invalid moves: share of moves that the rules did not allow. Rewards by seat are bars to the left (lost) or "
+        "the right (won) of zero, full at 1, with the share of wins."
     ),
 )

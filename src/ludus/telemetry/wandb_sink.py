@@ -1,0 +1,150 @@
+"""Metrics to Weights & Biases, under the same names, over environment steps.
+
+The package never enters the process that trains: it runs in a child (`wandb_child.py`), so that neither its start, nor
+its threads, prints, hooks or hangs can touch training, and so that it can be killed. A resumed run goes on as the same
+Weights & Biases run; its id is in the run directory. When the server cannot be had, the run goes on offline, and
+`wandb sync` uploads it later.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from ludus.config.tracking import WandbConfig
+from ludus.errors import CorruptRecord
+from ludus.storage.atomic import read_json, write_json
+from ludus.storage.run_directory import RunDirectory
+from ludus.telemetry.sink import LinesLost
+from ludus.telemetry.wandb_process import WandbProcess
+
+log = logging.getLogger(__name__)
+
+FINISH_S = 8.0
+"""From the last line to the end of the child; what is not uploaded by then stays on disk, for `wandb sync`."""
+UPLOAD_S = 4.0
+
+
+class WandbSink:
+    """One Weights & Biases run. Its child is started by the first line, in the sink's thread."""
+
+    name = "wandb"
+
+    def __init__(self, run: RunDirectory, config: WandbConfig, *, run_name: str, values: Mapping[str, Any]) -> None:
+        """A sink for a run; `values` is the run's config, which is sent along."""
+        self._run = run
+        self._config = config
+        self._run_name = run_name
+        self._values = dict(values)
+        self._child: WandbProcess | None = None
+        self._is_abandoned = False
+        self._exit_code = 0
+        self._warned = ""
+
+    @property
+    def pid(self) -> int | None:
+        """The process that runs Weights & Biases; None before the first line, and after the last."""
+        child = self._child
+        return None if child is None else child.pid
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        """Pass one line on; a child that has died costs what it had not logged yet."""
+        self._send({"metrics": {"step": step, **{name: float(value) for name, value in values.items()}}})
+
+    def event(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Only whether the run failed matters to Weights & Biases."""
+        if kind == "failed":
+            self._exit_code = 1
+
+    def close(self) -> None:
+        """Let the child finish; what it could not log or upload in time is said."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        try:
+            if not child.has_ended:
+                child.send({"exit_code": self._exit_code})
+                child.finish(FINISH_S)
+            self._warn_once(child)
+            if not child.is_finished:
+                raise LinesLost(f"{child.error or 'it did not finish in time'}; {self._advice}", lines=child.in_flight)
+        finally:
+            child.kill()
+            child.release()
+
+    def abandon(self) -> None:
+        """Kill the child, for which somebody is waiting in vain."""
+        self._is_abandoned = True
+        if (child := self._child) is not None:
+            child.kill()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        child = self._child = self._child or self._start()
+        try:
+            if child.has_ended:
+                raise BrokenPipeError("the child has ended")
+            child.send(message)
+        except OSError as error:
+            self._child = None
+            child.kill()
+            child.listen()
+            child.release()
+            raise LinesLost(child.error or str(error), lines=child.in_flight) from error
+        self._warn_once(child)
+
+    def _warn_once(self, child: WandbProcess) -> None:
+        if child.warning and child.warning != self._warned:
+            self._warned = child.warning
+            log.warning("Weights & Biases goes on offline: %s; %s", child.warning, self._advice)
+
+    def _start(self) -> WandbProcess:
+        child = WandbProcess(self._order(), self._run.logs / "latest" / "wandb.log")
+        if self._is_abandoned:  # in the meantime
+            child.kill()
+        return child
+
+    def _order(self) -> dict[str, Any]:
+        config, is_known = self._config, self._run.wandb_id.is_file()
+        init = {
+            "project": config.project,
+            "entity": config.entity,
+            "mode": config.mode,
+            "tags": list(config.tags),
+            "group": config.group,
+            "id": run_id(self._run),
+            # What goes on is appended when it is uploaded later; a first start may be uploaded again and again.
+            "resume": "allow" if is_known else None,
+            "allow_val_change": True,
+            "name": self._run_name,
+            "dir": str(self._run.path.resolve()),
+            "config": self._values,
+        }
+        settings = {
+            "console": "off",
+            "finish_timeout": UPLOAD_S,
+            "finish_timeout_raises": True,
+            "program": "ludus",
+            "x_stats_pid": os.getpid(),
+            "x_transaction_log_flush_interval": 1.0,
+        }
+        return {"init": init, "settings": settings, "finish_s": FINISH_S}
+
+    @property
+    def _advice(self) -> str:
+        return f"upload it later with: wandb sync --include-online {self._run.wandb / '*run-*'}"
+
+
+def run_id(run: RunDirectory) -> str:
+    """The id of the Weights & Biases run that belongs to a run; made on its first start."""
+    try:
+        known = read_json(run.wandb_id, most_bytes=65536) if run.wandb_id.is_file() else {}
+    except CorruptRecord as error:
+        log.warning("%s cannot be read (%s); Weights & Biases gets a new run", run.wandb_id, error)
+        known = {}
+    if not isinstance(known, dict) or not isinstance(known.get("id"), str):
+        known = {"id": secrets.token_hex(4)}
+        write_json(run.wandb_id, known)
+    return str(known["id"])

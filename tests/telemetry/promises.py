@@ -1,0 +1,153 @@
+"""Which runs of the tests prove which rows of the metric table.
+
+`PROMISES`: rows that a run of a kind must emit; the run is one that its test file makes anyway. `ELSEWHERE`: rows that
+only appear when something rare happens, each with the file of src/ludus that says its name and, so, emits it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ludus.storage.jsonl import read_jsonl
+from ludus.telemetry.metric_table import find_metric
+
+LEARNER = "learner/<agent>/<metric>"
+
+PROMISES: dict[str, tuple[str, ...]] = {
+    "fused": (
+        "evaluate/<player>/score",
+        "league/mu",
+        "league/sigma",
+        "explore/[<game>/]length",
+        "explore/[<game>/]draws",
+        "explore/[<game>/]seat_<seat>/reward",
+        "explore/[<game>/]seat_<seat>/wins",
+        "explore/against_<opponent>/score",
+        "train/loss",
+        "train/<term>",
+        "train/entropy",
+        "train/approx_kl",
+        "train/clip_fraction",
+        "train/grad_norm",
+        "train/learning_rate",
+        "train/explained_variance",
+        "train/value_mean",
+        "train/target_mean",
+        "train/rows",
+        "train/optimizer_steps",
+        "train/skipped",
+        "train/skipped_in_a_row",
+        "train/kl_stopped",
+        "loop/steps_per_s",
+        "time/<room>_s",
+    ),
+    "split": (
+        "evaluate/return",
+        "explore/failed_episodes",
+        "experience/refused",
+        "buffer/size",
+        "buffer/inserted",
+        "buffer/duplicates",
+        "buffer/committed",
+        "buffer/stale",
+        "buffer/evicted_unused",
+        "buffer/evicted_used",
+        "buffer/lost",
+        "buffer/discarded",
+        "queue/episodes_in_flight",
+        "queue/batches_ahead",
+        "train/staleness",
+        "train/updates_behind",
+        "train/seconds",
+    ),
+    "tasks": (
+        "evaluate/<taskset>/mean[@<k>]",
+        "evaluate/<taskset>/success",
+        "evaluate/<taskset>/best@<k>",
+        "evaluate/<taskset>/pass@<k>",
+        "explore/rewards/<reward>/scored",
+        "explore/rewards/<reward>/sum",
+        "explore/workflow/attempts",
+        "experience/kept",
+        "experience/zero_variance",
+        "buffer/expert_epochs",
+        "gathering/expert_rows",
+        "gathering/expert_refused",
+        "train/mu",
+        "train/advantage_std",
+        "train/tokens",
+        "train/mismatch_kl",
+        "train/effective_sample_size",
+        "train/equal_groups",
+    ),
+    "endpoints": (
+        "evaluate/invalid_moves",
+        "explore/[<game>/]invalid_moves",
+        "explore/[<game>/]format_success",
+        "explore/[<game>/]reply_chars",
+        "explore/endpoints/<endpoint>/requests",
+        "explore/endpoints/<endpoint>/prompt_tokens",
+        "explore/endpoints/<endpoint>/sampled_tokens",
+        "explore/endpoints/<endpoint>/cost",
+        "explore/judge/score",
+        "explore/judge/verdicts",
+    ),
+    "fed": ("buffer/feeds_taken", "buffer/feeds_missed", "buffer/feeds_damaged"),
+    "distilled": ("train/reverse_kl",),
+    "population": (
+        "psro/nash_conv",
+        "psro/value",
+        "psro/policies",
+        "psro/support",
+        "psro/matches",
+        "psro/steps",
+        "psro/cpu_s",
+        LEARNER,
+    ),
+    "tabular": ("psro/seat_<seat>/policies", "psro/seat_<seat>/support", "psro/histories", "time/<room>_s"),
+}
+
+ELSEWHERE: dict[str, str] = {
+    "evaluate/<player>/return": "topologies/evaluation.py",
+    "explore/rewards/<reward>/failed": "explore/rewards/rewards.py",
+    "explore/workflow/retries": "explore/workflow_runner.py",
+    "explore/workflow/failed": "explore/workflow_runner.py",
+    "explore/workflow/timeouts": "explore/workflow_runner.py",
+    "explore/workflow/metrics/<figure>/sum": "explore/workflow_runner.py",
+    "explore/workflow/metrics/<figure>/count": "explore/workflow_runner.py",
+    "explore/endpoints/<endpoint>/failed": "explore/endpoints.py",
+    "explore/endpoints/<endpoint>/retries": "explore/endpoints.py",
+    "experience/pass_rate": "experience/operators/comparisons.py",
+    "experience/<figure>": "experience/sifting.py",
+    "buffer/pairs_epochs": "buffer/side_stores.py",
+    "buffer/imports_waiting": "buffer/side_stores.py",
+    "gathering/pairs_rows": "topologies/gathering_worker.py",
+    "gathering/pairs_refused": "topologies/gathering_worker.py",
+    "train/importance_weight": "train/policy_losses.py",
+    "train/taper": "train/surrogates.py",
+    "train/sft_weight": "train/losses.py",
+    "train/preference_accuracy": "train/losses.py",
+    "train/preference_margin": "train/losses.py",
+    "train/baseline": "train/torch_credit.py",
+    "train/without_baseline": "train/torch_credit.py",
+    "train/kl_reward": "train/torch_credit.py",
+    "warm_start/games": "topologies/warm_start_worker.py",
+    "warm_start/progress": "topologies/warm_start_worker.py",
+    "warm_start/loss": "topologies/warm_start_worker.py",
+    "psro/nash_conv_bound": "population/measures.py",
+    "telemetry/dropped": "telemetry/telemetry.py",
+    "telemetry/unwritten": "telemetry/telemetry.py",
+}
+
+
+def rows_of(run: Path) -> set[str]:
+    """The rows of the table that a run's metrics belong to; every name must belong to one."""
+    names = {name for line in read_jsonl(run / "metrics.jsonl") for name in line if name not in ("time", "step")}
+    rows = {name: find_metric(name) for name in names}
+    assert [name for name, row in rows.items() if row is None] == []
+    return {LEARNER if name.startswith("learner/") else row.name for name, row in rows.items() if row is not None}
+
+
+def check_promises(kind: str, run: Path) -> None:
+    """Every metric of the run is explained, and what is promised of its kind is there."""
+    assert set(PROMISES[kind]) - rows_of(run) == set()
