@@ -10,11 +10,7 @@ import typer
 if TYPE_CHECKING:
     from ludus.bench.figure import Figure
 
-<<<<<<< HEAD
-NAMES = ("store", "loop", "lm", "watch", "tui")
-=======
-NAMES = ("store", "loop", "lm", "telemetry", "watch")
->>>>>>> 3caaf30c8e9b1399ed22758273217d8c9aa93f12
+NAMES = ("store", "loop", "lm", "telemetry", "watch", "tui")
 
 
 def bench(
@@ -54,17 +50,14 @@ def measure(name: str, rounds: int, seconds: float) -> list[Figure]:
         from ludus.bench.watch import bench_watch
 
         return bench_watch(rounds=rounds, seconds=seconds)
-<<<<<<< HEAD
-    if name == "tui":
-        from ludus.bench.tui import bench_tui
-
-        return bench_tui(rounds=rounds, seconds=seconds)
-=======
     if name == "telemetry":
         from ludus.bench.telemetry import bench_telemetry
 
         return bench_telemetry(rounds=rounds, seconds=seconds)
->>>>>>> 3caaf30c8e9b1399ed22758273217d8c9aa93f12
+    if name == "tui":
+        from ludus.bench.tui import bench_tui
+
+        return bench_tui(rounds=rounds, seconds=seconds)
     from ludus.bench.loop import bench_loop
 
     return bench_loop(rounds=rounds, seconds=seconds)
