@@ -35,6 +35,7 @@ from ludus.storage.staged_directory import find_run
 
 TROUBLE = ("worker_lost", "engine_lost", "episode_failed", "match_failed", "version_skipped", "sink_off")
 """Events that are warnings."""
+TURNS = ("started", "ended", "failed")
 MOST_LINES = 2000
 """Metric lines and events of the past that are told when somebody begins to watch."""
 
@@ -48,7 +49,8 @@ class RunNews:
         self._league = LeagueWatch(run, config)
         self.latest: dict[str, float | None] = {}
         """The newest value of every metric."""
-        self.last_event: dict[str, Any] = {}
+        self.last_turn: dict[str, Any] = {}
+        """The event with which the run last began or ended."""
 
     def skip_past(self) -> None:
         """Tell nothing of what has happened up to now."""
@@ -68,7 +70,8 @@ class RunNews:
             self.latest |= values
             yield ProgressNews(step=_whole(record.get("step")), metrics=values)
         for record in self._events.read()[-MOST_LINES:]:
-            self.last_event = record
+            if record.get("event") in TURNS:
+                self.last_turn = record
             yield event_news(record)
 
 
@@ -100,7 +103,7 @@ class RunWatch:
         if run is None or config is None or news is None:
             raise StorageError(f"{self.path} has not been looked at yet")
         progress = _progress(run)
-        stage, activity = _stage(run, progress, news.last_event)
+        stage, activity = _stage(run, progress, news.last_turn)
         is_population = config.population is not None
         steps = _whole(news.latest.get("psro/generation", progress.get("steps"))) if is_population else None
         return Status(
@@ -115,7 +118,7 @@ class RunWatch:
             episodes=_whole(progress.get("episodes")),
             version=_whole(progress.get("version")),
             steps_per_s=news.latest.get("loop/steps_per_s") or 0.0 if stage == "TRAINING" else 0.0,
-            error=str(news.last_event.get("error", "")) if stage == "ERROR" else "",
+            error=str(news.last_turn.get("error", "")) if stage == "ERROR" else "",
             metrics=dict(news.latest),
         )
 
