@@ -75,8 +75,15 @@ class Terminal:
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"it does not end; it wrote {self.seen[-2000:]!r}"
             self._read(0.05)
-        self._read(0.2)
+        while self._read(0.2):
+            pass
         return self.process.returncode
+
+    def wait_a_little(self, seconds: float) -> None:
+        """What a person does between two keys."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0 and self.process.poll() is None:
+            self._read(min(left, 0.05))
 
     def assert_restored(self) -> None:
         """It left the screen, shows the cursor, and lines and signals work as before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -97,6 +98,8 @@ def show(source: Source, first: list[Payload]) -> int:
     from ludus.tui.app import Dashboard
 
     dashboard = Dashboard(source, first=first)
+    # Python's own handler would end us between two writes to the terminal, and asyncio's on the way into the dashboard.
+    signal.signal(signal.SIGINT, lambda *_: dashboard.leave_soon())
     try:
         words = dashboard.run()
     finally:

@@ -87,7 +87,7 @@ class Dashboard(App[str]):
         self._mode: Mode = "tabs"
         self._chosen = PANES[0].name
         self._is_zoomed = False
-        self._is_leaving = False
+        self._is_leaving = self._leaves_soon = False
         self._was_live = True
         self._head_shown: tuple[object, ...] = ()
 
@@ -109,6 +109,8 @@ class Dashboard(App[str]):
         self.source.start(self.intake)
         for command in self._first:
             self.send(command)
+        if self._leaves_soon:
+            self.action_leave_now()
         self._rearrange()
         self._panes[self._chosen].focus()
         self.set_interval(1 / PAINTS_PER_S, self.paint)
@@ -295,6 +297,10 @@ class Dashboard(App[str]):
         question = "Quit? The run was started here: it is saved and stopped, and the same command goes on with it."
         if not stops or self._is_leaving or await self.push_screen_wait(Confirm(question)):
             self.action_leave_now()
+
+    def leave_soon(self) -> None:
+        """Quit as soon as everything is there that can be taken down again; for signals before that."""
+        self._leaves_soon = True
 
     def action_leave_now(self) -> None:
         """Quit without a question; again, while the run is being stopped: at once."""
