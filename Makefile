@@ -43,7 +43,7 @@ critic-study: $(DEMO_STAMP) ## IPPO and MAPPO on a cooperative task, three seeds
 install: $(DEV_STAMP) ## install everything for development
 
 test: $(DEV_STAMP) ## the ordinary tests (about ten minutes; ARGS="tests/config -x" narrows them)
-	@$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile $(ARGS)
+	@$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-vllm: $(DEV_STAMP) $(VLLM_STAMP) ## the vLLM engine against a real server, in an environment of its own
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/vllm -m vllm $(ARGS)

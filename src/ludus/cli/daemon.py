@@ -31,7 +31,7 @@ def daemon(
     SIGINT save the run and end it; the same a second time ends it at once, and what is on disk is consistent anyway.
 
     \b
-    Try it:
+    Example:
       $ ludus daemon
       {"type": "start_training", "payload": {"config": "examples/connect_four.yaml"}, "id": 1}
       {"type": "pause", "id": 2}
