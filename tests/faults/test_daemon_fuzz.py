@@ -126,6 +126,20 @@ def test_the_end_is_orderly(tmp_path: Path, how: str) -> None:
     assert not (tmp_path / "run" / "control.sock").exists()
 
 
+def test_a_second_signal_ends_it_at_once_and_the_run_goes_on_from_there(tmp_path: Path) -> None:
+    (tmp_path / "long.yaml").write_text(LONG)
+    with Driver(log=tmp_path / "log", folder=tmp_path) as daemon:
+        daemon.ask("start_training", config="long.yaml", run_dir="run")
+        daemon.wait_for(lambda message: message["type"] == "status" and message["payload"]["steps"] > 6)
+        os.kill(daemon.process.pid, signal.SIGTERM)
+        os.kill(daemon.process.pid, signal.SIGINT)
+        assert daemon.process.wait(60) in (0, 130)
+    saved = newest_whole(tmp_path / "run" / "checkpoints").state["progress"]["steps"]
+    with Driver(log=tmp_path / "log", folder=tmp_path) as daemon:
+        daemon.ask("start_training", config="long.yaml", run_dir="run")
+        assert daemon.wait_for_stage("TRAINING")["steps"] >= saved > 0
+
+
 def test_a_reader_that_is_gone_leaves_the_run_and_the_commands_alone(tmp_path: Path) -> None:
     (tmp_path / "long.yaml").write_text(LONG)
     with Driver(log=tmp_path / "log", folder=tmp_path) as daemon:

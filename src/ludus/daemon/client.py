@@ -40,7 +40,7 @@ class Client:
         self._types: frozenset[str] | None = None
         self._is_leela: bool | None = None
         self._wants_log = wants_log
-        self.interval_s = 1.0
+        self.interval_s = 0.9  # so that a status that is a moment late still comes within the second
         self.next_status = time.monotonic()
         """When it is to get the next status."""
 

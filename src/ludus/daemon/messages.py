@@ -114,7 +114,7 @@ class Subscribe(Payload):
     type: ClassVar[str] = "subscribe"
     types: tuple[str, ...] | None = Field(default=None, strict=False, max_length=100, examples=[["status", "error"]])
     """Types of notifications; an empty list means none. Default: all."""
-    interval_s: float = Field(default=1.0, ge=0.1, le=1.0)
+    interval_s: float = Field(default=0.9, ge=0.1, le=1.0)
     """Seconds between two `status` notifications."""
 
 
