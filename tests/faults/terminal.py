@@ -16,6 +16,10 @@ import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+# In the new process itself: a fork of one that has loaded JAX is a warning, which is an error here.
+TAKES_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+)
 LEAVES_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"
 
 
@@ -30,13 +34,12 @@ class Terminal:
         self._set_size(size)
         environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
         self.process = subprocess.Popen(
-            command,
+            [sys.executable, "-c", TAKES_TERMINAL, *command],
             stdin=self._terminal,
             stdout=self._terminal,
             stderr=self._terminal,
             env={**environment, "TERM": "xterm-256color", **(env or {})},
             start_new_session=True,
-            preexec_fn=_take_terminal,
         )
         self.seen = b""
 
@@ -102,10 +105,6 @@ class Terminal:
 
     def _set_size(self, size: tuple[int, int]) -> None:
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-
-
-def _take_terminal() -> None:
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def ludus(*arguments: str) -> list[str]:

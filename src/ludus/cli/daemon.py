@@ -91,6 +91,10 @@ def serve(protocol: int, plugins: list[str], *, strict_resume: bool) -> None:
         pass
     door.close()
     service.finish()
+    # Threads that still wait for their turn would end with the interpreter, in the middle of native code; all is saved.
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def catch_signals(service: Service) -> None:

@@ -100,6 +100,8 @@ def show(source: Source, first: list[Payload]) -> int:
     dashboard = Dashboard(source, first=first)
     # Python's own handler would end us between two writes to the terminal, and asyncio's on the way into the dashboard.
     signal.signal(signal.SIGINT, lambda *_: dashboard.leave_soon())
+    for name in ("COLUMNS", "LINES"):  # a shell that exports them would fix the size, however the window is pulled
+        os.environ.pop(name, None)
     try:
         words = dashboard.run()
     finally:

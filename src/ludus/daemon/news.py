@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from ludus.daemon.messages import EpisodeNews, LeagueNews, Payload
@@ -17,16 +18,16 @@ class News:
         self._loop = loop
         self._run: RunDirectory | None = None
         self._reader: RunNews | None = None
+        self._since = time.time()
         self._newest: dict[str, Payload] = {}
 
     def poll(self, *, episodes: bool, league: bool) -> list[Payload]:
-        """What has happened since the last time; of the time before the first look, nothing."""
+        """What has happened since the last time; of the time before this process had the run, nothing."""
         run = self._loop.run
         if self._run is None or run.path != self._run.path:
             if not run.is_run():
                 return []
-            self._run, self._reader = run, RunNews(run, self._loop.config)
-            self._reader.skip_past()
+            self._run, self._reader = run, RunNews(run, self._loop.config, since=self._since)
         if self._reader is None:
             return []
         news = self._reader.poll(episodes=episodes, league=league)

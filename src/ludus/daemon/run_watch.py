@@ -43,7 +43,9 @@ MOST_LINES = 2000
 class RunNews:
     """What happens in a run, from its files: metric lines, events, the newest episode, the league."""
 
-    def __init__(self, run: RunDirectory, config: RunConfig) -> None:
+    def __init__(self, run: RunDirectory, config: RunConfig, *, since: float = 0.0) -> None:
+        """Of what happened before `since` (seconds of the epoch) nothing is told."""
+        self._since = since
         self._metrics, self._events = JsonlTail(run.metrics), JsonlTail(run.events)
         self._episodes = EpisodeWatch(run.episodes)
         self._league = LeagueWatch(run, config)
@@ -51,11 +53,6 @@ class RunNews:
         """The newest value of every metric."""
         self.last_turn: dict[str, Any] = {}
         """The event with which the run last began or ended."""
-
-    def skip_past(self) -> None:
-        """Tell nothing of what has happened up to now."""
-        for _ in self._lines():
-            pass
 
     def poll(self, *, episodes: bool = True, league: bool = True) -> list[Payload]:
         """What has happened since the last time."""
@@ -65,14 +62,18 @@ class RunNews:
         return news + (self._league.poll() if league else [])
 
     def _lines(self) -> Iterator[Payload]:
-        for record in self._metrics.read()[-MOST_LINES:]:
+        for record in self._new(self._metrics):
             values = {name: _number(value) for name, value in record.items() if name not in ("time", "step")}
             self.latest |= values
             yield ProgressNews(step=_whole(record.get("step")), metrics=values)
-        for record in self._events.read()[-MOST_LINES:]:
+        for record in self._new(self._events):
             if record.get("event") in TURNS:
                 self.last_turn = record
             yield event_news(record)
+
+    def _new(self, tail: JsonlTail) -> list[dict[str, Any]]:
+        found = tail.read()[-MOST_LINES:]
+        return [record for record in found if (_number(record.get("time")) or 0.0) >= self._since]
 
 
 class RunWatch:

@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 MOST_CLIENTS = 32
 TICK_S = 0.05
 NEWS_EVERY_S = 1.0
+LAST_NEWS_S = 5.0
 
 Opener = Callable[[StartTraining], AnyLoop]
 Errand = tuple[Client, Command]
@@ -60,6 +61,7 @@ class Service:
         self._long: queue.Queue[Errand] = queue.Queue(COMMANDS_AT_ONCE)
         self._ending = threading.Event()
         self._told_failure: AnyLoop | None = None
+        self._teller = threading.Thread(target=self._tell, name="news", daemon=True)
         self.is_exporting = False
         self.loop: AnyLoop | None = None
         self._reporter: Reporter | None = None
@@ -146,8 +148,9 @@ class Service:
 
     def start(self) -> None:
         """Begin to carry out commands and to tell news."""
-        for work, name in ((self._do_quick, "commands"), (self._do_long, "long commands"), (self._tell, "news")):
+        for work, name in ((self._do_quick, "commands"), (self._do_long, "long commands")):
             threading.Thread(target=work, name=name, daemon=True).start()
+        self._teller.start()
 
     def shut_down(self) -> None:
         """Stop the run in order, and let `wait` return."""
@@ -171,10 +174,14 @@ class Service:
         self.let_go()
 
     def let_go(self) -> None:
-        """Tell everybody how it stands, for the last time."""
+        """Tell everybody how it stands, for the last time. Then nothing of this is at work in the process any more."""
         self._ending.set()
+        if self._teller.is_alive():
+            self._teller.join(LAST_NEWS_S)
         self._tell_status(time.monotonic(), is_last=True)
         self._tell_of_failure()
+        if self._news is not None and self._clients:
+            self._tell_news(self._news)
         for client in list(self._clients):
             client.close()
 
