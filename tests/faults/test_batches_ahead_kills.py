@@ -137,6 +137,7 @@ def test_the_next_batch_is_played_while_the_trainer_is_at_work(tmp_path: Path) -
         kill(process)
 
 
+@pytest.mark.slow
 def test_a_killed_run_that_plays_ahead_ends_as_the_unbroken_one(tmp_path: Path) -> None:
     config = write(tmp_path, BOARD, steps=1000)
     moments = [Moment(more=3), Moment(who=EXPLORER), Moment(who=TRAINER), Moment()]

@@ -61,6 +61,7 @@ def kill_after(
     server.kill()
 
 
+@pytest.mark.slow
 def test_a_run_outlives_its_engine_and_stops_with_its_address_when_that_stays_away(
     tmp_path: Path, server: MortalVllm, config: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_killed_run_ends_with_the_same_weights_and_episodes(tmp_path: Path, la
     check_same(tmp_path / "run", language_run.path)
 
 
+@pytest.mark.slow
 def test_a_killed_asynchronous_run_loses_nothing_and_doubles_nothing(tmp_path: Path, language_run: Any) -> None:
     config = write(tmp_path, language_run.warmed_text + "schedule: async\n")
     run_through(config, tmp_path / "run", [Moment(who=EXPLORER, more=2), Moment(who=RUN, more=2)], seed=6)

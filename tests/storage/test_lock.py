@@ -90,7 +90,7 @@ if os.fork() == 0:
     os.write(1, b"%d\\n" % os.getpid())
     sys.stdin.read()
     os._exit(0)
-print(subprocess.Popen(["sleep", "60"]).pid, flush=True)
+os.write(1, b"%d\\n" % subprocess.Popen(["sleep", "60"]).pid)
 os._exit(0)
 """
 
