@@ -76,6 +76,11 @@ def test_what_one_side_writes_the_other_reads() -> None:
     assert parse_notification(b"garbage") is None
 
 
+def test_text_that_is_not_unicode_is_told_all_the_same() -> None:
+    line = write_message(Failure(code="failed", message="a model said \ud800"))
+    assert json.loads(line)["payload"]["message"] == "a model said \ud800"
+
+
 def test_the_schema_takes_what_the_reader_takes_and_nothing_else() -> None:
     schema = protocol_schema()
     jsonschema.Draft202012Validator.check_schema(schema)

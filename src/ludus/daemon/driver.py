@@ -9,7 +9,6 @@ with Driver(log=Path("daemon.log")) as daemon:
 from __future__ import annotations
 
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -80,7 +79,7 @@ class Driver:
         """Send bytes as they are."""
         if self.process.stdin is None:
             raise LudusError("the daemon has no input")
-        os.write(self.process.stdin.fileno(), data) if len(data) < 4096 else self.process.stdin.write(data)
+        self.process.stdin.write(data)
         self.process.stdin.flush()
 
     def send(self, type: str, id: str | int | None = None, **payload: Any) -> None:

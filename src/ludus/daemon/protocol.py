@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -117,7 +118,10 @@ def write_command(payload: Payload, id: MessageId = None) -> bytes:
 
 
 def _encode(message: Mapping[str, Any]) -> bytes:
-    return msgspec.json.encode(message, enc_hook=str) + b"\n"
+    try:
+        return msgspec.json.encode(message, enc_hook=str) + b"\n"
+    except UnicodeEncodeError:  # half a surrogate pair, as a model may say it: JSON can escape it, UTF-8 has no way
+        return json.dumps(message, default=str).encode() + b"\n"
 
 
 def _not_a_message(line: bytes, error: Exception) -> BadLine:

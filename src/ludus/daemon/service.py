@@ -284,8 +284,11 @@ class LogToClients(logging.Handler):
         self._service = service
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass a line on."""
-        self._service.broadcast(LogLine(line=self.format(record)[:2000]))
+        """Pass a line on; whoever logs never has to answer for it."""
+        try:
+            self._service.broadcast(LogLine(line=self.format(record)[:2000]))
+        except Exception:
+            self.handleError(record)
 
 
 def end_of(loop: AnyLoop) -> None:
