@@ -42,7 +42,7 @@ critic-study: $(DEMO_STAMP) ## IPPO and MAPPO on a cooperative task, three seeds
 
 install: $(DEV_STAMP) ## install everything for development
 
-test: $(DEV_STAMP) ## the ordinary tests (about ten minutes; ARGS="tests/config -x" narrows them)
+test: $(DEV_STAMP) ## the ordinary tests (about a quarter of an hour on two cores; ARGS="tests/config -x" narrows them)
 	@$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-vllm: $(DEV_STAMP) $(VLLM_STAMP) ## the vLLM engine against a real server, in an environment of its own
