@@ -20,7 +20,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo llm mix-study critic-study league-study test-vllm test-oracles install test lint format types contracts faults oracles bench pages pictures docs clean
+.PHONY: help demo llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test lint format types contracts faults oracles bench pages pictures docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -64,6 +64,13 @@ contracts: $(DEV_STAMP) ## which room may import which
 
 faults: $(DEV_STAMP) ## kill, truncate, fill the disk: all of tests/faults, the slow ones too
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/faults -m "not gpu and not ray and not net" --timeout=1800 $(ARGS)
+
+golden: $(DEV_STAMP) ## record the weights that every cut example ends with (before a change that must not change them)
+	@$(TEST_ENV) $(BIN)/python tests/golden/cut_examples.py > tests/golden/.weights.json
+	@mv tests/golden/.weights.json tests/golden/weights.json
+
+golden-check: $(DEV_STAMP) ## compare every cut example with the recorded weights (about four minutes)
+	@$(TEST_ENV) $(BIN)/python -m pytest tests/golden -m "slow or not slow" $(ARGS)
 
 oracles: $(DEV_STAMP) ## compare losses, advantages and meta-solvers with independent implementations (installs rlax and cvxpy)
 	@$(PIP_INSTALL) -e ".[games,dev,oracles]"

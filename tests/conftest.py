@@ -97,7 +97,7 @@ class LanguageRun:
 def language_run(tmp_path_factory: pytest.TempPathFactory) -> LanguageRun:
     """Made once for all tests that read it, or compare theirs with it: its processes take seconds to load PyTorch."""
     from ludus import Loop, parse_config
-    from ludus.policies.tiny_model import make_tiny_model
+    from ludus.lm.tiny_model import make_tiny_model
 
     folder = tmp_path_factory.mktemp("language")
     model = make_tiny_model(folder / "tiny", layers=1, width=16, heads=2, kv_heads=1)

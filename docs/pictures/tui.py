@@ -19,9 +19,9 @@ import resvg_py
 from textual.pilot import Pilot
 
 from ludus.daemon.messages import StartTraining, Subscribe
+from ludus.monitor.attached_source import WANTED
+from ludus.monitor.child_source import ChildSource
 from ludus.tui.app import Dashboard
-from ludus.tui.attached_source import WANTED
-from ludus.tui.child_source import ChildSource
 from ludus.tui.panes import PANES
 
 HERE = Path(__file__).parent

@@ -26,7 +26,7 @@ METRIC = "evaluate/return"
 
 def run(preset: str, seed: int, out: Path) -> float:
     """Run to the end, or on; returns the mean return of the last version."""
-    from ludus.telemetry.curves import read_curves
+    from ludus.reports.curves import read_curves
 
     folder = out / f"{preset}-{seed}"
     overrides = [f"name={folder.name}", f"seed={seed}", f"train.algorithm.preset={preset}"]

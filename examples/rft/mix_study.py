@@ -80,7 +80,7 @@ def run(values: Mapping[str, Any], folder: Path) -> float:
     """Run to the end, or on; returns the last held-out success rate."""
     import yaml
 
-    from ludus.telemetry.curves import read_curves
+    from ludus.reports.curves import read_curves
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     config = folder.parent / f"{folder.name}.yaml"

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ludus.config.load import load_config, parse_config
-    from ludus.config.run import RunConfig
+    from ludus.config import RunConfig, load_config, parse_config
     from ludus.experience import register_operator, register_transform
-    from ludus.explore.players import register_player
-    from ludus.explore.rewards import Attempt, Mark, register_reward
+    from ludus.explore.players.fixed import register_player
     from ludus.games import Game, GameSpec, Position, make_game, register_game
     from ludus.league import register_opponents
     from ludus.loop import Loop
-    from ludus.staged import StagedLoop, make_loop
+    from ludus.rewards import Attempt, Mark, register_reward
+    from ludus.runs.staged import StagedLoop, make_loop
     from ludus.tasks import register_curriculum, register_processor
 
 __all__ = [
@@ -44,25 +43,25 @@ __all__ = [
 
 # `import ludus` must stay light: each name is looked up in its room when first used.
 _HOMES = {
-    "Attempt": "ludus.explore.rewards",
+    "Attempt": "ludus.rewards",
     "Game": "ludus.games",
     "GameSpec": "ludus.games",
     "Loop": "ludus.loop",
-    "Mark": "ludus.explore.rewards",
+    "Mark": "ludus.rewards",
     "Position": "ludus.games",
     "RunConfig": "ludus.config.run",
-    "StagedLoop": "ludus.staged",
+    "StagedLoop": "ludus.runs.staged",
     "load_config": "ludus.config.load",
     "make_game": "ludus.games",
-    "make_loop": "ludus.staged",
+    "make_loop": "ludus.runs.staged",
     "parse_config": "ludus.config.load",
     "register_curriculum": "ludus.tasks",
     "register_game": "ludus.games",
     "register_operator": "ludus.experience",
     "register_opponents": "ludus.league",
-    "register_player": "ludus.explore.players",
+    "register_player": "ludus.explore.players.fixed",
     "register_processor": "ludus.tasks",
-    "register_reward": "ludus.explore.rewards",
+    "register_reward": "ludus.rewards",
     "register_transform": "ludus.experience",
 }
 

@@ -13,26 +13,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from ludus.config.derive import resolve
-from ludus.config.dump import dump_config
-from ludus.config.live import with_values
-from ludus.config.resume import check_resumable
-from ludus.config.run import RunConfig
-from ludus.cycle import Cycle
-from ludus.driving import CycleStatus, Driveable, Stage, Status
+from ludus.config import RunConfig, check_resumable, dump_config, resolve, with_values
 from ludus.errors import ConfigError, CorruptRecord, LudusError
+from ludus.ingest.gathering import gather
+from ludus.ingest.warm_start import warm_up
+from ludus.orchestrator import Rooms, TakesData, Topology, UpdateReport, check_parts, crosses, make_topology, open_rooms
 from ludus.plugins import load_plugins
 from ludus.policies.export_folder import ExportFolder
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
+from ludus.runs.cycle import Cycle
+from ludus.runs.driver import CycleStatus, Driveable, Stage, Status
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
 from ludus.tasks import TasksetTasks
 from ludus.telemetry import RoomReading, Sink, SinkStatus, attach_trackers, check_trackers
-from ludus.topologies import Rooms, TakesData, Topology, UpdateReport, crosses, find_games, make_topology, open_rooms
-from ludus.topologies.gathering import gather
-from ludus.topologies.warm_start import warm_up
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +60,7 @@ class Loop(Driveable):
         self.config = resolve(config)
         check_trackers(self.config)
         self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
-        self._games = find_games(self.config, self.run)
+        self._games = check_parts(self.config, self.run)
         self._plugins = tuple(str(plugin) for plugin in plugins)
         self._strict_resume = strict_resume
         self._sinks = tuple(sinks)
@@ -219,13 +215,13 @@ class Loop(Driveable):
         return rooms.progress.update in rooms.checkpoints.list()
 
     def _is_enough(self, rooms: Rooms) -> bool:
-        return rooms.progress.steps >= self._until or bool(rooms.enough.reason)
+        return rooms.progress.steps >= self._until or bool(rooms.early_stopping.reason)
 
     def _conclude(self, rooms: Rooms, topology: Topology, report: UpdateReport) -> None:
         """What happens between two updates."""
         progress, config = rooms.progress, self.config
         progress.count(report)
-        rooms.enough.note(report)
+        rooms.early_stopping.note(report)
         is_last, interval = self._is_enough(rooms), topology.publish_interval
         version_due = is_last or (interval is not None and progress.unpublished >= interval)
         since, may_publish = progress.published_steps, version_due or interval is None
@@ -256,11 +252,15 @@ class Loop(Driveable):
         if self._stopping:
             self._enter("stopping")
             self._commit(rooms, topology)
-        elif rooms.progress.steps < self.config.train.steps and not rooms.enough.reason and self._is_enough(rooms):
+        elif (
+            rooms.progress.steps < self.config.train.steps
+            and not rooms.early_stopping.reason
+            and self._is_enough(rooms)
+        ):
             self._commit(rooms, topology)
         elif not rooms.progress.finished:
-            if rooms.enough.reason:
-                rooms.telemetry.event("learnt_enough", reason=rooms.enough.reason, step=rooms.progress.steps)
+            if rooms.early_stopping.reason:
+                rooms.telemetry.event("learnt_enough", reason=rooms.early_stopping.reason, step=rooms.progress.steps)
             self._enter("evaluating")
             self._settle(rooms, topology, may_stop=True)
             self._publish_rest(rooms, topology)
@@ -304,10 +304,10 @@ class Loop(Driveable):
         rooms.evaluation.load_state(saved.state["evaluation"])
         if isinstance(rooms.tasks, TasksetTasks):
             rooms.tasks.load_state(saved.state["tasks"])
-        rooms.enough.load_state(saved.state.get("enough", rooms.enough.state()))
+        rooms.early_stopping.load_state(saved.state.get("enough", rooms.early_stopping.state()))
         taken_in = saved.state.get("buffer", {}).get("counters", {}).get("inserted", 0)
         self._cycle.load_state(saved.state.get("cycle"), taken_in=taken_in)
-        if rooms.progress.steps < self.config.train.steps and not rooms.enough.reason:
+        if rooms.progress.steps < self.config.train.steps and not rooms.early_stopping.reason:
             rooms.progress.finished = False
 
     def _make_version(self, rooms: Rooms) -> None:

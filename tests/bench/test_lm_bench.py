@@ -17,8 +17,8 @@ def test_the_tiny_models_prompt_has_sixteen_tokens() -> None:
 
     from ludus.bench.lm import PROMPT_TOKENS
     from ludus.bench.word_games import PROMPT_LETTERS
-    from ludus.policies.chat import ChatFormat
-    from ludus.policies.model_folder import find_model_folder
+    from ludus.lm.chat import ChatFormat
+    from ludus.lm.model_folder import find_model_folder
 
     chat = ChatFormat(AutoTokenizer.from_pretrained(find_model_folder("ludus/tiny")))
     assert len(chat.opening([{"role": "user", "content": "e" * PROMPT_LETTERS}])) == PROMPT_TOKENS

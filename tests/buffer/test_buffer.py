@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ludus.buffer import SAMPLERS, Buffer
-from ludus.config.flow import BufferConfig
+from ludus.config import BufferConfig
 from ludus.errors import DiskFull, LudusError
 from ludus.records import Experiences
 from ludus.storage.catalog import Catalog

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.buffer import Limits, Stock, make_limits, may_claim, rows_wanted
-from ludus.config.flow import BufferConfig
+from ludus.config import BufferConfig
 from ludus.errors import ConfigError
 
 

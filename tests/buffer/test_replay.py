@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ludus.buffer import SAMPLERS, Buffer, Claim
-from ludus.config.flow import BufferConfig
+from ludus.config import BufferConfig
 from ludus.records import Experiences
 from ludus.storage.catalog import Catalog
 from ludus.storage.segments import SegmentLog

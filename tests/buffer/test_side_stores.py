@@ -18,7 +18,7 @@ from ludus.buffer import (
     GatheredRows,
     GatheredWriter,
     ImportStore,
-    SideStores,
+    OfflineSources,
     put_into_inbox,
     waiting_in_inbox,
 )
@@ -246,7 +246,7 @@ def test_batch_has_rows_of_all_stores_told_apart_by_their_source(tmp_path: Path,
     )
     pairs = EpochStore("pairs", [write(tmp_path / "pairs", [couples])], seed=0, rows_per_item=2)
     expert = EpochStore("expert", [Shelf(3), imports.expert], seed=0)
-    side = SideStores(expert=expert, expert_rows=2, pairs=pairs, pair_count=1, imports=imports, import_rows=4)
+    side = OfflineSources(expert=expert, expert_rows=2, pairs=pairs, pair_count=1, imports=imports, import_rows=4)
     put_into_inbox(tmp_path / "inbox", decided(["usual", "rejected"]))
     assert side.take_inbox() == 2
     claim = side.claim()
@@ -270,7 +270,7 @@ def test_batch_has_rows_of_all_stores_told_apart_by_their_source(tmp_path: Path,
 
 def test_without_other_stores_a_batch_stays_as_it_is() -> None:
     usual = sample_experiences((2, 3))
-    side = SideStores()
+    side = OfflineSources()
     assert side.claim().mixed_with(usual) is usual
     assert side.take_inbox() == 0
     assert side.state() == side.metrics() == {}
@@ -279,6 +279,6 @@ def test_without_other_stores_a_batch_stays_as_it_is() -> None:
 
 
 def test_batch_may_be_expert_rows_alone() -> None:
-    side = SideStores(expert=EpochStore("expert", [Shelf(3)], seed=0), expert_rows=2)
+    side = OfflineSources(expert=EpochStore("expert", [Shelf(3)], seed=0), expert_rows=2)
     batch = side.claim().mixed_with(Experiences.empty())
     assert batch.sequences["source"].tolist() == ["expert", "expert"]

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from ludus.cli.app import app
 from ludus.cli.debug_view import show_attempt
-from ludus.config.play import LanguageModelConfig, LoraConfig
+from ludus.config import LanguageModelConfig, LoraConfig
 from ludus.errors import ConfigError
+from ludus.lm.adapters import init_adapter
+from ludus.lm.language_models import load_language_model
+from ludus.lm.language_shape import LanguageModelShape
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.policies import PolicyStore
-from ludus.policies.adapters import init_adapter
-from ludus.policies.language_models import load_language_model
-from ludus.policies.language_shape import LanguageModelShape
-from ludus.policies.tiny_model import make_tiny_model
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.run_directory import RunDirectory
 
@@ -87,7 +87,7 @@ def test_a_person_reads_it_in_a_terminal(config: Path) -> None:
 def test_a_workflow_that_fails_shows_where(config: Path, tmp_path: Path) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_text(
-        "from ludus.explore.workflows import register_workflow\n"
+        "from ludus.workflows import register_workflow\n"
         "async def mine(task, model):\n"
         "    await model.chat().say('hello')\n"
         "    return task.inputs['no such field']\n"

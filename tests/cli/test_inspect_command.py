@@ -13,11 +13,11 @@ import pytest
 
 from ludus.buffer import ImportStore, as_rows, encode_messages, read_messages
 from ludus.cli.app import main
-from ludus.config.play import LanguageModelConfig
+from ludus.config import LanguageModelConfig
 from ludus.experience import Refusals, RefusedLog
 from ludus.experience.refusals import refusals_of
-from ludus.policies.model_text import ModelText, load_model_text
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.lm.model_text import ModelText, load_model_text
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import Experiences
 from ludus.storage.arrow import experiences_to_table
 from ludus.storage.catalog import Catalog

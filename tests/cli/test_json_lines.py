@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ludus.cli.progress import JsonLines
-from ludus.driving import Status
+from ludus.runs.driver import Status
 
 
 def test_numbers_that_are_not_finite_are_null(capsys: pytest.CaptureFixture[str]) -> None:

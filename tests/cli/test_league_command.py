@@ -10,12 +10,12 @@ import pytest
 import typer
 
 from ludus.cli.league import league
-from ludus.config.judge import LeagueConfig
+from ludus.config import LeagueConfig
 from ludus.errors import ConfigError
 from ludus.league import EmpiricalGame, Pool
-from ludus.league.roster import UNIFORM, Recruit, Roster
-from ludus.population.population_state import PopulationState
+from ludus.league.matchmaking.roster import UNIFORM, Recruit, Roster
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
+from ludus.runs.population.population_state import PopulationState
 from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.run_directory import RunDirectory

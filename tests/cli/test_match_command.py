@@ -12,13 +12,12 @@ from typer.testing import CliRunner
 
 from ludus.cli.app import app
 from ludus.cli.match_progress import PlainProgress
-from ludus.cli.match_report import Z95, interval
-from ludus.config.judge import LeagueConfig
-from ludus.config.play import MlpConfig
+from ludus.config import LeagueConfig, MlpConfig
 from ludus.errors import ConfigError
 from ludus.league import Cell, Pool
 from ludus.policies import PolicyShape, PolicyStore
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
+from ludus.reports.match_report import Z95, interval
 from ludus.storage.catalog import Catalog
 from ludus.storage.run_directory import RunDirectory
 

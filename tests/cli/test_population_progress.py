@@ -12,10 +12,10 @@ from rich.console import Console
 
 from ludus.cli.population import final_lines, population_progress
 from ludus.cli.progress import LivePanel, PlainLines
-from ludus.cli.sparklines import decades, sparkline
 from ludus.config import RunConfig, build_config, resolve
-from ludus.driving import Stage, Status
-from ludus.staged import AnyLoop
+from ludus.reports.sparklines import decades, sparkline
+from ludus.runs.driver import Stage, Status
+from ludus.runs.staged import AnyLoop
 
 
 def config_of(scheduler: str = "psro", oracle: str = "learned") -> RunConfig:

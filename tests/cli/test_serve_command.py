@@ -15,15 +15,15 @@ import openai
 import pytest
 
 from ludus.cli.serve import serve
-from ludus.config.load import load_config
+from ludus.config import load_config
 from ludus.errors import ConfigError
+from ludus.http.access import TOKEN_VARIABLE
+from ludus.lm.adapters import init_adapter
+from ludus.lm.language_models import load_language_model
+from ludus.lm.language_shape import LanguageModelShape
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.policies import PolicyStore
-from ludus.policies.adapters import init_adapter
-from ludus.policies.language_models import load_language_model
-from ludus.policies.language_shape import LanguageModelShape
-from ludus.policies.tiny_model import make_tiny_model
 from ludus.records import PolicyName, PolicyRef
-from ludus.serve.access import TOKEN_VARIABLE
 from ludus.storage.run_directory import RunDirectory
 
 TOKEN = "a-token-of-some-length"  # noqa: S105

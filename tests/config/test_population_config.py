@@ -7,7 +7,7 @@ import pytest
 from ludus.config import RunConfig, build_config, describe, dump_config, parse_resolved, resolve
 from ludus.config.resume import check_resumable
 from ludus.errors import ConfigError
-from ludus.league.meta_solvers import META_SOLVERS
+from ludus.league.solvers import META_SOLVERS
 
 VALUES = {"name": "x", "games": ["open_spiel:kuhn_poker"], "population": {}}
 

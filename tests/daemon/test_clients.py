@@ -18,8 +18,8 @@ from ludus import parse_config
 from ludus.daemon.driver import Driver
 from ludus.daemon.hosting import hosted
 from ludus.daemon.sockets import connect
-from ludus.driving import CycleStatus
-from ludus.staged import make_loop
+from ludus.runs.driver import CycleStatus
+from ludus.runs.staged import make_loop
 
 NAME = "control.sock"
 LONG = """

@@ -13,7 +13,7 @@ from ludus.daemon.messages import EpisodeNews, LeagueNews, Payload, PolicyPublis
 from ludus.daemon.run_watch import RunWatch, event_news
 from ludus.daemon.tail import JsonlTail
 from ludus.errors import StorageError
-from ludus.staged import make_loop
+from ludus.runs.staged import make_loop
 from ludus.storage.jsonl import JsonlWriter
 
 KUHN = """

@@ -32,11 +32,11 @@ def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a recipe registers is forgotten after its test."""
     monkeypatch.setattr("ludus.games.registry._REGISTERED", {})
     monkeypatch.setattr("ludus.games.text_registry._REGISTERED", {})
-    monkeypatch.setattr("ludus.explore.players._REGISTERED", {})
+    monkeypatch.setattr("ludus.explore.players.fixed._REGISTERED", {})
     monkeypatch.setattr("ludus.experience.operators.registry._REGISTERED", {})
     for registry in ("registry.WORKFLOWS", "environments.ENVIRONMENTS", "tools.tool.TOOLS", "agents.agent.AGENTS"):
-        monkeypatch.setattr(f"ludus.explore.workflows.{registry}._things", {})
-    monkeypatch.setattr("ludus.league.opponents.OPPONENTS", dict(OPPONENTS))
+        monkeypatch.setattr(f"ludus.workflows.{registry}._things", {})
+    monkeypatch.setattr("ludus.league.matchmaking.opponents.OPPONENTS", dict(OPPONENTS))
     copies = {stage: dict(factories) for stage, factories in TRANSFORMS.items()}
     monkeypatch.setattr("ludus.experience.pipeline.TRANSFORMS", copies)
 
@@ -52,14 +52,14 @@ def check_player(names: dict[str, Any]) -> None:
     import numpy as np
 
     from ludus import make_game
-    from ludus.explore.players import make_player
+    from ludus.explore.players.fixed import make_player
 
     game = make_game("open_spiel:connect_four")
     assert make_player("centre", game).choose(game.start(0), 0, np.random.default_rng(0)) == 3
 
 
 def check_opponent(names: dict[str, Any]) -> None:
-    from ludus.config.judge import LeagueConfig, OpponentConfig
+    from ludus.config import LeagueConfig, OpponentConfig
     from ludus.league import Pool, make_sampler
     from ludus.records import PolicyName, PolicyRef, PolicyVersion
 
@@ -80,21 +80,21 @@ def check_transform(names: dict[str, Any]) -> None:
 
 def check_operator(names: dict[str, Any]) -> None:
     from ludus.config import ExperienceConfig
-    from ludus.experience import build_sieve
+    from ludus.experience import build_filters
     from ludus.testing.experiences import sample_experiences
 
     custom = {"kind": "custom", "name": "no_rambling", "options": {"times": 2.0}}
-    sieve = build_sieve(ExperienceConfig.model_validate({"operators": [custom]}))
+    sieve = build_filters(ExperienceConfig.model_validate({"operators": [custom]}))
     rows = sample_experiences((2, 3, 9), rewards=(1.0, 0.0, 1.0))
     rows = rows.replace(sequences={"group": rows.sequences["group"] + "g"})
-    assert [refusal.reason for refusal in sieve.sift(rows).refusals] == ["rambling"]
+    assert [refusal.reason for refusal in sieve.apply(rows).refusals] == ["rambling"]
 
 
 def check_workflow(names: dict[str, Any]) -> None:
-    from ludus.explore.workflows.agents.agent import AGENTS
-    from ludus.explore.workflows.environments import ENVIRONMENTS
-    from ludus.explore.workflows.registry import WORKFLOWS
-    from ludus.explore.workflows.tools.tool import TOOLS
+    from ludus.workflows.agents.agent import AGENTS
+    from ludus.workflows.environments import ENVIRONMENTS
+    from ludus.workflows.registry import WORKFLOWS
+    from ludus.workflows.tools.tool import TOOLS
 
     assert WORKFLOWS.find("doubt") is names["doubt"]
     vault = ENVIRONMENTS.find("vault").make(most=3)
@@ -125,7 +125,7 @@ def test_the_first_pages_train_from_python(page: str, monkeypatch: pytest.Monkey
 def test_the_page_on_populations_runs_and_names_every_meta_solver(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from ludus.league.meta_solvers import META_SOLVERS
+    from ludus.league.solvers import META_SOLVERS
 
     page = ROOT / "docs" / "populations.md"
     names = run_blocks(page, monkeypatch, tmp_path)

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config.load import parse_config
+from ludus.config import parse_config
 from ludus.errors import ConfigError
 from ludus.loop import Loop
+from ludus.orchestrator.trainer_client import TrainerClient
 from ludus.records import Episode, Experiences, join
 from ludus.storage.arrow import episodes_from_table
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.segment_reader import SegmentReader
-from ludus.topologies.trainer import TrainerProxy
 
 WORKFLOW = """
 import zlib
 
-from ludus.explore.workflows import register_workflow
+from ludus.workflows import register_workflow
 
 
 async def luck(task, model):
@@ -56,7 +56,7 @@ telemetry: {tensorboard: false, every_s: 0}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from ludus.policies.tiny_model import make_tiny_model
+    from ludus.lm.tiny_model import make_tiny_model
 
     return make_tiny_model(tmp_path_factory.mktemp("model") / "tiny", layers=1, width=16, heads=2, kv_heads=1)
 
@@ -65,14 +65,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ordered(monkeypatch: pytest.MonkeyPatch) -> list[Experiences]:
     """Every batch that the trainer is asked to train on."""
     found: list[Experiences] = []
-    order = TrainerProxy.order
+    order = TrainerClient.order
 
-    def remember(self: TrainerProxy, **asked: object) -> None:
+    def remember(self: TrainerClient, **asked: object) -> None:
         assert isinstance(asked["experiences"], Experiences)
         found.append(asked["experiences"])
         order(self, **asked)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(TrainerProxy, "order", remember)
+    monkeypatch.setattr(TrainerClient, "order", remember)
     return found
 
 
@@ -175,9 +175,9 @@ def test_a_teacher_with_other_tokens_is_refused_before_anything_is_played(model:
 
 def sharpened(model: Path, folder: Path) -> Path:
     """The same model with opinions: the next token is drawn from fewer."""
-    from ludus.config.play import LanguageModelConfig
-    from ludus.policies.language_models import load_language_model
-    from ludus.policies.language_shape import write_model_folder
+    from ludus.config import LanguageModelConfig
+    from ludus.lm.language_models import load_language_model
+    from ludus.lm.language_shape import write_model_folder
 
     loaded = load_language_model(LanguageModelConfig(path=str(model)))
     weights = {name: tensor.numpy() for name, tensor in loaded.model.named_parameters()}

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "topologies"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))
 
 from feeding import SETTINGS, FakeExplorer, rows_in_log
 
 from ludus import Loop, parse_config
-from ludus.config.cycle import CycleConfig
-from ludus.cycle import Cycle
-from ludus.driving import CycleStatus
+from ludus.config import CycleConfig
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef
+from ludus.runs.cycle import Cycle
+from ludus.runs.driver import CycleStatus
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.segment_reader import SegmentReader
 

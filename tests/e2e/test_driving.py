@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ludus import Loop, parse_config
-from ludus.driving import Status
 from ludus.errors import ConfigError, LudusError
+from ludus.runs.driver import Status
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.segment_reader import SegmentReader

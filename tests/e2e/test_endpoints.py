@@ -13,15 +13,15 @@ import pytest
 from starlette.responses import Response
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "explore" / "engines"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "inference"))
 
 from scripted_endpoint import ScriptedServer, says, scripted, unused_port
 
 from ludus.cli.app import app
-from ludus.config.load import load_config, parse_config
+from ludus.config import load_config, parse_config
 from ludus.errors import ConfigError, RolloutError
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.loop import Loop
-from ludus.policies.tiny_model import make_tiny_model
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.segment_reader import SegmentReader

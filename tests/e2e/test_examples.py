@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from ludus import Loop, load_config
-from ludus.config.derive import resolve_stages
-from ludus.staged import check_parts
+from ludus.config import resolve_stages
+from ludus.runs.staged import check_stages
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("**/*.yaml"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_part_that_an_example_names_exists_and_fits(path: Path) -> None:
-    check_parts(resolve_stages(load_config(path)))
+    check_stages(resolve_stages(load_config(path)))
 
 
 SMALL = {

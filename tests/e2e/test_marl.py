@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ludus import Loop, parse_config
-from ludus.config.derive import resolve
+from ludus.config import resolve
 from ludus.errors import ConfigError
 from ludus.policies import PolicyShape, PolicyStore
 from ludus.records import PolicyRef
@@ -104,7 +104,7 @@ def test_a_killed_run_with_memory_central_critic_and_normalised_values_ends_like
 
 
 def test_a_run_begins_with_another_ones_weights_if_its_critic_is_the_same(recurrent_run: Path) -> None:
-    from ludus.topologies.starting import find_start
+    from ludus.orchestrator.policy_start import find_start
 
     def start(change: str) -> object:
         text = RECURRENT.replace("policy: {", f"policy: {{start: {recurrent_run}, ").replace("preset: mappo", change)

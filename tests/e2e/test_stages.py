@@ -20,7 +20,7 @@ from ludus import Loop, load_config, parse_config
 from ludus.cli.runs import open_run
 from ludus.errors import ConfigError, LudusError, StorageError
 from ludus.policies import Policy, PolicyStore
-from ludus.staged import StagedLoop, make_loop
+from ludus.runs.staged import StagedLoop, make_loop
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.staged_directory import BegunStage, StagedDirectory
 

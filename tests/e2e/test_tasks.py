@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ludus.config.load import parse_config
+from ludus.config import parse_config
 from ludus.errors import ConfigError
 from ludus.loop import Loop
 from ludus.storage.catalog import Catalog
@@ -28,7 +28,7 @@ telemetry: {tensorboard: false, every_s: 0}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from ludus.policies.tiny_model import make_tiny_model
+    from ludus.lm.tiny_model import make_tiny_model
 
     return make_tiny_model(tmp_path_factory.mktemp("model") / "tiny", layers=1, width=16, heads=2, kv_heads=1)
 

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from ludus import Loop, parse_config
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.storage.arrow import episodes_from_table
 from ludus.storage.segment_reader import SegmentReader
 
 AGENT = """
 from openai import AsyncOpenAI
 
-from ludus.explore.workflows import AgentTask, register_agent
+from ludus.workflows import AgentTask, register_agent
 
 clients = {}
 

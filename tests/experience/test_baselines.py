@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.config.flow import ExperienceConfig
-from ludus.experience import Sieve, are_greedy, build_sieve, mark_greedy, with_baselines
+from ludus.config import ExperienceConfig
+from ludus.experience import Filters, are_greedy, build_filters, mark_greedy, with_baselines
 from ludus.records import Episode, EpisodeId, Experiences, PolicyName, PolicyRef, Seat, Task, TaskId, join
 from ludus.testing.experiences import sample_experiences
 
@@ -21,8 +21,8 @@ def groups_of_three(rewards: list[float], *, seats: list[int] | None = None) -> 
     return rows.replace(sequences={"group": names, "greedy": np.arange(count) % 3 == 2})
 
 
-def sieve(*operators: dict[str, object]) -> Sieve:
-    return build_sieve(ExperienceConfig.model_validate({"operators": list(operators)}))
+def sieve(*operators: dict[str, object]) -> Filters:
+    return build_filters(ExperienceConfig.model_validate({"operators": list(operators)}))
 
 
 def test_rows_are_marked_by_who_sat_in_their_seats() -> None:
@@ -59,7 +59,7 @@ def test_of_a_greedy_attempt_in_several_rows_the_mean_counts() -> None:
 
 
 def test_the_rewards_count_as_operators_and_transforms_left_them() -> None:
-    kept = sieve({"kind": "shape", "scale": 10.0}).sift(groups_of_three([1, 2, 3])).kept
+    kept = sieve({"kind": "shape", "scale": 10.0}).apply(groups_of_three([1, 2, 3])).kept
     assert with_baselines(kept).sequences["baseline"].tolist() == [30, 30]
 
 
@@ -83,13 +83,13 @@ def test_no_operator_takes_the_baseline_away(operator: dict[str, object]) -> Non
         rows = join(
             [rows.take([0, 1]), longer.replace(sequences={n: rows.sequences[n][2:] for n in ("group", "greedy")})]
         )
-    sifted = sieve(operator).sift(rows)
+    sifted = sieve(operator).apply(rows)
     assert with_baselines(sifted.kept).sequences["baseline"].tolist() == [3, 3]
     assert not len(sifted.refused)
 
 
 def test_a_greedy_attempt_goes_with_the_last_that_it_is_compared_with() -> None:
-    sifted = sieve({"kind": "reward_range", "high": 2}, {"kind": "zero_variance"}).sift(
+    sifted = sieve({"kind": "reward_range", "high": 2}, {"kind": "zero_variance"}).apply(
         groups_of_three([3, 4, 1, 2, 2, 2, 2, 2, 1])
     )
     reasons = dict(zip(sifted.refused.sequences["task"].tolist(), sifted.refused.sequences["reason"], strict=True))
@@ -98,6 +98,6 @@ def test_a_greedy_attempt_goes_with_the_last_that_it_is_compared_with() -> None:
         3: "zero_variance", 4: "zero_variance", 5: "zero_variance",
     }  # fmt: skip
     assert sifted.kept.sequences["task"].tolist() == [6, 7, 8], "two equal attempts differ from the greedy one"
-    alone = Sieve().sift(groups_of_three([1, 2, 3]).take([2]))
+    alone = Filters().apply(groups_of_three([1, 2, 3]).take([2]))
     assert alone.refused.sequences["reason"].tolist() == ["greedy_alone"]
     assert not len(alone.kept)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.config.flow import ExperienceConfig
+from ludus.config import ExperienceConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.experience import TRANSFORMS, Stage, Stateless, build_pipeline, decisions, register_transform
-from ludus.experience.stages import Values
+from ludus.experience.transform_phases import Values
 from ludus.experience.transforms import FormatReward, InvalidMove, Normalise, NormaliseByGame, RoleAdvantage
 from ludus.records import Experiences
 from ludus.testing.conformance import ConformanceError

@@ -8,10 +8,10 @@ from ludus.runtime import limit_threads
 
 limit_threads(1, os.environ)
 
-from ludus.config.play import MlpConfig  # noqa: E402
+from ludus.config import MlpConfig  # noqa: E402
 from ludus.explore.actors import NetworkActors  # noqa: E402
-from ludus.explore.host_runner import HostRunner  # noqa: E402
-from ludus.explore.players import make_player  # noqa: E402
+from ludus.explore.players.fixed import make_player  # noqa: E402
+from ludus.explore.runners.host_runner import HostRunner  # noqa: E402
 from ludus.games import Game, make_game  # noqa: E402
 from ludus.policies import PolicyShape, PolicyStore, as_numpy  # noqa: E402
 from ludus.records import PolicyName, PolicyRef, PolicyVersion  # noqa: E402

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ludus.config.play import MlpConfig
-from ludus.explore.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
+from ludus.config import MlpConfig
+from ludus.explore.runners.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
 from ludus.games.pgx import PgxGame
 from ludus.policies.networks import build_network
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pytest
 
-from ludus.explore.host_runner import HostRunner
+from ludus.explore.runners.host_runner import HostRunner
 from ludus.games import Game, GameSpec, make_game
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
 

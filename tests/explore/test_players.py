@@ -9,7 +9,7 @@ import pytest
 
 from ludus.errors import ConfigError
 from ludus.explore import players
-from ludus.explore.players import Player, make_player, register_player
+from ludus.explore.players.fixed import Player, make_player, register_player
 from ludus.games import Game, Position, make_game
 
 CONNECT_FOUR = "open_spiel:connect_four"

@@ -8,14 +8,14 @@ import jax
 import numpy as np
 import pytest
 
-from ludus.config.play import MemoryConfig, MlpConfig
+from ludus.config import MemoryConfig, MlpConfig
 from ludus.explore.actors import NetworkActors
-from ludus.explore.host_runner import HostRunner
+from ludus.explore.runners.host_runner import HostRunner
 from ludus.games import make_game
 from ludus.games.global_state import state_size, write_state
 from ludus.policies import PolicyShape, PolicyStore, as_numpy
 from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
-from ludus.train.stretches import make_rows
+from ludus.train.bptt_chunks import make_rows
 
 MAIN = PolicyRef(name=PolicyName("main"))
 

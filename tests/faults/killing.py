@@ -24,7 +24,7 @@ EVALUATION = 2**40
 
 RUN = ""
 EXPLORER, TRAINER = "ludus.explore.worker", "ludus.train.worker"
-HELPER, WARM_START = "ludus.train.parallel_helper", "ludus.topologies.warm_start_worker"
+HELPER, WARM_START = "ludus.train.parallel_helper", "ludus.ingest.warm_start_worker"
 """Whom to kill: the whole run, or one process that runs this module."""
 
 

@@ -1,4 +1,4 @@
-"""The fake vLLM server of tests/explore/engines as a process of its own, which can be killed and started again.
+"""The fake vLLM server of tests/inference as a process of its own, which can be killed and started again.
 
 Run as a script it is that process: it says `ready` when it can be reached, and writes down which adapters it loads.
 """
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ENGINE_TESTS = Path(__file__).parents[1] / "explore" / "engines"
+ENGINE_TESTS = Path(__file__).parents[1] / "inference"
 
 
 class MortalVllm:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from killing import RUN, TRAINER, Moment, describe, finish, run_through, start
 
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.storage.segment_reader import SegmentReader
 
 CONFIG = """

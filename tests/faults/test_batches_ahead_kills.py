@@ -32,7 +32,7 @@ from killing import (
     workers,
 )
 
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.segment_reader import SegmentReader
 

@@ -1,6 +1,6 @@
 """The engine is somebody else's server: it is killed in the middle of a run, and comes back or does not.
 
-Here it is the fake vLLM of tests/explore/engines in a process of its own; tests/vllm does the same with the real one.
+Here it is the fake vLLM of tests/inference in a process of its own; tests/vllm does the same with the real one.
 """
 
 import random
@@ -44,7 +44,7 @@ def server(tmp_path: Path) -> Iterator[MortalVllm]:
 
 @pytest.fixture
 def config(tmp_path: Path, server: MortalVllm) -> Path:
-    from ludus.policies.tiny_model import make_tiny_model
+    from ludus.lm.tiny_model import make_tiny_model
 
     model = make_tiny_model(tmp_path / "tiny", layers=1, width=16, heads=2, kv_heads=1)
     path = tmp_path / "run.yaml"

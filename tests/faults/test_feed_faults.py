@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "topologies"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))
 
 from feeding import SETTINGS, FakeExplorer, Trainer, rows_in_log
 from killing import count_events, describe, finish, kill, start
@@ -160,10 +160,10 @@ def run_killed(work, number):
 TAKING = (
     HEADER
     + """
-import ludus.topologies.feeds
+import ludus.sources.feeds
 from feeding import FakeExplorer, Trainer, rows_in_log
 from ludus.storage.atomic import read_json, sweep_leftovers, write_json
-ludus.topologies.feeds.MOST_ROWS = 4
+ludus.sources.feeds.MOST_ROWS = 4
 STATE = folder / "state.json"
 
 def saved():
@@ -227,7 +227,7 @@ print(json.dumps({"seen": seen, "left": [p.name for p in (folder / "exports").it
 
 
 def run_script(script: str, folder: Path, kills: int, seed: int) -> dict[str, Any]:
-    helpers = str(Path(__file__).parents[1] / "topologies")
+    helpers = str(Path(__file__).parents[1] / "sources")
     environment = {**os.environ, "PYTHONPATH": str(Path(ludus.__file__).parents[1])}
     command = [sys.executable, "-c", script, str(folder), str(kills), str(seed), helpers]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)

@@ -22,16 +22,16 @@ from typing import Any
 
 import pytest
 
-from ludus.config.rewards import CodeRewardConfig, MathsRewardConfig
-from ludus.explore.rewards.attempt import Attempt, Mark
-from ludus.explore.rewards.code import CodeReward
-from ludus.explore.rewards.maths.reward import MathsReward
-from ludus.explore.sandbox.isolation import try_level
-from ludus.explore.sandbox.limits import Limits
-from ludus.explore.sandbox.program import GRACE_S, Ended, Level
-from ludus.explore.sandbox.sandbox import Sandbox
-from ludus.explore.sandbox.scripts import Ran
-from ludus.explore.sandbox.solutions import Call, Reply
+from ludus.config import CodeRewardConfig, MathsRewardConfig
+from ludus.rewards.attempt import Attempt, Mark
+from ludus.rewards.code import CodeReward
+from ludus.rewards.maths.reward import MathsReward
+from ludus.sandbox.isolation import try_level
+from ludus.sandbox.limits import Limits
+from ludus.sandbox.program import GRACE_S, Ended, Level
+from ludus.sandbox.sandbox import Sandbox
+from ludus.sandbox.scripts import Ran
+from ludus.sandbox.solutions import Call, Reply
 
 SOURCE = Path(__file__).parents[2] / "src"
 LIMITS = Limits(cpu_s=2, wall_s=20, memory_mb=256, disk_mb=4, processes=4)
@@ -516,7 +516,7 @@ def test_a_maths_answer_is_never_executed(payload: str, tmp_path: Path) -> None:
 
 EXECUTING = {"eval", "exec", "compile", "__import__"}
 UNPACKING = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
-INSIDE = SOURCE / "ludus" / "explore" / "sandbox" / "inside"
+INSIDE = SOURCE / "ludus" / "sandbox" / "inside"
 
 
 def executed(path: Path) -> list[str]:
@@ -556,11 +556,11 @@ def test_the_gate_sees_what_it_is_there_for() -> None:
 
 DRIVER = """
 import json, sys, time
-from ludus.explore.sandbox.isolation import try_level
-from ludus.explore.sandbox.limits import Limits
-from ludus.explore.sandbox.nursery import Nursery
-from ludus.explore.sandbox.pump import Pump
-from ludus.explore.sandbox.scripts import run_script
+from ludus.sandbox.isolation import try_level
+from ludus.sandbox.limits import Limits
+from ludus.sandbox.fork_server import Nursery
+from ludus.sandbox.pump import Pump
+from ludus.sandbox.scripts import run_script
 nursery, told = Nursery(), {}
 for level in ("namespaces", "filters"):
     told[level] = [try_level(level)]

@@ -46,7 +46,7 @@ def kill_one(work, step_s):
     os.close(receive)
     return int.from_bytes(acknowledged[-1], "little")
 
-class Enough(Exception):
+class EarlyStopping(Exception):
     pass
 
 def time_of_a_step(work):
@@ -54,10 +54,10 @@ def time_of_a_step(work):
     def acknowledge(number):
         moments.append(time.monotonic())
         if len(moments) > 4:
-            raise Enough
+            raise EarlyStopping
     try:
         work(acknowledge)
-    except Enough:
+    except EarlyStopping:
         return (moments[-1] - moments[0]) / 4
 """
 

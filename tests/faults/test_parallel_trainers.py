@@ -29,8 +29,8 @@ from killing import (
     workers,
 )
 
+from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import PolicyStore
-from ludus.policies.language_shape import LanguageModelShape
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.jsonl import read_jsonl
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ludus import Loop, parse_config
-from ludus.driving import Status
 from ludus.errors import LudusError, RolloutError, WorkerError
+from ludus.runs.driver import Status
 from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.jsonl import read_jsonl

@@ -20,7 +20,7 @@ SCRIPT = """
 import os, random, signal, sys, time
 from pathlib import Path
 import numpy as np
-from ludus.buffer import EpochStore, GatheredRows, GatheredWriter, ImportStore, SideStores, put_into_inbox
+from ludus.buffer import EpochStore, GatheredRows, GatheredWriter, ImportStore, OfflineSources, put_into_inbox
 from ludus.buffer import waiting_in_inbox
 from ludus.buffer.epochs import Cursor, draw
 from ludus.storage.atomic import read_json, write_json
@@ -39,7 +39,7 @@ def open_stores():
     imports = ImportStore(root, Catalog(root / "catalog.sqlite"))
     rows = GatheredRows(root / "expert")
     expert = EpochStore("expert", [rows, imports.expert], seed=1, fingerprint=rows.fingerprint)
-    side = SideStores(expert=expert, expert_rows=ROWS, imports=imports, import_rows=3)
+    side = OfflineSources(expert=expert, expert_rows=ROWS, imports=imports, import_rows=3)
     trained = {"expert": [], "usual": []}
     if CHECKPOINT.exists():
         saved = read_json(CHECKPOINT)

@@ -26,7 +26,7 @@ from killing import (
     start,
 )
 
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.segment_reader import SegmentReader

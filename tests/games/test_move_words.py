@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ludus.games.move_words import find_move, listed, shorten
+from ludus.games.move_text import find_move, listed, shorten
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ludus.errors import ConfigError
-from ludus.explore.players import make_player
+from ludus.explore.players.fixed import make_player
 from ludus.games import InvalidMove, make_text_game
 from ludus.games.text_open_spiel import OpenSpielTextGame
 

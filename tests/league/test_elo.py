@@ -7,7 +7,7 @@ import pytest
 
 from ludus.errors import LudusError
 from ludus.league import EmpiricalGame, Payoffs, fit_elo, update_elo
-from ludus.league.elo import expected_score, results_by_pair, results_of_game
+from ludus.league.ratings.elo import expected_score, results_by_pair, results_of_game
 
 
 def test_ordinary_rule_has_its_known_numbers() -> None:

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ludus.config.judge import LeagueConfig
-from ludus.league import Pool, Standing, standing_of_pool, standing_of_run
+from ludus.config import LeagueConfig
+from ludus.league import Pool
 from ludus.league.catalog_tables import MATCHES_KEPT
-from ludus.league.charts import ladder_figure, render, score_figure
-from ludus.league.tables import ladder_table, payoff_table
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
+from ludus.reports.charts import ladder_figure, render, score_figure
+from ludus.reports.ladder import Standing, standing_of_pool, standing_of_run
+from ludus.reports.league_tables import ladder_table, payoff_table
 from ludus.storage.catalog import Catalog
 
 
@@ -142,5 +143,5 @@ def test_pictures_are_drawn_at_a_readable_size_for_small_and_large_leagues(versi
 
 
 def test_importing_the_league_does_not_import_matplotlib() -> None:
-    code = "import sys, ludus.league, ludus.league.charts, ludus.cli.league; assert 'matplotlib' not in sys.modules"
+    code = "import sys, ludus.league, ludus.reports.charts, ludus.cli.league; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

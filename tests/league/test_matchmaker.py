@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ludus.config.judge import LeagueConfig, OpponentConfig
+from ludus.config import LeagueConfig, OpponentConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.games.protocol import GameSpec
 from ludus.league import OPPONENTS, Matchmaker, Pool, Rating, evaluation_seats, rating_opponents, register_opponents
-from ludus.league.opponents import Weighed
+from ludus.league.matchmaking.opponents import Weighed
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
 
 KINDS = ("mirror", "lagged", "random", "fixed", "match_quality", "pfsp")

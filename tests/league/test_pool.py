@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from ludus.config.judge import LeagueConfig
+from ludus.config import LeagueConfig
 from ludus.errors import LudusError
 from ludus.league import Pool, Rating
-from ludus.league.pool import RETIRED_KEPT
+from ludus.league.matchmaking.pool import RETIRED_KEPT
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
 
 

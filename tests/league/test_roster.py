@@ -5,8 +5,8 @@ import json
 import pytest
 
 from ludus.errors import LudusError
-from ludus.league.roster import UNIFORM, Recruit, Roster, label
-from ludus.league.score_book import ScoreBook
+from ludus.league.matchmaking.roster import UNIFORM, Recruit, Roster, label
+from ludus.league.ratings.score_book import ScoreBook
 from ludus.records import PolicyRef
 
 

@@ -8,9 +8,9 @@ import random
 import pytest
 import trueskill
 
-from ludus.config.judge import TrueSkillConfig
+from ludus.config import TrueSkillConfig
 from ludus.league import Rating, TrueSkill
-from ludus.league.truncated import draw_moments, win_moments
+from ludus.league.ratings.truncated import draw_moments, win_moments
 
 SKILL = TrueSkill()
 START = Rating(25.0, 25 / 3)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.learn import AdvantageConfig, TermConfig
+from ludus.config import AdvantageConfig, TermConfig
 from ludus.records import Experiences
 from ludus.train.advantages import compute, whitened
 from ludus.train.aggregation import AGGREGATIONS, Aggregation, constant_norm

@@ -13,7 +13,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from ludus.config.learn import AdvantageConfig
+from ludus.config import AdvantageConfig
 from ludus.records import Experiences
 from ludus.train.advantages import gae, monte_carlo, vtrace
 from ludus.train.device_advantages import gae_on_device

@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import torch
 
-from ludus.config.learn import AdvantageConfig, AlgorithmConfig, OptimizerConfig, TermConfig, TrainConfig
-from ludus.config.play import MlpConfig
+from ludus.config import AdvantageConfig, AlgorithmConfig, MlpConfig, OptimizerConfig, TermConfig, TrainConfig
 from ludus.policies.networks import build_network
 from ludus.train.jax_learner import JaxLearner, key_of
 

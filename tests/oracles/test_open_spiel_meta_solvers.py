@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from ludus.league import fit_elo
-from ludus.league.meta_solvers import (
+from ludus.league.payoffs.normal_form import Array
+from ludus.league.solvers import (
     ce_gap,
     expected_payoffs,
     marginals,
@@ -23,7 +24,6 @@ from ludus.league.meta_solvers import (
     symmetric_table,
     zero_sum_table,
 )
-from ludus.league.normal_form import Array
 
 pytest.importorskip("pyspiel")
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:cvxpy.*")  # of cvxpy, inside
@@ -161,7 +161,7 @@ def test_equilibria_of_highest_welfare_are_as_good_as_jpsros(shape: tuple[int, .
 @pytest.mark.parametrize("shape", SHAPES)
 def test_equilibria_of_highest_entropy_equal_cvxpys(shape: tuple[int, ...], name: str) -> None:
     cvxpy = pytest.importorskip("cvxpy")
-    from ludus.league.meta_solvers.correlated import commitment_gains, deviation_gains
+    from ludus.league.solvers.correlated import commitment_gains, deviation_gains
 
     table = random_table(shape, seed=7)
     gains = (deviation_gains if name == "ce" else commitment_gains)(table)

@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.learn import AlgorithmConfig, OptimizerConfig, TermConfig, TrainConfig
-from ludus.config.play import LanguageModelConfig, LoraConfig
-from ludus.config.presets import ALGORITHMS
-from ludus.policies.adapters import adapter_config_json
-from ludus.policies.language_models import load_language_model
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.config import (
+    ALGORITHMS,
+    AlgorithmConfig,
+    LanguageModelConfig,
+    LoraConfig,
+    OptimizerConfig,
+    TermConfig,
+    TrainConfig,
+)
+from ludus.lm.adapters import adapter_config_json
+from ludus.lm.language_models import load_language_model
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import Experiences
 from ludus.train.advantages import gae
 from ludus.train.torch_learner import TorchLearner

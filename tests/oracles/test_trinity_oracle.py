@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.learn import MuConfig, TermConfig
+from ludus.config import MuConfig, TermConfig
 from ludus.train.objective import build_objective
 from ludus.train.schedules import mu_at
 from ludus.train.sources import EXPERT, USUAL

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from ludus.config.presets import ALGORITHMS
+from ludus.config import ALGORITHMS
 from ludus.train.losses import LossInputs
 from ludus.train.objective import build_objective
 

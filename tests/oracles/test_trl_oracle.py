@@ -16,10 +16,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ludus.config.learn import AdvantageConfig, AlgorithmConfig, OptimizerConfig, TermConfig, TrainConfig
-from ludus.config.play import LanguageModelConfig
-from ludus.policies.language_models import LanguageModel, load_language_model
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.config import AdvantageConfig, AlgorithmConfig, LanguageModelConfig, OptimizerConfig, TermConfig, TrainConfig
+from ludus.lm.language_models import LanguageModel, load_language_model
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import Experiences
 from ludus.train.advantages import compute
 from ludus.train.importance import importance_weight

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.learn import TermConfig
+from ludus.config import TermConfig
 from ludus.train.importance import importance_weight
 
 from .conftest import Sample, assert_same, ours, theirs

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from ludus.config.play import LanguageModelConfig
-from ludus.policies.language_models import LanguageModel, load_language_model
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.config import LanguageModelConfig
+from ludus.lm.language_models import LanguageModel, load_language_model
+from ludus.lm.tiny_model import make_tiny_model
 
 torch.set_num_threads(1)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.play import MemoryConfig, MlpConfig, ResNetConfig
+from ludus.config import MemoryConfig, MlpConfig, ResNetConfig
 from ludus.errors import ConfigError
 from ludus.policies import PolicyShape
 from ludus.policies.networks import PolicyNetwork, build_network

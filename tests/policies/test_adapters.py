@@ -16,9 +16,9 @@ from peft import PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors.numpy import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from ludus.config.play import LoraConfig
+from ludus.config import LoraConfig
 from ludus.errors import ConfigError
-from ludus.policies.adapters import (
+from ludus.lm.adapters import (
     PREFIX,
     A,
     B,
@@ -29,7 +29,7 @@ from ludus.policies.adapters import (
     init_adapter,
     linear_layers,
 )
-from ludus.policies.language_models import LanguageModel
+from ludus.lm.language_models import LanguageModel
 
 LORA = LoraConfig(rank=3, alpha=6)
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.errors import ConfigError
-from ludus.policies.chat import ChatFormat
-from ludus.policies.language_models import LanguageModel
+from ludus.lm.chat import ChatFormat
+from ludus.lm.language_models import LanguageModel
 
 sys.path.insert(0, str(Path(__file__).parent))
 from chat_templates import ENDS, MARKS, TEMPLATES, tokenizer

@@ -18,12 +18,12 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from ludus.config.play import LanguageModelConfig
+from ludus.config import LanguageModelConfig
 from ludus.errors import ConfigError
-from ludus.policies import fetch_model
-from ludus.policies.chat import ChatFormat
-from ludus.policies.fetch_model import GGUF, LICENSE, fetch_smollm2, unpack_gguf
-from ludus.policies.language_models import load_language_model
+from ludus.lm import fetch_model
+from ludus.lm.chat import ChatFormat
+from ludus.lm.fetch_model import GGUF, LICENSE, fetch_smollm2, unpack_gguf
+from ludus.lm.language_models import load_language_model
 from ludus.storage.atomic import sha256_file
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant"

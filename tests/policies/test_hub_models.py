@@ -18,7 +18,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PROGRAM = """
 import sys
 from ludus.errors import ConfigError
-from ludus.policies.model_folder import find_model_folder
+from ludus.lm.model_folder import find_model_folder
 for path in sys.argv[1:]:
     try:
         print("found", sorted(file.name for file in find_model_folder(path).iterdir()))

@@ -14,9 +14,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
-from ludus.config.play import LanguageModelConfig
+from ludus.config import LanguageModelConfig
 from ludus.errors import ConfigError
-from ludus.policies.language_models import LanguageModel, load_language_model
+from ludus.lm.language_models import LanguageModel, load_language_model
 
 Load = Callable[..., LanguageModel]
 

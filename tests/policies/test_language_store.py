@@ -15,13 +15,13 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ludus.config.play import LanguageModelConfig, LoraConfig, MlpConfig
+from ludus.config import LanguageModelConfig, LoraConfig, MlpConfig
 from ludus.errors import ConfigError, CorruptRecord, StorageError
+from ludus.lm.adapters import PREFIX, A, B, adapter_names, adapter_shapes
+from ludus.lm.language_models import LanguageModel, load_language_model
+from ludus.lm.language_shape import write_model_folder
 from ludus.policies import LanguageModelShape, PolicyShape, PolicyStore, shape_from_json
-from ludus.policies.adapters import PREFIX, A, B, adapter_names, adapter_shapes
 from ludus.policies.export import export_policy
-from ludus.policies.language_models import LanguageModel, load_language_model
-from ludus.policies.language_shape import write_model_folder
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.atomic import directory_hashes
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ludus.policies.built_in_models import BUILT_IN
-from ludus.policies.model_folder import find_model_folder, lasting_name
+from ludus.lm.built_in_models import BUILT_IN
+from ludus.lm.model_folder import find_model_folder, lasting_name
 
 
 def test_the_built_in_model_is_made_when_it_is_first_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_built_in_names_look_like_hub_ids_of_ludus() -> None:
 def test_finding_a_model_and_publishing_a_policy_need_no_pytorch(tiny: Path) -> None:
     program = (
         "import sys; from ludus.policies import PolicyStore, LanguageModelShape; "
-        "from ludus.policies.model_folder import find_model_folder; from ludus.policies.adapters import A; "
+        "from ludus.lm.model_folder import find_model_folder; from ludus.lm.adapters import A; "
         f"find_model_folder({str(tiny)!r}); print([m for m in ('torch', 'transformers', 'peft') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

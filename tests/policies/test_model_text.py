@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import ludus
-from ludus.config.play import LanguageModelConfig
+from ludus.config import LanguageModelConfig
 from ludus.errors import ConfigError
-from ludus.policies.chat import ChatFormat
-from ludus.policies.language_models import LanguageModel
-from ludus.policies.model_text import _slow_decoder, load_decoder, load_model_text, tokenizer_fingerprint
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.lm.chat import ChatFormat
+from ludus.lm.language_models import LanguageModel
+from ludus.lm.model_text import _slow_decoder, load_decoder, load_model_text, tokenizer_fingerprint
+from ludus.lm.tiny_model import make_tiny_model
 
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Grüße <|im_end|>!"}]
 
@@ -57,7 +57,7 @@ def test_fingerprint_tells_tokenizers_apart(tiny: Path, copy: Path, tmp_path: Pa
 
 def test_decoding_loads_no_pytorch(tiny: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from ludus.policies.model_text import load_decoder\n"
+        "import sys; from pathlib import Path; from ludus.lm.model_text import load_decoder\n"
         f"print(load_decoder(Path({str(tiny)!r}))([104, 105], True), 'torch' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(ludus.__file__).parents[1])}

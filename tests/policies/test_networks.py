@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ludus.config.play import MlpConfig, ResNetConfig
+from ludus.config import MlpConfig, ResNetConfig
 from ludus.errors import ConfigError
 from ludus.policies.dense import dot_general, relu
 from ludus.policies.networks import PolicyNetwork, build_network

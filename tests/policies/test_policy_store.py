@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.config.play import MlpConfig, ResNetConfig
+from ludus.config import MlpConfig, ResNetConfig
 from ludus.errors import ConfigError, CorruptRecord, StorageError
 from ludus.policies import PolicyShape, PolicyStore
 from ludus.policies.export import export_policy

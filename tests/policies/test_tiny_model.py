@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
 from ludus.errors import ConfigError
-from ludus.policies.language_models import LanguageModel
-from ludus.policies.model_writing import writing_model
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.lm.language_models import LanguageModel
+from ludus.lm.model_writing import writing_model
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.storage.atomic import directory_hashes
 
 

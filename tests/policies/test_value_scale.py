@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ludus.config.play import MlpConfig
+from ludus.config import MlpConfig
 from ludus.policies.networks import build_network
 from ludus.policies.value_scale import LEAST_VARIANCE, MEMORY, counted_in, scale_of, trained, untrained
 

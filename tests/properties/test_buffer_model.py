@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ludus.buffer import SAMPLERS, Buffer, Claim, Stock, may_claim
-from ludus.config.flow import BufferConfig
+from ludus.config import BufferConfig
 from ludus.storage.catalog import Catalog
 from ludus.storage.segments import SegmentLog
 from ludus.testing.experiences import sample_experiences

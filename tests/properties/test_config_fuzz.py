@@ -10,10 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.config import RunConfig, dump_config, parse_config, resolve
-from ludus.config.problems import Path
-from ludus.config.scalars import TooManyDigits, resolve_scalar
-from ludus.config.slots import all_paths
+from ludus.config import Path, RunConfig, TooManyDigits, all_paths, dump_config, parse_config, resolve, resolve_scalar
 from ludus.errors import ConfigError
 
 BASE = "name: x\ngames: [pgx:connect_four]\n"

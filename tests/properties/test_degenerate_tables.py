@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ludus.league.meta_solvers import META_SOLVERS, cce_gap, ce_gap, nash_conv, solve, solve_joint, zero_sum_table
-from ludus.league.normal_form import Array, completed
+from ludus.league.payoffs.normal_form import Array, completed
+from ludus.league.solvers import META_SOLVERS, cce_gap, ce_gap, nash_conv, solve, solve_joint, zero_sum_table
 
 QUICK = {
     "fictitious_play": {"rounds": 30},

@@ -11,13 +11,12 @@ import openai
 import pytest
 import torch
 
-from ludus.config.load import load_config
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig, load_config
+from ludus.lm.adapters import init_adapter
+from ludus.lm.language_models import LanguageModel, load_language_model
+from ludus.lm.language_shape import LanguageModelShape
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.policies import PolicyStore
-from ludus.policies.adapters import init_adapter
-from ludus.policies.language_models import LanguageModel, load_language_model
-from ludus.policies.language_shape import LanguageModelShape
-from ludus.policies.tiny_model import make_tiny_model
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.serve.app import make_app
 from ludus.serve.opening import open_service

@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 
-from ludus.explore.engines.protocol import Completion, EngineCounters, Request
+from ludus.inference.protocol import Completion, EngineCounters, Request
 
 
 class ScriptedEngine:

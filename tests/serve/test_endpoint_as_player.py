@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
-from ludus.explore.conversation import conversation_tokens
-from ludus.explore.engines.message_format import END, MessageFormat
-from ludus.explore.engines.openai import OpenAIEngine, OpenAISettings
-from ludus.explore.engines.protocol import Completion, Request, Sampling
-from ludus.policies.chat import ChatFormat
+from ludus.inference.conversation import conversation_tokens
+from ludus.inference.openai.engine import OpenAIEngine, OpenAISettings
+from ludus.inference.openai.message_format import END, MessageFormat
+from ludus.inference.protocol import Completion, Request, Sampling
+from ludus.lm.chat import ChatFormat
 from ludus.records import PolicyName, PolicyRef
 
 T = TypeVar("T")

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config.judge import LeagueConfig
-from ludus.config.play import LanguageModelConfig
-from ludus.explore.chat_api.problems import BadRequest
+from ludus.config import LanguageModelConfig, LeagueConfig
+from ludus.http.problems import BadRequest
 from ludus.league import Pool
+from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import PolicyStore
-from ludus.policies.language_shape import LanguageModelShape
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
 from ludus.serve.members import Members
 from ludus.storage.catalog import Catalog

@@ -8,7 +8,7 @@ import openai
 import pytest
 import torch
 
-from ludus.policies.chat import ChatFormat
+from ludus.lm.chat import ChatFormat
 
 HELLO: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Your move?"}]
 

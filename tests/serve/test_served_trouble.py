@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from scripted_engine import ScriptedEngine
 
-from ludus.config.play import SpeechConfig
+from ludus.config import SpeechConfig
 from ludus.errors import ConfigError, PolicyError, TimeoutExceeded
-from ludus.explore.chat_api.token_text import TokenText
-from ludus.policies.chat import ChatFormat
-from ludus.serve.access import TOKEN_VARIABLE, read_token
+from ludus.http.access import TOKEN_VARIABLE, read_token
+from ludus.http.token_text import TokenText
+from ludus.lm.chat import ChatFormat
 from ludus.serve.app import Service, make_app
 from ludus.serve.members import Members
 from ludus.serve.running import bind, serving, url_of

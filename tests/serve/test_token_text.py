@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from ludus.explore.chat_api.token_text import TokenText
+from ludus.http.token_text import TokenText
 
 
 def spelled(text: TokenText, tokens: list[int]) -> bytes:

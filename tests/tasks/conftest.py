@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ludus.config.tasksets import TasksetConfig
+from ludus.config import TasksetConfig
 from ludus.tasks import Taskset, load_taskset
 
 Load = Callable[..., Taskset]

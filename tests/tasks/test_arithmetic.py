@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ludus.config.tasksets import TasksetConfig
+from ludus.config import TasksetConfig
 from ludus.errors import ConfigError
 from ludus.tasks import load_taskset
 

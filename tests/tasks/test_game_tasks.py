@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from ludus.config.play import GameChoice
+from ludus.config import GameChoice
 from ludus.records import PolicyName, PolicyRef, Seat, TaskId
 from ludus.tasks import GameTasks
 from ludus.tasks.game_tasks import EVALUATION_STRIDE, FIRST_EVALUATION_TASK

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ludus.config.tasksets import TasksetConfig
+from ludus.config import TasksetConfig
 from ludus.errors import ConfigError
 from ludus.tasks import Taskset, load_taskset
 from ludus.tasks.parquet_rows import read_parquet

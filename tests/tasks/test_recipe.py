@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from ludus.config.tasksets import TasksetConfig
+from ludus.config import TasksetConfig
 from ludus.tasks import TasksetTasks, curricula, load_taskset, processors
 from ludus.tasks.curricula import CURRICULA
 from ludus.tasks.processors import PROCESSORS

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ludus.config.tasksets import TasksetConfig
+from ludus.config import TasksetConfig
 from ludus.records import Episode, EpisodeId, PolicyName, PolicyRef, Seat, Task, TaskId, derive_seed
 from ludus.tasks import Taskset, TasksetTasks, load_taskset
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ludus.config.tasksets import TasksetConfig
+from ludus.config import TasksetConfig
 from ludus.errors import ConfigError, StorageError
 from ludus.records import Episode, EpisodeId, PolicyName, PolicyRef, Seat, Task, TaskId
 from ludus.tasks import GameTasks, Taskset, TasksetTasks, load_taskset, taskset_tasks

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ludus.telemetry.curves import align
+from ludus.reports.curves import align
 
 
 def test_curves_are_compared_where_all_of_them_are_known() -> None:

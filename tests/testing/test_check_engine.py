@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.play import LanguageModelConfig
+from ludus.config import LanguageModelConfig
 from ludus.errors import PolicyError
-from ludus.explore.engines.local import LocalEngine
-from ludus.explore.engines.protocol import Completion, EngineCounters, Request
-from ludus.policies.language_models import LanguageModel, load_language_model
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.inference.local.engine import LocalEngine
+from ludus.inference.protocol import Completion, EngineCounters, Request
+from ludus.lm.language_models import LanguageModel, load_language_model
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import PolicyName, PolicyRef
 from ludus.testing import ConformanceError, check_engine
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ludus.explore.rewards import Attempt, Mark
+from ludus.rewards import Attempt, Mark
 from ludus.testing import ConformanceError, check_reward
 
 ATTEMPTS = [Attempt(response="4", inputs={"prompt": "2 + 2?", "answer": "4", "seen": []})]

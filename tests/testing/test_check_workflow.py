@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ludus.explore.workflows import Outcome, RolloutModel
 from ludus.records import Task
 from ludus.testing import ConformanceError, check_workflow
+from ludus.workflows import Outcome, RolloutModel
 
 TASKS = [{"prompt": "2+2=", "answer": "4"}, {"prompt": "1+1=", "answer": "2"}]
 

@@ -12,7 +12,7 @@ import pytest
 from ludus.records import Experiences
 
 if TYPE_CHECKING:
-    from ludus.policies.language_models import LanguageModel
+    from ludus.lm.language_models import LanguageModel
 
 VOCABULARY = 200
 """Tokens that made-up sequences use."""
@@ -23,9 +23,9 @@ def load_tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Languag
     """Load the tiny model anew; the files are made once."""
     import torch
 
-    from ludus.config.play import LanguageModelConfig
-    from ludus.policies.language_models import load_language_model
-    from ludus.policies.tiny_model import make_tiny_model
+    from ludus.config import LanguageModelConfig
+    from ludus.lm.language_models import load_language_model
+    from ludus.lm.tiny_model import make_tiny_model
 
     torch.set_num_threads(1)
     folder: Path = make_tiny_model(tmp_path_factory.mktemp("model") / "tiny", layers=2, width=32, context=256)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config.learn import AdvantageConfig
+from ludus.config import AdvantageConfig
 from ludus.records import Experiences
 from ludus.train.advantages import compute, compute_for_usual, distill, gae, monte_carlo, remax, vtrace, whitened
 from ludus.train.sources import EXPERT, USUAL

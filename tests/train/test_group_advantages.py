@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config.learn import AdvantageConfig
+from ludus.config import AdvantageConfig
 from ludus.errors import TrainError
 from ludus.records import Experiences
 from ludus.train.advantages import compute

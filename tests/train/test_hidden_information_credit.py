@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ludus.config.learn import AdvantageConfig
+from ludus.config import AdvantageConfig
 from ludus.games.tabulated import Tabulated
 from ludus.games.tabulating import tabulate
 from ludus.train.device_advantages import gae_on_device

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ludus.config.learn import AdvantageConfig, AlgorithmConfig, MuConfig, OptimizerConfig, TermConfig, TrainConfig
-from ludus.config.play import MlpConfig
+from ludus.config import AdvantageConfig, AlgorithmConfig, MlpConfig, MuConfig, OptimizerConfig, TermConfig, TrainConfig
 from ludus.errors import ConfigError, CorruptRecord, TrainError
 from ludus.policies.networks import build_network
 from ludus.records import Experiences

@@ -10,10 +10,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from ludus.config.derive import fill_defaults
-from ludus.config.learn import AdvantageConfig, AlgorithmConfig, OptimizerConfig, TrainConfig
-from ludus.config.play import GameChoice, MlpConfig
-from ludus.config.run import RunConfig, RuntimeConfig
+from ludus.config import (
+    AdvantageConfig,
+    AlgorithmConfig,
+    GameChoice,
+    MlpConfig,
+    OptimizerConfig,
+    RunConfig,
+    RuntimeConfig,
+    TrainConfig,
+    fill_defaults,
+)
 from ludus.errors import WorkerError
 from ludus.policies import PolicyShape
 from ludus.records import Experiences

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config.learn import AdvantageConfig, AlgorithmConfig, MuConfig, OptimizerConfig, TermConfig, TrainConfig
-from ludus.policies.language_models import LanguageModel
+from ludus.config import AdvantageConfig, AlgorithmConfig, MuConfig, OptimizerConfig, TermConfig, TrainConfig
+from ludus.lm.language_models import LanguageModel
 from ludus.records import Experiences
 from ludus.train.torch_learner import TorchLearner
 

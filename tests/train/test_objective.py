@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ludus.config.learn import MuConfig, TermConfig
+from ludus.config import MuConfig, TermConfig
 from ludus.errors import ConfigError
 from ludus.train.aggregation import AGGREGATIONS, Aggregation, constant_norm
 from ludus.train.losses import LossInputs

@@ -8,12 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config.learn import AlgorithmConfig, OptimizerConfig, TermConfig, TrainConfig
-from ludus.config.play import GameChoice, LanguageModelConfig, LoraConfig, PolicyConfig
-from ludus.config.presets import ALGORITHMS
-from ludus.config.run import RunConfig, RuntimeConfig
+from ludus.config import (
+    ALGORITHMS,
+    AlgorithmConfig,
+    GameChoice,
+    LanguageModelConfig,
+    LoraConfig,
+    OptimizerConfig,
+    PolicyConfig,
+    RunConfig,
+    RuntimeConfig,
+    TermConfig,
+    TrainConfig,
+)
 from ludus.errors import WorkerError
-from ludus.policies.language_models import LanguageModel
+from ludus.lm.language_models import LanguageModel
 from ludus.train.learners import make_learner
 from ludus.train.parallel import ParallelLearner
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.learn import AlgorithmConfig, OptimizerConfig, TrainConfig
-from ludus.config.presets import ALGORITHMS
-from ludus.policies.language_models import LanguageModel
+from ludus.config import ALGORITHMS, AlgorithmConfig, OptimizerConfig, TrainConfig
+from ludus.lm.language_models import LanguageModel
 from ludus.records import Experiences
 from ludus.train.torch_learner import TorchLearner, TorchState
 

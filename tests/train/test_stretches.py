@@ -9,14 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ludus.config.learn import AdvantageConfig, AlgorithmConfig, OptimizerConfig, TermConfig, TrainConfig
-from ludus.config.play import MemoryConfig, MlpConfig
+from ludus.config import (
+    AdvantageConfig,
+    AlgorithmConfig,
+    MemoryConfig,
+    MlpConfig,
+    OptimizerConfig,
+    TermConfig,
+    TrainConfig,
+)
 from ludus.errors import ConfigError, TrainError
 from ludus.policies.networks import PolicyNetwork, build_network
 from ludus.policies.value_scale import LEAST_VARIANCE, trained
 from ludus.records import Experiences
+from ludus.train.bptt_chunks import cut, make_rows
 from ludus.train.jax_learner import JaxLearner
-from ludus.train.stretches import cut, make_rows
 
 SEEN, STATE, ACTIONS = 3, 4, 3
 GAMMA, LAM = 0.9, 0.8

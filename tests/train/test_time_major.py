@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ludus.config.learn import AdvantageConfig
+from ludus.config import AdvantageConfig
 from ludus.train.device_advantages import gae_on_device
 from ludus.train.time_major import gae_time_major
 

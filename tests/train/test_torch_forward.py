@@ -10,12 +10,13 @@ import pytest
 import torch
 import transformers
 
-from ludus.config.play import LoraConfig
-from ludus.policies.adapters import adapter_shapes
+from ludus.config import LoraConfig
+from ludus.lm import attention_kernels, compiled_layers
+from ludus.lm.adapters import adapter_shapes
+from ludus.lm.torch_decoder import DecoderForward, build_forward, is_supported
 from ludus.records import Experiences
-from ludus.train import attention_kernels, compiled_layers, torch_head
+from ludus.train import torch_head
 from ludus.train.token_rows import targets_of
-from ludus.train.torch_decoder import DecoderForward, build_forward, is_supported
 from ludus.train.torch_forward import Forward, TransformersForward
 from ludus.train.torch_weights import Layout, Leaves
 
@@ -228,7 +229,7 @@ def test_without_weights_the_base_model_answers() -> None:
 
 
 def test_a_shared_prompt_is_computed_once() -> None:
-    from ludus.train.token_forest import plant
+    from ludus.lm.prefix_tree import plant
 
     rows = token_experiences(rows=8, groups=2, prompt=50, longest=4)
     forest = plant(rows, targets_of(rows))
@@ -238,7 +239,7 @@ def test_a_shared_prompt_is_computed_once() -> None:
 
 
 def test_parts_keep_families_together_and_hold_what_they_may() -> None:
-    from ludus.train.token_forest import plant
+    from ludus.lm.prefix_tree import plant
 
     rows = token_experiences(rows=40, groups=5, prompt=20, longest=6)
     forward = build_forward(make("qwen3"), lora=None)

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.learn import (
+from ludus.config import (
+    ALGORITHMS,
     AdvantageConfig,
     AlgorithmConfig,
     KlRewardConfig,
+    LoraConfig,
     OptimizerConfig,
     TermConfig,
     TrainConfig,
 )
-from ludus.config.play import LoraConfig
-from ludus.config.presets import ALGORITHMS
 from ludus.errors import ConfigError, CorruptRecord, TrainError
-from ludus.policies.language_models import LanguageModel
+from ludus.lm.language_models import LanguageModel
 from ludus.records import Experiences
 from ludus.train.losses import kl
 from ludus.train.torch_learner import TorchLearner, TorchState

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.learn import OptimizerConfig
+from ludus.config import OptimizerConfig
 from ludus.train import optimizer as jax_optimizer
 from ludus.train.token_rows import minibatches, normalised, targets_of
 from ludus.train.torch_optimizer import MOMENTS, init_moments, learning_rate, step

@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.learn import AlgorithmConfig, OptimizerConfig, TrainConfig
-from ludus.config.play import LanguageModelConfig, LoraConfig
-from ludus.config.presets import ALGORITHMS
+from ludus.config import ALGORITHMS, AlgorithmConfig, LanguageModelConfig, LoraConfig, OptimizerConfig, TrainConfig
 from ludus.errors import ConfigError, TrainError
-from ludus.policies.adapters import PREFIX, A, B, adapter_names, adapter_shapes
-from ludus.policies.language_models import LanguageModel
-from ludus.policies.language_shape import ADAPTER
-from ludus.policies.teachers import TeacherModel, check_same_tokens
-from ludus.policies.tiny_model import make_tiny_model
+from ludus.lm.adapters import PREFIX, A, B, adapter_names, adapter_shapes
+from ludus.lm.language_models import LanguageModel
+from ludus.lm.language_shape import ADAPTER
+from ludus.lm.teachers import TeacherModel, check_same_tokens
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import Experiences
 from ludus.storage.tensors import save_tensors
 from ludus.train.torch_learner import TorchLearner

@@ -13,9 +13,9 @@ import pytest_textual_snapshot
 from syrupy.extensions.single_file import WriteMode
 from textual.pilot import Pilot
 
+from ludus.monitor.message_queue import MessageQueue
+from ludus.monitor.recorded_source import RecordedSource
 from ludus.tui.app import Dashboard
-from ludus.tui.intake import Intake
-from ludus.tui.recorded_source import RecordedSource
 
 RECORDINGS = Path(__file__).parent / "recordings"
 NOON_S = 43_200.0
@@ -39,7 +39,7 @@ def noon_in_greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def recorded(name: str = "connect_four") -> Dashboard:
     """The real app on a recording, with a clock that stands still."""
     dashboard = Dashboard(RecordedSource(RECORDINGS / f"{name}.jsonl"))
-    dashboard.intake = Intake(clock=lambda: NOON_S)
+    dashboard.intake = MessageQueue(clock=lambda: NOON_S)
     return dashboard
 
 

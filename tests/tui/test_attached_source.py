@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ludus.daemon.messages import Ack, Failure, Pause, Payload, ProgressNews, Status
 from ludus.daemon.protocol import write_message
+from ludus.monitor.attached_source import AttachedSource
+from ludus.monitor.message_queue import MessageQueue
 from ludus.storage.lock import RunLock
-from ludus.tui.attached_source import AttachedSource
-from ludus.tui.intake import Intake
 
 
 class Files:
@@ -60,7 +60,7 @@ class Door:
         self._link.close()
 
 
-def stage_when(intake: Intake, stage: str) -> Status:
+def stage_when(intake: MessageQueue, stage: str) -> Status:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         status = intake.drain().states.get("status")
@@ -80,7 +80,7 @@ def await_state(source: AttachedSource, state: str) -> None:
 def test_a_run_that_nobody_runs_is_shown_as_it_was_left_and_commands_are_refused_with_what_to_do(
     tmp_path: Path,
 ) -> None:
-    source, intake = AttachedSource(tmp_path, Files, poll_s=0.02), Intake()
+    source, intake = AttachedSource(tmp_path, Files, poll_s=0.02), MessageQueue()
     source.start(intake)
     stage_when(intake, "STOPPED")
     await_state(source, "left")
@@ -93,7 +93,7 @@ def test_a_run_that_nobody_runs_is_shown_as_it_was_left_and_commands_are_refused
 
 def test_a_process_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     with RunLock(tmp_path):
-        source, intake = AttachedSource(tmp_path, Files, poll_s=0.02), Intake()
+        source, intake = AttachedSource(tmp_path, Files, poll_s=0.02), MessageQueue()
         source.start(intake)
         await_state(source, "left")
         assert f"process {os.getpid()} runs it" in source.connection.words
@@ -103,7 +103,7 @@ def test_a_process_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
 def test_it_follows_a_run_that_goes_and_comes_back_in_a_path_of_any_length(tmp_path: Path) -> None:
     run_dir = tmp_path / ("deep" * 30) / "run"
     run_dir.mkdir(parents=True)
-    source, intake, door = AttachedSource(run_dir, Files, poll_s=0.02), Intake(), Door(run_dir)
+    source, intake, door = AttachedSource(run_dir, Files, poll_s=0.02), MessageQueue(), Door(run_dir)
     source.start(intake)
     stage_when(intake, "TRAINING")
     await_state(source, "live")
@@ -126,7 +126,7 @@ def test_files_that_cannot_be_read_are_told_of_and_tried_again(tmp_path: Path) -
                 raise OSError("the disk is asleep")
             return super().poll()
 
-    source, intake = AttachedSource(tmp_path, Broken, poll_s=0.02), Intake()
+    source, intake = AttachedSource(tmp_path, Broken, poll_s=0.02), MessageQueue()
     source.start(intake)
     await_state(source, "left")
     assert "the disk is asleep" in source.connection.words

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 
 from ludus.daemon.messages import Ack, EventNews, Failure, LogLine, Pause
-from ludus.tui.child_source import ChildSource
-from ludus.tui.intake import Intake, Note
+from ludus.monitor.child_source import ChildSource
+from ludus.monitor.message_queue import MessageQueue, Note
 
 POLITE = """
     import json, sys
@@ -33,7 +33,7 @@ def child(program: str, graces_s: tuple[float, float, float] = (10.0, 10.0, 10.0
     return ChildSource([sys.executable, "-c", textwrap.dedent(program)], graces_s=graces_s)
 
 
-def gather(intake: Intake, is_enough: Callable[[list[Note]], bool]) -> list[Note]:
+def gather(intake: MessageQueue, is_enough: Callable[[list[Note]], bool]) -> list[Note]:
     notes, deadline = list[Note](), time.monotonic() + 20
     while not is_enough(notes):
         assert time.monotonic() < deadline, notes
@@ -47,7 +47,7 @@ def lines_of(notes: list[Note]) -> list[str]:
 
 
 def test_commands_are_answered_the_log_is_shown_and_closing_asks_it_to_end() -> None:
-    source, intake = child(POLITE), Intake()
+    source, intake = child(POLITE), MessageQueue()
     source.start(intake)
     assert source.send(Pause()).result(20) == Ack(command="pause")
     assert source.connection.state == "live"
@@ -60,7 +60,7 @@ def test_commands_are_answered_the_log_is_shown_and_closing_asks_it_to_end() -> 
 
 
 def test_one_that_neither_listens_nor_minds_sigterm_is_killed_and_it_says_so() -> None:
-    source, intake = child(STUBBORN, (0.2, 0.2, 10.0)), Intake()
+    source, intake = child(STUBBORN, (0.2, 0.2, 10.0)), MessageQueue()
     source.start(intake)
     gather(intake, lambda notes: "deaf" in lines_of(notes))
     waiting = source.send(Pause())
@@ -69,7 +69,7 @@ def test_one_that_neither_listens_nor_minds_sigterm_is_killed_and_it_says_so() -
 
 
 def test_a_failure_is_told_with_its_code_and_the_end_of_the_log() -> None:
-    source, intake = child("import sys; print('no such game', file=sys.stderr); sys.exit(3)"), Intake()
+    source, intake = child("import sys; print('no such game', file=sys.stderr); sys.exit(3)"), MessageQueue()
     source.start(intake)
     gather(intake, lambda notes: "the daemon failed with exit code 3" in lines_of(notes))
     assert source.connection.words == "the daemon failed with exit code 3"
@@ -77,7 +77,7 @@ def test_a_failure_is_told_with_its_code_and_the_end_of_the_log() -> None:
 
 
 def test_hurrying_goes_on_to_the_next_way_at_once() -> None:
-    source, intake = child("import time; time.sleep(60)", (60.0, 60.0, 60.0)), Intake()
+    source, intake = child("import time; time.sleep(60)", (60.0, 60.0, 60.0)), MessageQueue()
     source.start(intake)
     source.hurry()
     import threading
@@ -98,7 +98,7 @@ def test_a_flood_is_read_as_fast_as_it_comes_and_bounded() -> None:
         for _ in range(100):
             sys.stdout.buffer.write(line)
     """
-    source, intake = child(program), Intake()
+    source, intake = child(program), MessageQueue()
     source.start(intake)
     deadline = time.monotonic() + 30
     while (news := intake.drain()).received < 100_001:

@@ -24,13 +24,13 @@ from ludus.daemon.messages import (
     Status,
     Stop,
 )
+from ludus.monitor.message_queue import MessageQueue, Reply
+from ludus.monitor.recorded_source import RecordedSource
+from ludus.monitor.source import Connection, refusal
 from ludus.tui.app import Dashboard
 from ludus.tui.commands import ORDERS
-from ludus.tui.intake import Intake, Reply
 from ludus.tui.pane import LogPane, Pane
 from ludus.tui.panes import PANES
-from ludus.tui.recorded_source import RecordedSource
-from ludus.tui.source import Connection, refusal
 
 
 class Fake:
@@ -46,7 +46,7 @@ class Fake:
         self.hurried = 0
         self._refuses = refuses
 
-    def start(self, intake: Intake) -> None:
+    def start(self, intake: MessageQueue) -> None:
         """Tell one status."""
         self.intake = intake
         intake.take([Status(stage="TRAINING", run="fake")])

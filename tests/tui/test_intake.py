@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ludus.daemon.messages import Ack, EventNews, Failure, LogLine, ProgressNews, Status, Warned
 from ludus.daemon.protocol import MessageId, write_message
-from ludus.tui import intake as intakes
-from ludus.tui.intake import MOST_BYTES, MOST_MESSAGES, Intake, Reply
+from ludus.monitor import message_queue as intakes
+from ludus.monitor.message_queue import MOST_BYTES, MOST_MESSAGES, MessageQueue, Reply
 
 
 def test_of_a_state_only_the_newest_is_kept_and_read() -> None:
-    intake = Intake()
+    intake = MessageQueue()
     intake.take_lines(write_message(Status(stage="TRAINING", steps=step)) for step in range(5000))
     news = intake.drain()
     assert [status.steps for status in news.states.values() if isinstance(status, Status)] == [4999]
@@ -18,7 +18,7 @@ def test_of_a_state_only_the_newest_is_kept_and_read() -> None:
 
 
 def test_a_flood_is_bounded_and_what_is_lost_is_counted_and_does_not_push_out_other_kinds() -> None:
-    intake = Intake()
+    intake = MessageQueue()
     intake.take([Warned(message="look")])
     intake.take_lines(write_message(EventNews(event=f"e{number}")) for number in range(10_000))
     news = intake.drain()
@@ -30,7 +30,7 @@ def test_a_flood_is_bounded_and_what_is_lost_is_counted_and_does_not_push_out_ot
 
 
 def test_large_messages_are_bounded_by_their_bytes() -> None:
-    intake = Intake()
+    intake = MessageQueue()
     line = write_message(LogLine(line="x" * 900_000))
     for _ in range(50):
         intake.take_lines([line])
@@ -41,7 +41,7 @@ def test_large_messages_are_bounded_by_their_bytes() -> None:
 
 
 def test_garbage_is_counted_and_never_raises() -> None:
-    intake = Intake()
+    intake = MessageQueue()
     intake.take_lines(
         [
             b"not json",
@@ -62,7 +62,7 @@ def test_garbage_is_counted_and_never_raises() -> None:
 
 
 def test_replies_go_to_whom_asked_and_a_failure_of_the_run_is_news() -> None:
-    intake, replies = Intake(), list[tuple[MessageId, Reply]]()
+    intake, replies = MessageQueue(), list[tuple[MessageId, Reply]]()
     intake.answer_to(lambda id, reply: replies.append((id, reply)))
     ack, refused, failed = (
         Ack(command="pause"),
@@ -77,7 +77,7 @@ def test_replies_go_to_whom_asked_and_a_failure_of_the_run_is_news() -> None:
 
 
 def test_messages_of_many_kinds_keep_their_order() -> None:
-    intake = Intake()
+    intake = MessageQueue()
     sent = [ProgressNews(step=1, metrics={}), LogLine(line="a"), ProgressNews(step=2, metrics={}), Warned(message="b")]
     intake.take_lines(write_message(each) for each in sent)
     assert [note.what for note in intake.drain().notes] == sent

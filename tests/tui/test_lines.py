@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.tui.lines import LineSplitter
+from ludus.monitor.lines import LineSplitter
 
 
 @given(st.lists(st.binary(max_size=12), max_size=20), st.data())

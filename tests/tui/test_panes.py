@@ -23,9 +23,11 @@ from ludus.daemon.messages import (
     SinkStatus,
     Status,
 )
+from ludus.monitor.message_queue import MessageQueue
+from ludus.monitor.run_view import Entry, RunView
+from ludus.reports.number_text import duration, short
 from ludus.tui import head
-from ludus.tui.drawing import duration, fit, short, sparkline, wrap
-from ludus.tui.intake import Intake
+from ludus.tui.drawing import fit, sparkline, wrap
 from ludus.tui.panes import PANES
 from ludus.tui.panes.collection import COLLECTION
 from ludus.tui.panes.league import LEAGUE
@@ -33,7 +35,6 @@ from ludus.tui.panes.log import matches
 from ludus.tui.panes.rooms import ROOMS
 from ludus.tui.panes.schedule import SCHEDULE
 from ludus.tui.panes.training import TRAINING
-from ludus.tui.run_view import Entry, RunView
 
 words = st.text(max_size=40)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -92,7 +93,7 @@ episodes = st.builds(
 
 
 def view_of(*payloads: Payload) -> RunView:
-    view, intake = RunView(), Intake(clock=lambda: 0.0)
+    view, intake = RunView(), MessageQueue(clock=lambda: 0.0)
     intake.take(payloads)
     view.absorb(intake.drain())
     return view
@@ -118,7 +119,7 @@ def test_whatever_a_daemon_says_no_line_is_wider_than_its_pane(
 
 @pytest.mark.parametrize("name", ["connect_four", "tic_tac_toe"])
 def test_of_a_real_run_nothing_is_cut_off_from_fifty_columns_on(name: str) -> None:
-    view, intake = RunView(), Intake()
+    view, intake = RunView(), MessageQueue()
     intake.take_lines((RECORDINGS / f"{name}.jsonl").read_bytes().splitlines())
     view.absorb(intake.drain())
     for pane in PANES:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ludus.daemon.messages import EventNews, Failure, LogLine, Payload, ProgressNews, RoomStatus, Schedule, Status
-from ludus.tui.intake import Intake
-from ludus.tui.run_view import MOST_LOG_LINES, MOST_METRICS, MOST_POINTS, RunView
+from ludus.monitor.message_queue import MessageQueue
+from ludus.monitor.run_view import MOST_LOG_LINES, MOST_METRICS, MOST_POINTS, RunView
 
 ROOM = RoomStatus(name="train", unit="updates", rate=2.0, total=7, load=0.5)
 
 
 def told(view: RunView, *payloads: Payload, is_retold: bool = False) -> RunView:
-    intake = Intake()
+    intake = MessageQueue()
     intake.take(payloads, is_retold=is_retold)
     view.absorb(intake.drain())
     return view

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.play import LanguageModelConfig, LoraConfig
+from ludus.config import LanguageModelConfig, LoraConfig
+from ludus.lm.adapters import init_adapter
+from ludus.lm.language_models import LanguageModel, load_language_model
+from ludus.lm.language_shape import LanguageModelShape
+from ludus.lm.tiny_model import make_tiny_model
 from ludus.policies import PolicyStore
-from ludus.policies.adapters import init_adapter
-from ludus.policies.language_models import LanguageModel, load_language_model
-from ludus.policies.language_shape import LanguageModelShape
-from ludus.policies.tiny_model import make_tiny_model
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 
 torch.set_num_threads(1)

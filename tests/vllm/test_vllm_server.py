@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import torch
 
-from ludus.config.play import LanguageModelConfig, LoraConfig, VllmEngineConfig
+from ludus.config import LanguageModelConfig, LoraConfig, VllmEngineConfig
 from ludus.errors import PolicyError, TimeoutExceeded
-from ludus.explore.engines.protocol import Completion, Request, Sampling
-from ludus.explore.engines.vllm import VllmEngine
+from ludus.inference.protocol import Completion, Request, Sampling
+from ludus.inference.vllm.engine import VllmEngine
+from ludus.lm.adapters import init_adapter
+from ludus.lm.chat import ChatFormat
+from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import PolicyStore
-from ludus.policies.adapters import init_adapter
-from ludus.policies.chat import ChatFormat
-from ludus.policies.language_shape import LanguageModelShape
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.testing.engine_conformance import check_engine
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+from ludus.monitor.child_source import ChildSource
 from ludus.tui.app import Dashboard
-from ludus.tui.child_source import ChildSource
 
 
 def main(rate: str, seconds: str) -> None:

@@ -71,8 +71,8 @@ def run_generation(seconds: float, tokens: int) -> dict[str, float]:
     import numpy as np
     import torch
 
-    from ludus.explore.engines.local import LocalEngine
-    from ludus.explore.engines.protocol import Request, Sampling
+    from ludus.inference.local.engine import LocalEngine
+    from ludus.inference.protocol import Request, Sampling
     from ludus.records import PolicyRef
 
     policy = PolicyRef.parse("main@0")
@@ -96,8 +96,7 @@ def run_generation(seconds: float, tokens: int) -> dict[str, float]:
 def run_training(seconds: float, tokens: int) -> dict[str, float]:
     """The PyTorch learner alone: one optimizer step on 64 completions, as `grpo` takes it."""
     model = _load_tiny()
-    from ludus.config.learn import AlgorithmConfig, TrainConfig
-    from ludus.config.presets import ALGORITHMS
+    from ludus.config import ALGORITHMS, AlgorithmConfig, TrainConfig
     from ludus.train.torch_learner import MICRO_BATCH, TorchLearner
 
     preset = ALGORITHMS["grpo"]
@@ -124,8 +123,8 @@ def _load_tiny() -> Any:
     limit_threads(1, os.environ)
     import torch
 
-    from ludus.config.play import LanguageModelConfig
-    from ludus.policies.language_models import load_language_model
+    from ludus.config import LanguageModelConfig
+    from ludus.lm.language_models import load_language_model
 
     torch.set_num_threads(1)
     return load_language_model(LanguageModelConfig(path="ludus/tiny"))

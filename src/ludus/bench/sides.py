@@ -52,7 +52,7 @@ STOCKED = ASYNC.replace("epochs: 4", "epochs: 4, max_staleness: 1000000000") + (
 def run_loop(seconds: float, *stages: str, shared: str = SHARED, plugins: Sequence[str] = ()) -> dict[str, float]:
     """Steps of a real run, from after its warm-up on; stages before the last are run to their end first."""
     limit_threads(1, os.environ)
-    from ludus.config.load import parse_config
+    from ludus.config import parse_config
     from ludus.loop import Loop
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

@@ -103,7 +103,7 @@ def _config(*, tensorboard: bool, wandb: str) -> str:
 
 def _ready(path: Path, text: str, sinks: Sequence[Sink]) -> Any:
     """A run that has warmed up, and is paused."""
-    from ludus.config.load import parse_config
+    from ludus.config import parse_config
     from ludus.loop import Loop
 
     loop = Loop(parse_config(text, "bench.yaml"), path, sinks=sinks)

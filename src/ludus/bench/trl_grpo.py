@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer  # type: ignore[attr-defined]
 
 from ludus.bench.word_games import LETTERS, PROMPT_LETTERS, share_of_e
-from ludus.policies.model_folder import find_model_folder
+from ludus.lm.model_folder import find_model_folder
 
 WARM_UP_STEPS = 3
 STEPS = 1_000_000

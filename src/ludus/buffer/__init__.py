@@ -19,8 +19,8 @@ from ludus.buffer.gathered import GatheredRows, GatheredWriter, read_facts
 from ludus.buffer.import_store import ImportStore
 from ludus.buffer.inbox import put_into_inbox, waiting_in_inbox
 from ludus.buffer.limits import Limits, Stock, make_limits, may_claim, rows_wanted
+from ludus.buffer.offline_sources import OfflineClaim, OfflineSources
 from ludus.buffer.samplers import SAMPLERS
-from ludus.buffer.side_stores import SideClaim, SideStores
 
 __all__ = [
     "SAMPLERS",
@@ -33,9 +33,9 @@ __all__ = [
     "GatheredWriter",
     "ImportStore",
     "Limits",
+    "OfflineClaim",
+    "OfflineSources",
     "Shelf",
-    "SideClaim",
-    "SideStores",
     "Stock",
     "TokenRow",
     "as_expert_rows",

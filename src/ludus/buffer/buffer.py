@@ -28,7 +28,7 @@ from ludus.buffer.rows import RowFacts, facts_of, facts_of_table
 from ludus.buffer.samplers import SAMPLERS, Eligible, choose_groups
 from ludus.buffer.state import decode_rests, decode_runs, encode_rests, encode_runs
 from ludus.buffer.window import Window
-from ludus.config.flow import BufferConfig
+from ludus.config import BufferConfig
 from ludus.errors import LudusError
 from ludus.records import Experiences
 from ludus.storage.arrow import experiences_to_table

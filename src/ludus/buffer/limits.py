@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from ludus.config.flow import BufferConfig
+from ludus.config import BufferConfig
 from ludus.errors import ConfigError
 
 BATCHES_KEPT = 8

@@ -28,9 +28,7 @@ def check(
       ludus check --schema > ludus.schema.json
     """
     from ludus.cli.overrides import split_config
-    from ludus.config import describe, json_schema, load_or_demo
-    from ludus.config.derive import resolve_stages
-    from ludus.config.stages import stage_folder
+    from ludus.config import describe, json_schema, load_or_demo, resolve_stages, stage_folder
     from ludus.errors import ConfigError
 
     if schema:
@@ -39,13 +37,13 @@ def check(
         typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
         return
     from ludus.plugins import load_plugins
-    from ludus.staged import check_parts, make_loop
+    from ludus.runs.staged import check_stages, make_loop
 
     try:
         load_plugins([str(file) for file in plugin or []])
         loaded = load_or_demo(*split_config(config, overrides))
         stages = resolve_stages(loaded)
-        check_parts(stages)
+        check_stages(stages)
         if loaded.population is not None and loaded.population.oracle == "learned":
             make_loop(loaded)  # what its learners are is found out by whoever runs them; nothing is written
     except ConfigError as error:

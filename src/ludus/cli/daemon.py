@@ -65,7 +65,7 @@ def serve(protocol: int, plugins: list[str], *, strict_resume: bool) -> None:
     from ludus.daemon.messages import StartTraining
     from ludus.daemon.service import LogToClients, Service
     from ludus.daemon.sockets import ControlSocket
-    from ludus.staged import AnyLoop
+    from ludus.runs.staged import AnyLoop
 
     def opener(wanted: StartTraining) -> AnyLoop:
         return open_loop(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ludus.config.run import RunConfig
-    from ludus.explore.workflow_runner import WorkflowRunner
+    from ludus.config import RunConfig
+    from ludus.explore.runners.workflow_runner import WorkflowRunner
     from ludus.records import PolicyRef, Task
 
 app = typer.Typer(
@@ -53,8 +53,7 @@ def workflow(
       ludus debug workflow my.yaml --task 12 --plugin my_workflow.py
       ludus debug workflow my.yaml workflow.max_tokens=64 --run runs/mine --every-token
     """
-    from ludus.config.derive import resolve_stages
-    from ludus.config.load import load_config
+    from ludus.config import load_config, resolve_stages
     from ludus.plugins import load_plugins
 
     plugins = [str(file) for file in plugin or []]
@@ -81,13 +80,13 @@ def _open(
     """The runner, and the version that speaks."""
     from ludus.cli.runs import open_run
     from ludus.errors import ConfigError
-    from ludus.explore.engines.local import LocalEngine
     from ludus.explore.messages import Setup
-    from ludus.explore.text_building import build_workflow_runner
+    from ludus.explore.runners.text_building import build_workflow_runner
+    from ludus.inference.local.engine import LocalEngine
+    from ludus.lm.language_models import LanguageModel
+    from ludus.lm.language_shape import LanguageModelShape
     from ludus.policies import PolicyStore
     from ludus.policies.choosing import choose_policy
-    from ludus.policies.language_models import LanguageModel
-    from ludus.policies.language_shape import LanguageModelShape
     from ludus.records import PolicyName, PolicyRef
     from ludus.runtime import Pulse
 
@@ -126,7 +125,7 @@ def _find_task(config: RunConfig, number: int, ref: PolicyRef, *, greedy: bool) 
 def _attempt(runner: WorkflowRunner, task: Task) -> dict[str, Any]:
     import traceback
 
-    from ludus.explore.workflow_trace import trace
+    from ludus.explore.runners.workflow_trace import trace
 
     runner.submit([task])
     while not runner.is_idle:

@@ -7,8 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ludus.config.problems import printable, shorten
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig, printable, shorten
 from ludus.errors import ConfigError
 from ludus.storage.run_directory import RunDirectory
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from ludus.experience.edited_rows import Encoder
     from ludus.experience.row_files import Line, What
     from ludus.experience.row_views import Decoder, StoredRow
-    from ludus.policies.model_text import ModelText
+    from ludus.lm.model_text import ModelText
 
 SHOWN_CHARACTERS = 400
 WHAT = ("verified", "refused", "all")
@@ -43,14 +42,14 @@ class RunSpeech:
     @property
     def folder(self) -> Path:
         """Where the model's files are: what a warm start made, or what the config names."""
-        from ludus.policies.model_folder import find_model_folder
+        from ludus.lm.model_folder import find_model_folder
 
         made = self._directory.path / "base"
         return made if made.is_dir() else find_model_folder(self._model.path)
 
     @cached_property
     def _text(self) -> ModelText:
-        from ludus.policies.model_text import load_model_text
+        from ludus.lm.model_text import load_model_text
 
         return load_model_text(self._model.model_copy(update={"path": str(self.folder)}))
 
@@ -155,7 +154,7 @@ def _decoder(directory: RunDirectory, config: RunConfig) -> Decoder | None:
     """What makes the run's tokens text; None when its policy is a network."""
     if config.policy.model is None:
         return None
-    from ludus.policies.model_text import load_decoder
+    from ludus.lm.model_text import load_decoder
 
     return load_decoder(RunSpeech(directory, config).folder)
 

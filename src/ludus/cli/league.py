@@ -22,18 +22,18 @@ def league(
     Example: ludus league runs/connect_four
     """
     from ludus.cli.runs import open_run
-    from ludus.league import standing_of_run
+    from ludus.reports.ladder import standing_of_run
     from ludus.storage.catalog import Catalog
 
     directory, config = open_run(run)
     folder = png or directory.path / "league"
     if config.population is not None:
         from ludus.cli.league_population import show_population
-        from ludus.population.standing import standing_of_population
+        from ludus.runs.population.standing import standing_of_population
 
         show_population(standing_of_population(directory, config), config.name, folder, as_json=as_json)
         return
-    from ludus.league.charts import ladder_figure, save_pictures, score_figure
+    from ludus.reports.charts import ladder_figure, save_pictures, score_figure
 
     with Catalog.open_readonly(directory.catalog) as catalog:
         standing = standing_of_run(catalog)
@@ -49,7 +49,7 @@ def league(
         return
     from rich.console import Console
 
-    from ludus.league.tables import ladder_table, payoff_table
+    from ludus.reports.league_tables import ladder_table, payoff_table
 
     console = Console()
     console.print(ladder_table(standing))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from ludus.league.population_standing import PopulationStanding
+    from ludus.reports.population_standing import PopulationStanding
 
 SPARKS = 40
 
@@ -20,7 +20,7 @@ SPARKS = 40
 def show_population(standing: PopulationStanding, name: str, folder: Path, *, as_json: bool) -> None:
     """Print everything, and draw it."""
     from ludus.cli.league import name_pictures
-    from ludus.league.charts import save_pictures
+    from ludus.reports.charts import save_pictures
 
     pictures = save_pictures(folder, figures(standing, name))
     if as_json:
@@ -35,7 +35,7 @@ def show_population(standing: PopulationStanding, name: str, folder: Path, *, as
 
 def figures(standing: PopulationStanding, name: str) -> dict[str, Figure]:
     """The pictures that this population has something for, by the name of their file."""
-    from ludus.league import charts
+    from ludus.reports import charts
 
     drawn = {
         "payoffs": charts.payoff_figure(standing, f"{name}: payoffs"),
@@ -51,8 +51,8 @@ def figures(standing: PopulationStanding, name: str) -> dict[str, Figure]:
 
 def print_standing(console: Console, standing: PopulationStanding) -> None:
     """Tables, bars, the curve and the lineage."""
-    from ludus.league.lineage_text import HEADLINE, lineage_lines
-    from ludus.league.population_tables import ladder_table, meta_strategy_table, payoff_table
+    from ludus.reports.lineage_text import HEADLINE, lineage_lines
+    from ludus.reports.population_tables import ladder_table, meta_strategy_table, payoff_table
 
     console.print(ladder_table(standing))
     payoffs = payoff_table(standing)
@@ -74,7 +74,7 @@ def print_standing(console: Console, standing: PopulationStanding) -> None:
 
 def closing_lines(standing: PopulationStanding) -> list[str]:
     """The curve of exploitability, and what it all comes to."""
-    from ludus.cli.sparklines import decades, sparkline
+    from ludus.reports.sparklines import decades, sparkline
 
     lines, found = [], standing.exploitability
     if found.values:

@@ -11,8 +11,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ludus.cli.match_report import Report
     from ludus.records import Episode
+    from ludus.reports.match_report import Report
 
 
 def match(
@@ -47,7 +47,7 @@ def match(
     if config.policy.model is None:
         limit_threads(1, os.environ)  # before anything loads JAX
     from ludus.cli.match_games import play_match
-    from ludus.cli.match_report import expected_score, make_report
+    from ludus.reports.match_report import expected_score, make_report
 
     table = Table(directory, config, game)
     sides = table.find(a), table.find(b)
@@ -71,7 +71,7 @@ def tell(report: Report, shown: Sequence[Mapping[str, Any]], *, greedy: bool) ->
     """Print the games that are to be shown, then the score."""
     from rich.console import Console
 
-    from ludus.cli.match_report import report_table
+    from ludus.reports.match_report import report_table
 
     for number, game in enumerate(shown, start=1):
         seats = ", ".join(f"seat {seat}: {who}" for seat, who in enumerate(game["seats"]))

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from ludus.cli.match_members import Side, Table
 from ludus.errors import ConfigError, RolloutError
-from ludus.explore.host_runner import HostRunner
 from ludus.explore.messages import Setup
-from ludus.explore.players import Player, make_player
+from ludus.explore.players.fixed import Player, make_player
+from ludus.explore.runners.host_runner import HostRunner
 from ludus.games.protocol import Game
-from ludus.league.matchmaker import evaluation_seats
+from ludus.league.matchmaking.matchmaker import evaluation_seats
 from ludus.records import Episode, PolicyName, PolicyRef, Task, TaskId, derive_seed
 from ludus.runtime import Pulse
 
 if TYPE_CHECKING:
-    from ludus.explore.mixed_runner import MixedRunner
-    from ludus.explore.text_runner import TextRunner
+    from ludus.explore.runners.mixed_runner import MixedRunner
+    from ludus.explore.runners.text_runner import TextRunner
 
 VERSIONS_IN_FLIGHT = 64
 """Games at once where networks decide for many of them together."""
@@ -137,8 +137,8 @@ def _players(table: Table, sides: tuple[Side, Side]) -> dict[str, Player | None]
 
 def _mixed_runner(table: Table, sides: tuple[Side, Side], slots: int) -> MixedRunner:
     """Where a population has networks and language models."""
-    from ludus.explore.mixed_building import build_population_runner
-    from ludus.explore.mixed_runner import MixedRunner
+    from ludus.explore.runners.mixed_building import build_population_runner
+    from ludus.explore.runners.mixed_runner import MixedRunner
 
     setup = Setup(
         run_dir=str(table.run.path),
@@ -155,8 +155,8 @@ def _mixed_runner(table: Table, sides: tuple[Side, Side], slots: int) -> MixedRu
 
 
 def _text_runner(table: Table, sides: tuple[Side, Side], slots: int) -> TextRunner:
-    from ludus.explore.text_building import build_text_runner
-    from ludus.policies.language_shape import LanguageModelShape
+    from ludus.explore.runners.text_building import build_text_runner
+    from ludus.lm.language_shape import LanguageModelShape
 
     versions = [side.ref for side in sides if side.is_version] or table.store.versions(table.config.policy.name)[-1:]
     if not versions:

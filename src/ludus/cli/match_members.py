@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ludus.config.run import RunConfig
-from ludus.config.suggestions import nearest_word
+from ludus.config import RunConfig, nearest_word
 from ludus.errors import ConfigError
-from ludus.explore.players import BUILT_IN, is_registered, make_player
-from ludus.explore.text_players import make_text_player
+from ludus.explore.players.fixed import BUILT_IN, is_registered, make_player
+from ludus.explore.players.text import make_text_player
 from ludus.games import make_game
 from ludus.games.protocol import Game, GameSpec
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
+from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import PolicyStore, TabularShape
-from ludus.policies.language_shape import LanguageModelShape
 from ludus.records import PolicyName, PolicyRef
 from ludus.storage.run_directory import RunDirectory
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ludus.policies.language_models import LanguageModel
+    from ludus.lm.language_models import LanguageModel
 
 CONVERSATION = [{"role": "system", "content": "The rules."}, {"role": "user", "content": "Your move?"}]
 
@@ -35,7 +35,7 @@ def make(
     Example: ludus model make models/tiny
     """
     _needs_llm()
-    from ludus.policies.tiny_model import make_tiny_model
+    from ludus.lm.tiny_model import make_tiny_model
 
     sizes = {"layers": layers, "width": width, "heads": heads, "kv_heads": kv_heads}
     make_tiny_model(folder, seed=seed, context=context, **sizes)
@@ -57,8 +57,8 @@ def fetch(
     import logging
 
     from ludus.errors import ConfigError
-    from ludus.policies import fetch_model
-    from ludus.policies.built_in_models import built_in_folder
+    from ludus.lm import fetch_model
+    from ludus.lm.built_in_models import built_in_folder
 
     if name not in fetch_model.FETCHABLE:
         raise ConfigError(f"no model {name!r} to fetch; there are: {', '.join(fetch_model.FETCHABLE)}")
@@ -77,8 +77,8 @@ def show(
     Example: ludus model show models/tiny
     """
     _needs_llm()
-    from ludus.config.play import LanguageModelConfig
-    from ludus.policies.language_models import load_language_model
+    from ludus.config import LanguageModelConfig
+    from ludus.lm.language_models import load_language_model
 
     facts = _facts(load_language_model(LanguageModelConfig(path=path)))
     if as_json:
@@ -90,9 +90,9 @@ def show(
 
 
 def _facts(model: LanguageModel) -> dict[str, Any]:
-    from ludus.config.play import LoraConfig
-    from ludus.policies.adapters import adapter_names, adapter_shapes
-    from ludus.policies.chat import ChatFormat
+    from ludus.config import LoraConfig
+    from ludus.lm.adapters import adapter_names, adapter_shapes
+    from ludus.lm.chat import ChatFormat
 
     chat, lora = ChatFormat(model.tokenizer), LoraConfig()
     adapter = sum(rows * columns for rows, columns in adapter_shapes(model.model, lora).values())

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from ludus.cli.table import Table
     from ludus.cli.tabular_table import TabularTable
-    from ludus.config.run import RunConfig
+    from ludus.config import RunConfig
     from ludus.games.protocol import Position
     from ludus.records import PolicyRef
     from ludus.storage.run_directory import RunDirectory
@@ -73,7 +73,7 @@ def talk(
     directory: RunDirectory, config: RunConfig, key: str, ref: PolicyRef, *, seat: int, seed: int, greedy: bool
 ) -> None:
     """Play one game of words against a language model."""
-    from ludus.cli.words import play_in_words
+    from ludus.cli.play_text import play_in_words
     from ludus.errors import ConfigError
     from ludus.games.text_registry import make_text_game
 

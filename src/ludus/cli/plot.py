@@ -30,8 +30,8 @@ def plot(
       ludus plot 'mix=runs/study/mix-*' 'grpo=runs/study/grpo-*' --metric 'evaluate/*/success' --out study.png
     """
     from ludus.errors import ConfigError
+    from ludus.reports.curves import draw_curves, draw_labelled
     from ludus.storage.atomic import write_bytes
-    from ludus.telemetry.curves import draw_curves, draw_labelled
 
     labelled = _find_runs(runs)
     single = labelled[0][1][0] if len(labelled) == 1 and len(labelled[0][1]) == 1 else None
@@ -77,7 +77,7 @@ def _find_runs(texts: Sequence[str]) -> list[tuple[str, list[Path]]]:
 
 def _read(run: Path, metric: Sequence[str] | None) -> dict[str, list[tuple[float, float]]]:
     from ludus.errors import ConfigError
-    from ludus.telemetry.curves import DEFAULT, read_curves
+    from ludus.reports.curves import DEFAULT, read_curves
 
     curves = read_curves(run / "metrics.jsonl", metric or DEFAULT)
     if not curves:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ludus.config.run import RunConfig
-    from ludus.driving import Status
+    from ludus.config import RunConfig
+    from ludus.runs.driver import Status
 
 EXPLOITABILITY = (("psro/nash_conv", "exact"), ("psro/nash_conv_bound", "lower bound"))
 """Metrics of it, and what each is worth; the first that there is counts."""

@@ -14,16 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from ludus.cli.population import exploitability, learning_progress, population_progress, unit_of
-from ludus.cli.sparklines import decades, sparkline
 from ludus.cli.summary import evaluation_scores, held_out_scores, print_summary
 from ludus.daemon.rates import Rate
 from ludus.daemon.reports import Reporter
+from ludus.reports.sparklines import decades, sparkline
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ludus.driving import Status
-    from ludus.staged import AnyLoop
+    from ludus.runs.driver import Status
+    from ludus.runs.staged import AnyLoop
 
 PLAIN_EVERY_S = 5.0
 

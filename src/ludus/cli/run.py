@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ludus.driving import Status
-    from ludus.staged import AnyLoop
+    from ludus.runs.driver import Status
+    from ludus.runs.staged import AnyLoop
 
 
 def run(

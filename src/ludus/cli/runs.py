@@ -6,8 +6,7 @@ from pathlib import Path
 
 import typer
 
-from ludus.config.load import load_config
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig, load_config
 from ludus.errors import ConfigError
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.staged_directory import StagedDirectory, find_run

@@ -32,7 +32,7 @@ def serve(
     from ludus.cli.runs import open_run
 
     _check_installed()
-    from ludus.serve.access import read_token
+    from ludus.http.access import read_token
     from ludus.serve.app import make_app
     from ludus.serve.running import bind, url_of
     from ludus.serve.running import run as run_server

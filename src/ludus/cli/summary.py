@@ -16,8 +16,8 @@ from ludus.cli.population import final_lines, unit_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ludus.driving import Status
-    from ludus.staged import AnyLoop
+    from ludus.runs.driver import Status
+    from ludus.runs.staged import AnyLoop
 
 LAST_WORDS = 6
 """Replies of the last game that are shown at the end."""
@@ -72,8 +72,8 @@ def print_population(console: Console, loop: AnyLoop, status: Status) -> None:
 
 def print_measured(console: Console, loop: AnyLoop, status: Status) -> None:
     """The ladder, where games are played, and the newest scores."""
-    from ludus.league import standing_of_run
-    from ludus.league.tables import ladder_table
+    from ludus.reports.ladder import standing_of_run
+    from ludus.reports.league_tables import ladder_table
     from ludus.storage.catalog import Catalog
 
     if not loop.config.tasks:
@@ -89,7 +89,7 @@ def print_measured(console: Console, loop: AnyLoop, status: Status) -> None:
 
 def print_stages(console: Console, loop: AnyLoop) -> None:
     """A line for each stage with what was measured in it last; nothing where there are none."""
-    from ludus.staged import StagedLoop
+    from ludus.runs.staged import StagedLoop
     from ludus.storage.jsonl import read_jsonl
 
     for run in loop.runs if isinstance(loop, StagedLoop) else ():

@@ -7,10 +7,10 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.explore.uniforms import uniforms
 from ludus.games import make_game
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef, derive_seed
+from ludus.records.uniforms import uniforms
 from ludus.runtime import limit_threads
 from ludus.storage.run_directory import RunDirectory
 

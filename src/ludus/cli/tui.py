@@ -14,7 +14,7 @@ from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
     from ludus.daemon.messages import Payload
-    from ludus.tui.source import Source
+    from ludus.monitor.source import Source
 
 COLOURLESS = ("dumb", "vt100", "vt102", "vt220", "unknown")
 """Terminals that have no colours."""
@@ -66,9 +66,9 @@ def make_source(
 ) -> tuple[Source, list[Payload]]:
     """What to listen to, and what to ask first."""
     from ludus.daemon.messages import StartTraining, Subscribe
-    from ludus.tui.attached_source import WANTED
-    from ludus.tui.child_source import ChildSource
-    from ludus.tui.recorded_source import RecordedSource
+    from ludus.monitor.attached_source import WANTED
+    from ludus.monitor.child_source import ChildSource
+    from ludus.monitor.recorded_source import RecordedSource
 
     if what.is_dir():
         return _attach(what, overrides), []
@@ -85,7 +85,7 @@ def make_source(
 def _attach(run_dir: Path, overrides: list[str]) -> Source:
     from ludus.cli.runs import open_run
     from ludus.daemon.run_watch import RunWatch
-    from ludus.tui.attached_source import AttachedSource
+    from ludus.monitor.attached_source import AttachedSource
 
     if overrides:
         raise ConfigError(f"{overrides[0]}: values are given with a config; {run_dir} is a run that has its own")

@@ -1,6 +1,6 @@
 """Runs that wait for data: what they are fed by (`buffer.feeds`), and when they train on it (`cycle`).
 
-Invariant: nothing here opens a file. `ludus.topologies.feeds` follows the feeds, `ludus.cycle` counts the rounds. To
+Invariant: nothing here opens a file. `ludus.sources.feeds` follows the feeds, `ludus.runs.cycle` counts the rounds. To
 add a kind of feed: a model with its own `kind` here, and its code there.
 """
 

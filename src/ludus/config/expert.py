@@ -1,6 +1,6 @@
 """What is learnt from besides the policy's own play: `buffer.expert` (demonstrations), `buffer.pairs` (preferences).
 
-Invariant: nothing here opens a file. Where rows come from is said here; `ludus.topologies.gathering` fetches them once,
+Invariant: nothing here opens a file. Where rows come from is said here; `ludus.ingest.gathering` fetches them once,
 at the beginning of a run, and from then on the run has its own copy.
 """
 

@@ -147,7 +147,7 @@ class OptimizerConfig(Model):
     max_grad_norm: float | None = Field(default=0.5, gt=0)
 
 
-class EnoughConfig(Model):
+class EarlyStoppingConfig(Model):
     """When a policy has learnt enough: as soon as one of these holds. Games against itself do not count."""
 
     score: float | None = Field(default=None, gt=0, le=1)
@@ -196,7 +196,7 @@ class TrainConfig(Model):
     optimizer: OptimizerConfig = OptimizerConfig()
     max_staleness: int = Field(default=2, ge=0)
     """Asynchronous schedule: versions that experience may be behind when it is trained on."""
-    stop: EnoughConfig = EnoughConfig()
+    stop: EarlyStoppingConfig = EarlyStoppingConfig()
     """When the policy has learnt enough before its steps are over. Default: never."""
     max_skipped: int = Field(default=10, gt=0)
     """Optimizer steps in a row that may be skipped for a loss or gradient that is not finite, before the run stops."""

@@ -1,7 +1,7 @@
 """What an attempt at a task is worth: a list of rewards, each with a weight; the sum is what is learnt from.
 
 Invariant: every reward has a label of its own, under which it is logged. A reward is a number for one response; what it
-means and where it may fail is in `ludus.explore.rewards`, under the same `kind`.
+means and where it may fail is in `ludus.rewards`, under the same `kind`.
 """
 
 from __future__ import annotations

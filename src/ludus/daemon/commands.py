@@ -24,7 +24,7 @@ from ludus.storage.checkpoints import CheckpointStore
 
 if TYPE_CHECKING:
     from ludus.daemon.service import Service
-    from ludus.staged import AnyLoop
+    from ludus.runs.staged import AnyLoop
 
 COMMANDS_AT_ONCE = 10_000
 """Commands that may wait for their turn."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from ludus.daemon.service import LogToClients, Service
 from ludus.daemon.sockets import ControlSocket
-from ludus.staged import AnyLoop
+from ludus.runs.staged import AnyLoop
 
 
 @contextmanager

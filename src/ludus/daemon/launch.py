@@ -6,11 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ludus.config.demo import load_or_demo
-from ludus.config.derive import resolve_stages
-from ludus.config.describe import compute_threads
+from ludus.config import compute_threads, load_or_demo, resolve_stages
+from ludus.runs.staged import AnyLoop, make_loop
 from ludus.runtime import available_cores, limit_threads
-from ludus.staged import AnyLoop, make_loop
 
 
 def open_loop(

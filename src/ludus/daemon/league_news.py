@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig
 from ludus.daemon.messages import LeagueMember, LeagueNews, MatchNews, Payload
 from ludus.errors import LudusError
-from ludus.league import standing_of_run
+from ludus.reports.ladder import standing_of_run
 from ludus.storage.catalog import Catalog
 from ludus.storage.run_directory import RunDirectory
 
@@ -65,7 +65,7 @@ class LeagueWatch:
         )
 
     def _read_population(self) -> LeagueNews | None:
-        from ludus.population.standing import standing_of_population
+        from ludus.runs.population.standing import standing_of_population
 
         standing = standing_of_population(self._run, self._config)
         rows = [row for row in standing.rows if row.mu is not None and row.sigma is not None]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.config.base import Model
+from ludus.config import Model
 
 Stage = Literal[
     "IDLE",

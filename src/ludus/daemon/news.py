@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ludus.daemon.messages import EpisodeNews, LeagueNews, Payload
 from ludus.daemon.run_watch import RunNews
-from ludus.staged import AnyLoop
+from ludus.runs.staged import AnyLoop
 from ludus.storage.run_directory import RunDirectory
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ludus.config.live import SETTABLE
+from ludus.config import SETTABLE
 from ludus.daemon.messages import COMMANDS, NOTIFICATIONS, REPLIES, Payload
 from ludus.daemon.schema import protocol_schema
 

@@ -20,8 +20,8 @@ from ludus.daemon.messages import (
     Status,
 )
 from ludus.daemon.rates import Rate
-from ludus.driving import Status as LoopStatus
-from ludus.staged import AnyLoop
+from ludus.runs.driver import Status as LoopStatus
+from ludus.runs.staged import AnyLoop
 from ludus.telemetry import ROOMS, RoomReading
 
 STAGES: Mapping[str, Stage] = {

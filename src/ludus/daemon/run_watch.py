@@ -11,8 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from ludus.config.load import load_config
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig, load_config
 from ludus.daemon.episode_news import EpisodeWatch
 from ludus.daemon.league_news import LeagueWatch
 from ludus.daemon.messages import (

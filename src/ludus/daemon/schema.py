@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from ludus.config.schema import DIALECT
+from ludus.config import DIALECT
 from ludus.daemon.messages import COMMANDS, NOTIFICATIONS, REPLIES, Payload
 
 _TEMPLATE = "#/$defs/{model}"

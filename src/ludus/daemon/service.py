@@ -35,7 +35,7 @@ from ludus.daemon.news import News
 from ludus.daemon.protocol import Command
 from ludus.daemon.reports import Reporter, idle_status, leela_status
 from ludus.errors import ConfigError, LudusError
-from ludus.staged import AnyLoop
+from ludus.runs.staged import AnyLoop
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ NEWS_EVERY_S = 1.0
 LAST_NEWS_S = 5.0
 
 Opener = Callable[[StartTraining], AnyLoop]
-Errand = tuple[Client, Command]
+Order = tuple[Client, Command]
 
 
 class Service:
@@ -57,8 +57,8 @@ class Service:
         self._began = time.monotonic()
         self._lock = threading.Lock()
         self._clients: list[Client] = []
-        self._quick: queue.Queue[Errand] = queue.Queue(COMMANDS_AT_ONCE)
-        self._long: queue.Queue[Errand] = queue.Queue(COMMANDS_AT_ONCE)
+        self._quick: queue.Queue[Order] = queue.Queue(COMMANDS_AT_ONCE)
+        self._long: queue.Queue[Order] = queue.Queue(COMMANDS_AT_ONCE)
         self._ending = threading.Event()
         self._told_failure: AnyLoop | None = None
         self._teller = threading.Thread(target=self._tell, name="news", daemon=True)
@@ -187,7 +187,7 @@ class Service:
 
     # -- threads ---------------------------------------------------------------------------------------------------
 
-    def _put(self, line: queue.Queue[Errand], client: Client, command: Command) -> None:
+    def _put(self, line: queue.Queue[Order], client: Client, command: Command) -> None:
         try:
             line.put_nowait((client, command))
         except queue.Full:

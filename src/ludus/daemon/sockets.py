@@ -19,7 +19,7 @@ from ludus.daemon.client import Client
 from ludus.daemon.messages import Failure
 from ludus.daemon.protocol import write_message
 from ludus.daemon.service import Service
-from ludus.staged import AnyLoop
+from ludus.runs.staged import AnyLoop
 from ludus.storage.atomic import temporary_name
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory

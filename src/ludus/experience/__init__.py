@@ -1,6 +1,7 @@
 """From raw episodes to verified experience: checks, operators, reward transforms, and a record of what was refused."""
 
 from ludus.experience.baselines import are_greedy, mark_greedy, with_baselines
+from ludus.experience.filters import Filtered, Filters, build_filters
 from ludus.experience.groups import Groups, find_groups
 from ludus.experience.kept_rows import KeptRows
 from ludus.experience.open_groups import OpenGroups, WholeGroups
@@ -9,14 +10,15 @@ from ludus.experience.pipeline import TRANSFORMS, Pipeline, build_pipeline, regi
 from ludus.experience.recheck import MOST_TASKS, recheck
 from ludus.experience.refusals import Refusal, Refusals
 from ludus.experience.refused_log import RefusedLog
-from ludus.experience.sifting import Sieve, Sifted, build_sieve
-from ludus.experience.stages import Stage, Stateless, Transform, decisions, last_chosen
+from ludus.experience.transform_phases import Stage, Stateless, Transform, decisions, last_chosen
 from ludus.experience.verify import Verified, verify
 
 __all__ = [
     "MOST_TASKS",
     "OPERATORS",
     "TRANSFORMS",
+    "Filtered",
+    "Filters",
     "Groups",
     "KeptRows",
     "OpenGroups",
@@ -25,8 +27,6 @@ __all__ = [
     "Refusal",
     "Refusals",
     "RefusedLog",
-    "Sieve",
-    "Sifted",
     "Stage",
     "Stateless",
     "Transform",
@@ -34,8 +34,8 @@ __all__ = [
     "Verified",
     "WholeGroups",
     "are_greedy",
+    "build_filters",
     "build_pipeline",
-    "build_sieve",
     "decisions",
     "find_groups",
     "last_chosen",

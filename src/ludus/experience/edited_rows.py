@@ -16,7 +16,7 @@ from ludus.experience.checks import RowFlags, check_content, check_finite, check
 from ludus.experience.kept_rows import REJECTION
 from ludus.experience.row_edits import BadEdit, Edit, edited_groups
 from ludus.experience.row_views import last_reply
-from ludus.experience.stages import last_chosen
+from ludus.experience.transform_phases import last_chosen
 from ludus.records import Experiences, join
 
 Encoder = Callable[[str], Sequence[int]]

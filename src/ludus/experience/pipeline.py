@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ludus.config.flow import CustomTransformConfig, ExperienceConfig
+from ludus.config import CustomTransformConfig, ExperienceConfig
 from ludus.errors import ConfigError, LudusError
-from ludus.experience.stages import Stage, Transform, Values, set_totals
+from ludus.experience.transform_phases import Stage, Transform, Values, set_totals
 from ludus.experience.transforms import FormatReward, InvalidMove, Normalise, NormaliseByGame, RoleAdvantage
 from ludus.plugins import load_entry_point
 from ludus.records import Experiences

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ludus.experience.stages import last_chosen
+from ludus.experience.transform_phases import last_chosen
 from ludus.records import Experiences
 
 EDITABLE = ("accept", "reward", "response", "source", "note")

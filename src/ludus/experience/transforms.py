@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.experience.stages import Stateless, Values, decisions
+from ludus.experience.transform_phases import Stateless, Values, decisions
 from ludus.records import Experiences
 
 EPSILON = 1e-8

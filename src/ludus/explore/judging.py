@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 
-from ludus.config.endpoints import JudgeConfig
-from ludus.explore.engines.judge import Judge
-from ludus.explore.engines.openai import OpenAIEngine
-from ludus.explore.text_episode import TextEpisode
+from ludus.config import JudgeConfig
+from ludus.explore.runners.text_episode import TextEpisode
+from ludus.inference.judge import Judge
+from ludus.inference.openai.engine import OpenAIEngine
 from ludus.records import derive_seed
 
 MOST_TOKENS = 512

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.explore.uniforms import uniforms
+from ludus.records.uniforms import uniforms
 
 NOISE, NOISE_CHOICE = 0x6E6F697365, 0x63686F696365
 """Set the random numbers of exploration noise apart from those of the policy."""

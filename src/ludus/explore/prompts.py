@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from ludus.errors import ConfigError
-from ludus.games.move_words import listed
+from ludus.games.move_text import listed
 from ludus.plugins import entry_points, load_entry_point
 
 GROUP = "ludus.prompts"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ludus.explore.conversation import Chat
-from ludus.explore.engines.protocol import Engine, Sampling
 from ludus.explore.prompts import PromptTemplate
+from ludus.inference.conversation import Chat
+from ludus.inference.protocol import Engine, Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

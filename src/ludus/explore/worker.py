@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig
 from ludus.explore.messages import Broken, Play, Played, Ready, Setup, ToExplorer, Trouble
 from ludus.records import EpisodeBatch, Task
 from ludus.runtime import Channel, Pulse, Stop, run_worker
@@ -112,16 +112,16 @@ def build_runner(setup: Setup, pulse: Pulse) -> Runner:
     load_plugins(setup.plugins)
     config = RunConfig.model_validate_json(setup.config)
     if setup.voice:
-        from ludus.explore.mixed_building import build_population_runner
+        from ludus.explore.runners.mixed_building import build_population_runner
 
         if (runner := build_population_runner(setup, config, pulse)) is not None:
             return runner
     if config.policy.model is not None:
-        from ludus.explore.text_building import build_text_runner, build_workflow_runner
+        from ludus.explore.runners.text_building import build_text_runner, build_workflow_runner
 
         build = build_workflow_runner if config.tasks else build_text_runner
         return build(setup, config, pulse)
-    from ludus.explore.host_building import build_host_runner
+    from ludus.explore.runners.host_building import build_host_runner
 
     return build_host_runner(setup, config, pulse)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyspiel
 
-from ludus.games.move_words import find_move, listed, shorten
+from ludus.games.move_text import find_move, listed, shorten
 from ludus.games.open_spiel import OpenSpielGame, OpenSpielPosition
 from ludus.games.protocol import GameSpec
 from ludus.games.text_protocol import InvalidMove

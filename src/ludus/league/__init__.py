@@ -1,33 +1,29 @@
 """Who plays in the league, how good each is, and who meets whom next.
 
-What needs SciPy is not loaded with it: `ludus.league.meta_solvers` and `ludus.league.relative_performance`.
+What needs SciPy is not loaded with it: `ludus.league.solvers` and `ludus.league.ratings.relative_performance`.
 """
 
-from ludus.league.elo import EloRatings, fit_elo, update_elo
-from ludus.league.empirical_game import EmpiricalGame
-from ludus.league.ladder import LadderRow, PayoffTable, Standing, standing_of_pool, standing_of_run
-from ludus.league.match_planner import plan_matches
-from ludus.league.matchmaker import Matchmaker, evaluation_seats, rating_opponents
-from ludus.league.member import Member
-from ludus.league.opponents import OPPONENTS, OpponentSampler, make_sampler, register_opponents
-from ludus.league.payoffs import Cell, Payoffs
-from ludus.league.pool import Pool
-from ludus.league.trueskill import Rating, TrueSkill
+from ludus.league.matchmaking.match_planner import plan_matches
+from ludus.league.matchmaking.matchmaker import Matchmaker, evaluation_seats, rating_opponents
+from ludus.league.matchmaking.member import Member
+from ludus.league.matchmaking.opponents import OPPONENTS, OpponentSampler, make_sampler, register_opponents
+from ludus.league.matchmaking.pool import Pool
+from ludus.league.payoffs.empirical_game import EmpiricalGame
+from ludus.league.payoffs.pair_payoffs import Cell, Payoffs
+from ludus.league.ratings.elo import EloRatings, fit_elo, update_elo
+from ludus.league.ratings.trueskill import Rating, TrueSkill
 
 __all__ = [
     "OPPONENTS",
     "Cell",
     "EloRatings",
     "EmpiricalGame",
-    "LadderRow",
     "Matchmaker",
     "Member",
     "OpponentSampler",
-    "PayoffTable",
     "Payoffs",
     "Pool",
     "Rating",
-    "Standing",
     "TrueSkill",
     "evaluation_seats",
     "fit_elo",
@@ -35,7 +31,5 @@ __all__ = [
     "plan_matches",
     "rating_opponents",
     "register_opponents",
-    "standing_of_pool",
-    "standing_of_run",
     "update_elo",
 ]

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from ludus.league.member import Member
-from ludus.league.payoffs import Cell, Payoffs
-from ludus.league.trueskill import Rating
+from ludus.league.matchmaking.member import Member
+from ludus.league.payoffs.pair_payoffs import Cell, Payoffs
+from ludus.league.ratings.trueskill import Rating
 from ludus.records import Match, PolicyRef
 from ludus.storage.catalog import Catalog
 

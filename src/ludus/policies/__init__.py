@@ -3,7 +3,7 @@
 What needs PyTorch is not imported here: `language_models`, `adapters`, `chat` and the others are imported by name.
 """
 
-from ludus.policies.language_shape import LanguageModelShape
+from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies.network_shape import PolicyShape
 from ludus.policies.shapes import AnyShape, Shape, shape_from_json
 from ludus.policies.store import Policy, PolicyStore, as_numpy

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
-from ludus.config.play import MlpConfig
+from ludus.config import MlpConfig
 from ludus.policies.layers import ACTIVATIONS, linear
 
 

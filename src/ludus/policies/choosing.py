@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig
 from ludus.errors import ConfigError
 from ludus.policies.store import PolicyStore
 from ludus.records import PolicyRef

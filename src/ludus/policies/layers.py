@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from ludus.policies.beginnings import Beginning
 from ludus.policies.dense import dot_general, relu
+from ludus.weight_init import Beginning
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"relu": relu, "tanh": jnp.tanh, "silu": jax.nn.silu}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from ludus.config.play import NetworkConfig
+from ludus.config import NetworkConfig
 
 if TYPE_CHECKING:
     from ludus.policies.networks import PolicyNetwork

@@ -23,13 +23,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from ludus.config.play import MlpConfig, NetworkConfig, ResNetConfig
+from ludus.config import MlpConfig, NetworkConfig, ResNetConfig
 from ludus.errors import ConfigError
 from ludus.policies.actor_critic import ActorCritic
-from ludus.policies.beginnings import Beginning, draw
 from ludus.policies.dense import dot_general, relu
 from ludus.policies.layers import ACTIVATIONS, convolution, linear
 from ludus.policies.value_scale import NAMES, scale_of
+from ludus.weight_init import Beginning, draw
 
 Layout = Literal["channels_first", "channels_last"]
 Critic = Literal["shared", "own", "central"]

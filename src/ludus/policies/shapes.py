@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
-from ludus.policies.language_shape import LanguageModelShape
+from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies.network_shape import PolicyShape
 from ludus.policies.tabular_shape import TabularShape
 

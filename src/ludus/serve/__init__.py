@@ -2,6 +2,6 @@
 
     request -> access (token, host) -> app (routes) -> chat_request (checked) -> writer (engine, text) -> answers (JSON)
 
-Requests and answers themselves are `ludus.explore.chat_api`. Import what you need from the modules; some of them load
+Requests and answers themselves are `ludus.http`. Import what you need from the modules; some of them load
 Starlette.
 """

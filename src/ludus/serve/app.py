@@ -19,15 +19,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ludus.errors import LudusError
-from ludus.explore.chat_api.answers import DONE, Answers, Choice, Piece, sse
-from ludus.explore.chat_api.chat_request import ChatRequest, read_chat_request
-from ludus.explore.chat_api.http import EventStream, answering, http_problem, read_body, while_wanted
-from ludus.explore.chat_api.problems import BadRequest, as_bad_request
-from ludus.explore.chat_api.token_text import TokenText
-from ludus.explore.engines.protocol import Engine
-from ludus.serve.access import Guard
+from ludus.http.access import Guard
+from ludus.http.answers import DONE, Answers, Choice, Piece, sse
+from ludus.http.chat_request import ChatRequest, read_chat_request
+from ludus.http.http import EventStream, answering, http_problem, read_body, while_wanted
+from ludus.http.problems import BadRequest, as_bad_request
+from ludus.http.token_text import TokenText
+from ludus.inference.protocol import Engine
 from ludus.serve.members import Members
-from ludus.serve.writer import Errand, Writer
+from ludus.serve.writer import Generation, Writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +91,17 @@ class Routes:
         """Reply to a conversation, at once or as a stream."""
         wanted = read_chat_request(await read_body(request))
         policy = await asyncio.to_thread(self._service.members.find, wanted.model)
-        errands = self._service.writer.plan(wanted, policy)
+        generations = self._service.writer.plan(wanted, policy)
         answers = Answers(
             model=wanted.model,
-            prompt_tokens=len(errands[0].prompt),
+            prompt_tokens=len(generations[0].prompt),
             token_text=self._service.token_text if wanted.logprobs else None,
         )
         self._enter()
         if wanted.stream:
-            return EventStream(self._events(errands, answers, wanted), on_end=self._leave)
+            return EventStream(self._events(generations, answers, wanted), on_end=self._leave)
         try:
-            return JSONResponse(answers.whole(await while_wanted(request, self._gather(errands))))
+            return JSONResponse(answers.whole(await while_wanted(request, self._gather(generations))))
         finally:
             self._leave()
 
@@ -116,19 +116,21 @@ class Routes:
     def _leave(self) -> None:
         self._in_flight -= 1
 
-    async def _gather(self, errands: list[Errand]) -> list[Choice]:
-        choices = [Choice() for _ in errands]
-        async with contextlib.aclosing(self._pieces(errands)) as pieces:
+    async def _gather(self, generations: list[Generation]) -> list[Choice]:
+        choices = [Choice() for _ in generations]
+        async with contextlib.aclosing(self._pieces(generations)) as pieces:
             async for index, piece in pieces:
                 choices[index].add(piece)
         return choices
 
-    async def _events(self, errands: list[Errand], answers: Answers, wanted: ChatRequest) -> AsyncGenerator[bytes]:
-        counts = [0] * len(errands)
-        for index in range(len(errands)):
+    async def _events(
+        self, generations: list[Generation], answers: Answers, wanted: ChatRequest
+    ) -> AsyncGenerator[bytes]:
+        counts = [0] * len(generations)
+        for index in range(len(generations)):
             yield answers.opening_event(index)
         try:
-            async with contextlib.aclosing(self._pieces(errands)) as pieces:
+            async with contextlib.aclosing(self._pieces(generations)) as pieces:
                 async for index, piece in pieces:
                     counts[index] += len(piece.tokens)
                     yield answers.event(index, piece)
@@ -139,18 +141,18 @@ class Routes:
             yield answers.usage_event(counts)
         yield DONE
 
-    async def _pieces(self, errands: list[Errand]) -> AsyncGenerator[tuple[int, Piece]]:
+    async def _pieces(self, generations: list[Generation]) -> AsyncGenerator[tuple[int, Piece]]:
         """The pieces of all replies, as they come."""
         arrived: asyncio.Queue[tuple[int, Piece | Exception]] = asyncio.Queue()
 
-        async def write(index: int, errand: Errand) -> None:
+        async def write(index: int, generation: Generation) -> None:
             try:
-                async for piece in self._service.writer.write(errand):
+                async for piece in self._service.writer.write(generation):
                     arrived.put_nowait((index, piece))
             except Exception as error:  # whoever waits for the pieces raises it
                 arrived.put_nowait((index, error))
 
-        tasks = [asyncio.ensure_future(write(index, errand)) for index, errand in enumerate(errands)]
+        tasks = [asyncio.ensure_future(write(index, generation)) for index, generation in enumerate(generations)]
         unfinished = len(tasks)
         try:
             while unfinished:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import StorageError
-from ludus.explore.chat_api.problems import BadRequest
-from ludus.league import LadderRow, standing_of_run
+from ludus.http.problems import BadRequest
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef
+from ludus.reports.ladder import LadderRow, standing_of_run
 from ludus.storage.catalog import Catalog
 
 

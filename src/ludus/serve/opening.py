@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig
 from ludus.errors import ConfigError
-from ludus.explore.chat_api.token_text import TokenText
-from ludus.explore.text_building import make_engine
+from ludus.explore.runners.text_building import make_engine
+from ludus.http.token_text import TokenText
+from ludus.lm.chat import ChatFormat
+from ludus.lm.language_models import load_language_model
+from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import PolicyStore
-from ludus.policies.chat import ChatFormat
-from ludus.policies.language_models import load_language_model
-from ludus.policies.language_shape import LanguageModelShape
 from ludus.serve.app import Service
 from ludus.serve.members import Members
 from ludus.serve.writer import Writer

@@ -15,8 +15,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ludus.errors import ConfigError, WorkerError
-from ludus.explore.chat_api.loop_server import server_config
-from ludus.serve.access import check_reach
+from ludus.http.access import check_reach
+from ludus.http.loop_server import server_config
 
 SHUTDOWN_S = 10
 """What replies in flight are given to finish when the server stops."""

@@ -13,22 +13,22 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from ludus.config.play import SpeechConfig
+from ludus.config import SpeechConfig
 from ludus.errors import TimeoutExceeded
-from ludus.explore.chat_api.answers import Piece
-from ludus.explore.chat_api.chat_request import ChatRequest
-from ludus.explore.chat_api.problems import BadRequest
-from ludus.explore.chat_api.text_stream import TextStream
-from ludus.explore.conversation import conversation_tokens
-from ludus.explore.engines.protocol import Engine, Finish, Request, Sampling
-from ludus.policies.chat import ChatFormat
+from ludus.http.answers import Piece
+from ludus.http.chat_request import ChatRequest
+from ludus.http.problems import BadRequest
+from ludus.http.text_stream import TextStream
+from ludus.inference.conversation import conversation_tokens
+from ludus.inference.protocol import Engine, Finish, Request, Sampling
+from ludus.lm.chat import ChatFormat
 from ludus.records import PolicyRef, derive_seed
 
 TOKENS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
+class Generation:
     """One reply that is wanted."""
 
     prompt: tuple[int, ...]
@@ -51,7 +51,7 @@ class Writer:
         self._speech = speech
         self._deadline_s = deadline_s
 
-    def plan(self, request: ChatRequest, policy: PolicyRef) -> list[Errand]:
+    def plan(self, request: ChatRequest, policy: PolicyRef) -> list[Generation]:
         """The replies that a request asks for.
 
         Raises:
@@ -61,7 +61,7 @@ class Writer:
         sampling = self._sampling(request, len(prompt))
         seed = secrets.randbits(63) if request.seed is None else request.seed
         return [
-            Errand(
+            Generation(
                 prompt=prompt,
                 policy=policy,
                 sampling=sampling,
@@ -71,32 +71,32 @@ class Writer:
             for index in range(request.n)
         ]
 
-    async def write(self, errand: Errand) -> AsyncIterator[Piece]:
+    async def write(self, generation: Generation) -> AsyncIterator[Piece]:
         """Write one reply, piece by piece; the last one has its `finish`.
 
         Raises:
             PolicyError, TimeoutExceeded: as the engine raises them.
         """
         session = f"serve/{secrets.token_hex(8)}"
-        stream = TextStream(self._chat.decode, errand.stops)
+        stream = TextStream(self._chat.decode, generation.stops)
         ends = time.monotonic() + self._deadline_s
         finish: Finish | None = None
         try:
             while finish is None:
-                piece = await self._next(errand, stream, session, ends)
+                piece = await self._next(generation, stream, session, ends)
                 finish = piece.finish
                 yield piece
         finally:
             self._engine.end_session(session)
 
-    async def _next(self, errand: Errand, stream: TextStream, session: str, ends: float) -> Piece:
-        left = errand.sampling.max_tokens - len(stream.tokens)
+    async def _next(self, generation: Generation, stream: TextStream, session: str, ends: float) -> Piece:
+        left = generation.sampling.max_tokens - len(stream.tokens)
         completion = await self._engine.generate(
             Request(
-                prompt=(*errand.prompt, *stream.tokens),
-                policy=errand.policy,
-                sampling=_limited(errand.sampling, min(left, TOKENS_AT_ONCE)),
-                seed=derive_seed(errand.seed, len(stream.tokens)),
+                prompt=(*generation.prompt, *stream.tokens),
+                policy=generation.policy,
+                sampling=_limited(generation.sampling, min(left, TOKENS_AT_ONCE)),
+                seed=derive_seed(generation.seed, len(stream.tokens)),
                 deadline_s=_remaining(ends, self._deadline_s),
                 session=session,
                 is_last=left <= TOKENS_AT_ONCE,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ludus.config.problems import shorten
-from ludus.config.tasksets import RESERVED_FIELDS
+from ludus.config import RESERVED_FIELDS, shorten
 from ludus.errors import ConfigError
 from ludus.tasks.json_values import Flaw
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ludus.config.play import GameChoice
+from ludus.config import GameChoice
 from ludus.records import Seat, Task, TaskId, derive_seed
 from ludus.tasks.greedy_attempts import greedy_seats, is_greedy
 

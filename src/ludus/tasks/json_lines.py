@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from ludus.config.problems import show
+from ludus.config import show
 from ludus.errors import ConfigError
 from ludus.tasks.json_values import MOST_ROW_BYTES, Flaw
 from ludus.tasks.rows import BadRow, Row

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
-from ludus.config.problems import Path, printable, shorten
+from ludus.config import Path, printable, shorten
 
 MOST_ROW_BYTES = 4 * 2**20
 MOST_DEPTH = 16

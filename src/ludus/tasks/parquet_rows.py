@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus.config.problems import shorten
+from ludus.config import shorten
 from ludus.errors import ConfigError
 from ludus.tasks.field_mapping import pick_columns
 from ludus.tasks.json_values import MOST_RATIO, MOST_ROW_BYTES, most_unpacked

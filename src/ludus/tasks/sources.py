@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from ludus.config.tasksets import TasksetConfig
+from ludus.config import TasksetConfig
 from ludus.errors import ConfigError
 from ludus.tasks import arithmetic
 from ludus.tasks.hub_rows import read_hub

@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ludus.config.problems import dotted
-from ludus.config.tasksets import TasksetConfig
+from ludus.config import TasksetConfig, dotted
 from ludus.errors import ConfigError
 from ludus.tasks.field_mapping import check_fields, map_fields
 from ludus.tasks.json_values import Flaw, measure, most_unpacked

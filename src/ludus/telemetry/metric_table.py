@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from ludus.config.loss_options import LOSS_OPTIONS
+from ludus.config import LOSS_OPTIONS
 from ludus.telemetry.metric_rows import SECTIONS
 
 _ANY = r"[^/]+"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.util import find_spec
 
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig
 from ludus.errors import ConfigError
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry.sink import Sink

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from ludus.config.tracking import WandbConfig
+from ludus.config import WandbConfig
 from ludus.errors import CorruptRecord
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.run_directory import RunDirectory

@@ -1,4 +1,4 @@
-"""Check that an engine keeps the promises of `ludus.explore.engines.protocol`.
+"""Check that an engine keeps the promises of `ludus.inference.protocol`.
 
     async def test_my_engine() -> None:
         await check_engine(MyEngine(...), tokenizer, policies=[main_0, main_1], context=1024, references=models)
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import PolicyError, TimeoutExceeded
-from ludus.explore.engines.protocol import Completion, Engine, Request, Sampling
+from ludus.inference.protocol import Completion, Engine, Request, Sampling
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.testing.conformance import ConformanceError, require
 

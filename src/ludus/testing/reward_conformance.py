@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ludus.errors import RewardError
-from ludus.explore.rewards.attempt import Attempt
-from ludus.explore.rewards.registry import RewardFunction
-from ludus.explore.rewards.worker import call_reward
+from ludus.rewards.attempt import Attempt
+from ludus.rewards.registry import RewardFunction
+from ludus.rewards.worker import call_reward
 from ludus.testing.conformance import ConformanceError, require
 
 HOSTILE = (

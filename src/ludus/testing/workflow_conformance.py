@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ludus.config.play import SpeechConfig
-from ludus.explore.engines.message_format import MessageFormat
-from ludus.explore.engines.protocol import Completion, EngineCounters, Request
-from ludus.explore.rewards.attempt import Attempt, Mark
-from ludus.explore.rewards.protocol import Instant
-from ludus.explore.rewards.rewards import Part, Rewards
-from ludus.explore.workflow_runner import WorkflowRunner
-from ludus.explore.workflows.custom import CustomWorkflow
+from ludus.config import SpeechConfig
+from ludus.explore.runners.workflow_runner import WorkflowRunner
+from ludus.inference.openai.message_format import MessageFormat
+from ludus.inference.protocol import Completion, EngineCounters, Request
 from ludus.records import Episode, PolicyName, PolicyRef, Seat, Task, TaskId
+from ludus.rewards.attempt import Attempt, Mark
+from ludus.rewards.protocol import Instant
+from ludus.rewards.rewards import Part, Rewards
 from ludus.testing.conformance import require
 from ludus.testing.reward_conformance import HOSTILE
+from ludus.workflows.custom import CustomWorkflow
 
 CONTEXT = 65_536
 POLICY = PolicyRef(name=PolicyName("main"))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config.learn import GROUP_KINDS, AdvantageConfig
+from ludus.config import GROUP_KINDS, AdvantageConfig
 from ludus.errors import TrainError
 from ludus.records import Experiences
 from ludus.train.group_advantages import group_advantages

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ludus.config.learn import TrainConfig
+from ludus.config import TrainConfig
 from ludus.errors import ConfigError
 from ludus.train.arrays import Array, as_float, namespace
 

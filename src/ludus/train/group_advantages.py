@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config.learn import AdvantageConfig
+from ludus.config import AdvantageConfig
 from ludus.errors import TrainError
 from ludus.records import Experiences
 

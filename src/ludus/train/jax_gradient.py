@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ludus.config.learn import TrainConfig
+from ludus.config import TrainConfig
 from ludus.policies.value_scale import scale_of
 from ludus.train.arrays import masked_log_softmax, take_last
+from ludus.train.bptt_chunks import RowMaker
 from ludus.train.learner_metrics import Metrics
 from ludus.train.losses import LossInputs, entropy, kl
 from ludus.train.minibatches import Columns, normalised, own_weight
 from ludus.train.objective import Objective, Scales, element_count
-from ludus.train.stretches import RowMaker
 
 
 class Pass(NamedTuple):

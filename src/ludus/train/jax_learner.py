@@ -24,7 +24,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
-from ludus.config.learn import TrainConfig
+from ludus.config import TrainConfig
 from ludus.errors import ConfigError, TrainError
 from ludus.policies.networks import PolicyNetwork
 from ludus.policies.value_scale import counted_in, trained, untrained
@@ -32,8 +32,9 @@ from ludus.records import Experiences
 from ludus.train.advantages import compute_for_usual
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Batch, bucket, from_zero, pad
+from ludus.train.bptt_chunks import RowMaker, Rows, make_rows
+from ludus.train.jax_epochs import Steps, Walk, start_walk
 from ludus.train.jax_gradient import MinibatchGradient, Pass
-from ludus.train.jax_walk import Steps, Walk, start_walk
 from ludus.train.learner_metrics import Metrics
 from ludus.train.learner_state import LearnerState, Tensors, state_from_tensors, state_tensors
 from ludus.train.minibatches import deal, make_deck, own_weight, shuffle, whitened
@@ -41,7 +42,6 @@ from ludus.train.objective import Objective, build_objective
 from ludus.train.optimizer import build_optimizer, learning_rate
 from ludus.train.shuffle import round_keys
 from ludus.train.sources import labelled
-from ludus.train.stretches import RowMaker, Rows, make_rows
 
 __all__ = ["JaxLearner", "LearnerState", "key_of"]
 

@@ -21,11 +21,10 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
-from ludus.config.learn import TrainConfig
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig, TrainConfig
 from ludus.records import Experiences
+from ludus.train.jax_epochs import Walk
 from ludus.train.jax_share import JaxShare
-from ludus.train.jax_walk import Walk
 from ludus.train.learner_metrics import Metrics
 from ludus.train.learner_state import LearnerState, Tensors
 from ludus.train.learners import make_network_learner

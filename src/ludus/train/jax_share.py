@@ -14,7 +14,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
-from ludus.config.learn import TrainConfig
+from ludus.config import TrainConfig
 from ludus.policies.value_scale import trained
 from ludus.train.batches import Batch
 from ludus.train.jax_gradient import Pass, Share

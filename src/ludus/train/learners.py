@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig
 from ludus.records import Experiences
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def make_torch_learner(
     reducer: Reducer | None = None,
 ) -> TorchLearner:
     """A language model's learner in this process; `reducer` knows the others, where there are any."""
-    from ludus.policies.language_models import load_language_model
-    from ludus.policies.language_shape import LanguageModelShape
-    from ludus.policies.teachers import TeacherModel
+    from ludus.lm.language_models import load_language_model
+    from ludus.lm.language_shape import LanguageModelShape
+    from ludus.lm.teachers import TeacherModel
     from ludus.train.torch_learner import TorchLearner
     from ludus.train.torch_teacher import Teacher
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import numpy as safetensors
 
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig
 from ludus.errors import ProtocolError, WorkerError
 from ludus.runtime import Channel, Stop
 from ludus.train.batches import Batch, pad

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from ludus.config.learn import MuConfig, Source, TermConfig
+from ludus.config import MuConfig, Source, TermConfig
 from ludus.errors import ConfigError
 from ludus.train.aggregation import Aggregation, at_least_something, token_mean
 from ludus.train.arrays import Array, as_float, namespace

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ludus.config.learn import OptimizerConfig
+from ludus.config import OptimizerConfig
 
 _RMS_DECAY = 0.99
 

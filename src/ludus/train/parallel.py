@@ -22,7 +22,7 @@ from typing import Any
 import torch
 import torch.distributed as collective
 
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig
 from ludus.errors import WorkerError
 from ludus.records import Experiences
 from ludus.storage.arrow import experiences_from_bytes, experiences_to_bytes

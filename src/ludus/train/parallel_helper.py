@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig
 
 
 def main() -> None:

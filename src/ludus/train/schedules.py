@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ludus.config.learn import MuConfig
+from ludus.config import MuConfig
 from ludus.train.arrays import Array, clamp, namespace
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config.learn import AdvantageConfig
+from ludus.config import AdvantageConfig
 
 Floats = NDArray[np.float64]
 

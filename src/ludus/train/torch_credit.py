@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config.learn import GROUP_KINDS, AdvantageConfig, TrainConfig
+from ludus.config import GROUP_KINDS, AdvantageConfig, TrainConfig
 from ludus.errors import ConfigError
 from ludus.records import Experiences
 from ludus.train.advantages import compute_for_usual, whitened

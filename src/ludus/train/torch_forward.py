@@ -14,8 +14,8 @@ import torch
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from ludus.config.play import LoraConfig
-from ludus.policies.adapters import PREFIX, A, B, adapter_names
+from ludus.config import LoraConfig
+from ludus.lm.adapters import PREFIX, A, B, adapter_names
 from ludus.records import Experiences
 from ludus.train.token_rows import Ints, Targets
 from ludus.train.torch_weights import Leaves, Names

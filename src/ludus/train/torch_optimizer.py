@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from ludus.config.learn import OptimizerConfig
+from ludus.config import OptimizerConfig
 
 _BETAS = (0.9, 0.999)
 _RMS_DECAY = 0.99

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ludus.config.play import LoraConfig
-from ludus.policies.adapters import adapter_shapes, init_adapter
-from ludus.policies.language_models import LanguageModel
+from ludus.config import LoraConfig
+from ludus.lm.adapters import adapter_shapes, init_adapter
+from ludus.lm.language_models import LanguageModel
 from ludus.train.torch_scoring import VALUE_BIAS, VALUE_WEIGHT
 from ludus.train.torch_state import Tensors
 

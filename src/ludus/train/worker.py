@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ludus.config.run import RunConfig
+from ludus.config import RunConfig
 from ludus.policies.store import Policy, PolicyStore
 from ludus.records import PolicyRef
 from ludus.runtime import Channel, Pulse, Stop, run_worker

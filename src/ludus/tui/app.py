@@ -32,17 +32,17 @@ from ludus.daemon.messages import (
     StartTrainingImmediately,
     Stop,
 )
+from ludus.monitor.message_queue import MessageQueue, Reply
+from ludus.monitor.replies import in_words
+from ludus.monitor.run_view import Entry, RunView
+from ludus.monitor.source import Source
+from ludus.reports.number_text import clean
 from ludus.tui import head
 from ludus.tui.arrangement import Mode, arrange, mode_of
 from ludus.tui.commands import ORDERS, Order
-from ludus.tui.drawing import clean
-from ludus.tui.intake import Intake, Reply
 from ludus.tui.pane import LogPane, Pane
 from ludus.tui.panes import PANES
-from ludus.tui.replies import in_words
-from ludus.tui.run_view import Entry, RunView
 from ludus.tui.screens import Ask, Confirm, Help
-from ludus.tui.source import Source
 from ludus.tui.tabs import key_line, tab_line
 
 PAINTS_PER_S = 5.0
@@ -74,7 +74,7 @@ class Dashboard(App[str]):
         # Textual turns colours into greys where there should be none; without them altogether it must not make its own.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.source = source
-        self.intake = Intake()
+        self.intake = MessageQueue()
         self.view = RunView()
         self._first = list(first)
         self._head, self._tabs = Static(id="head"), Static(id="tabs")

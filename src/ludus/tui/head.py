@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from ludus.tui.drawing import clean, duration, fit, percent, share_of, short
-from ludus.tui.run_view import RunView
+from ludus.monitor.run_view import RunView
+from ludus.reports.number_text import clean, duration, percent, share_of, short
+from ludus.tui.drawing import fit
 
 SIGNS = {
     "IDLE": ("·", "dim"),

@@ -8,9 +8,9 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ludus.monitor.run_view import RunView
 from ludus.tui.panes import PaneSpec
 from ludus.tui.panes.log import filtered
-from ludus.tui.run_view import RunView
 
 
 class Pane(ScrollView, can_focus=True):

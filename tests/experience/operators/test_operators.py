@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.config.flow import ExperienceConfig, OperatorConfig
+from ludus.config import ExperienceConfig, OperatorConfig
 from ludus.errors import ConfigError, LudusError
-from ludus.experience import OPERATORS, Sieve, Sifted, Verdict, build_sieve, make_operator, register_operator
+from ludus.experience import OPERATORS, Filtered, Filters, Verdict, build_filters, make_operator, register_operator
 from ludus.records import Experiences
 from ludus.testing import ConformanceError, check_operator
 from ludus.testing.experiences import sample_experiences
@@ -28,11 +28,11 @@ CHOICES: list[Any] = [
 ]
 
 
-def sieve(*operators: Any) -> Sieve:
-    return build_sieve(ExperienceConfig.model_validate({"operators": list(operators)}))
+def sieve(*operators: Any) -> Filters:
+    return build_filters(ExperienceConfig.model_validate({"operators": list(operators)}))
 
 
-def reasons(sifted: Sifted) -> dict[int, str]:
+def reasons(sifted: Filtered) -> dict[int, str]:
     columns = sifted.refused.sequences
     return dict(zip(columns["task"].tolist(), columns["reason"].tolist(), strict=True)) if len(sifted.refused) else {}
 
@@ -57,17 +57,17 @@ def test_built_in_operators_conform(choice: Any) -> None:
 
 def test_rows_without_operators_are_all_kept(make_rows: Any) -> None:
     rows = make_rows((1.0, 0.0), ("a", "a"))
-    sifted = sieve().sift(rows)
+    sifted = sieve().apply(rows)
     assert sifted.kept is rows
     assert not sieve()
     assert sifted.refusals == []
-    assert len(sieve("validity").sift(Experiences.empty()).kept) == 0
+    assert len(sieve("validity").apply(Experiences.empty()).kept) == 0
 
 
 def test_groups_of_equal_rewards_are_refused_and_others_kept(make_rows: Any) -> None:
     rows = make_rows((1, 1, 1, 0, 0.5, 0.5001), ("a", "a", "b", "b", "c", "c"))
-    assert reasons(sieve("zero_variance").sift(rows)) == {0: "zero_variance", 1: "zero_variance"}
-    wide = sieve({"kind": "zero_variance", "tolerance": 0.01}).sift(rows)
+    assert reasons(sieve("zero_variance").apply(rows)) == {0: "zero_variance", 1: "zero_variance"}
+    wide = sieve({"kind": "zero_variance", "tolerance": 0.01}).apply(rows)
     assert set(reasons(wide)) == {0, 1, 4, 5}
     assert wide.metrics["experience/zero_variance"] == pytest.approx(2 / 3)
     assert wide.metrics["experience/kept"] == pytest.approx(1 / 3)
@@ -75,7 +75,7 @@ def test_groups_of_equal_rewards_are_refused_and_others_kept(make_rows: Any) -> 
 
 def test_last_of_a_group_has_nothing_to_be_compared_with_but_a_row_without_a_group_stays(make_rows: Any) -> None:
     rows = make_rows((1, 1), ("a", ""))
-    assert reasons(sieve("zero_variance").sift(rows)) == {0: "zero_variance"}
+    assert reasons(sieve("zero_variance").apply(rows)) == {0: "zero_variance"}
 
 
 def test_variance_is_that_of_what_is_learnt_not_of_what_the_game_gave(make_rows: Any) -> None:
@@ -83,13 +83,13 @@ def test_variance_is_that_of_what_is_learnt_not_of_what_the_game_gave(make_rows:
     rows = make_rows((1, 1), ("a", "a"))
     reward = rows.steps["reward"].copy()
     reward[3] += 0.5
-    assert reasons(sieve("zero_variance").sift(rows.replace(steps={"reward": reward}))) == {}
+    assert reasons(sieve("zero_variance").apply(rows.replace(steps={"reward": reward}))) == {}
 
 
 def test_seats_are_compared_with_the_same_seat_only() -> None:
     rows = sample_experiences((2,) * 4, tasks=(0, 0, 1, 1), seats=(0, 1, 0, 1), rewards=(1, -1, 1, -1))
     rows = rows.replace(sequences={"group": np.array(["a"] * 4, object)})
-    assert len(sieve("zero_variance").sift(rows).kept) == 0
+    assert len(sieve("zero_variance").apply(rows).kept) == 0
 
 
 def test_several_rows_of_one_episode_count_once(make_rows: Any) -> None:
@@ -97,14 +97,14 @@ def test_several_rows_of_one_episode_count_once(make_rows: Any) -> None:
     rows = rows.replace(
         sequences={"episode": np.array(["x", "x", "y"], object), "turn": np.array([0, 1, 0])},
     )
-    sifted = sieve({"kind": "pass_rate", "low": 0.5, "high": 0.5}).sift(rows)
+    sifted = sieve({"kind": "pass_rate", "low": 0.5, "high": 0.5}).apply(rows)
     assert len(sifted.kept) == 3
     assert sifted.metrics["experience/pass_rate"] == 0.5
 
 
 def test_pass_rate_keeps_groups_in_its_range_and_is_logged(make_rows: Any) -> None:
     rows = make_rows((1, 1, 1, 1, 0, 0, 0, 0, 1), ("a", "a", "a", "b", "b", "b", "c", "c", "c"))
-    sifted = sieve({"kind": "pass_rate", "low": 0.3, "high": 0.35}).sift(rows)
+    sifted = sieve({"kind": "pass_rate", "low": 0.3, "high": 0.35}).apply(rows)
     assert set(sifted.kept.sequences["group"].tolist()) == {"b", "c"}
     assert set(reasons(sifted).values()) == {"pass_rate"}
     assert sifted.metrics["experience/pass_rate"] == pytest.approx((1 + 1 / 3 + 1 / 3) / 3)
@@ -113,8 +113,8 @@ def test_pass_rate_keeps_groups_in_its_range_and_is_logged(make_rows: Any) -> No
 
 def test_reward_range_has_open_ends_and_includes_its_bounds(make_rows: Any) -> None:
     rows = make_rows((-1, 0, 1, 2), ("a",) * 4)
-    assert set(reasons(sieve({"kind": "reward_range", "low": 0}).sift(rows))) == {0}
-    assert set(reasons(sieve({"kind": "reward_range", "high": 1}).sift(rows))) == {3}
+    assert set(reasons(sieve({"kind": "reward_range", "low": 0}).apply(rows))) == {0}
+    assert set(reasons(sieve({"kind": "reward_range", "high": 1}).apply(rows))) == {3}
 
 
 def test_same_tokens_in_a_group_are_kept_once_and_the_lowest_task_stays(make_rows: Any) -> None:
@@ -122,10 +122,10 @@ def test_same_tokens_in_a_group_are_kept_once_and_the_lowest_task_stays(make_row
     action = np.tile(rows.steps["action"][:4], 4)
     action[4] += 1
     rows = rows.replace(steps={"action": action}).take([3, 2, 1, 0])
-    sifted = sieve("deduplicate").sift(rows)
+    sifted = sieve("deduplicate").apply(rows)
     assert reasons(sifted) == {2: "same_content"}
     assert "episode-0" in sifted.refusals[0].detail
-    assert len(sieve({"kind": "deduplicate", "keep": 2}).sift(rows).kept) == 4
+    assert len(sieve({"kind": "deduplicate", "keep": 2}).apply(rows).kept) == 4
 
 
 def test_validity_refuses_what_was_cut_is_too_short_or_could_not_be_read(make_rows: Any) -> None:
@@ -134,15 +134,15 @@ def test_validity_refuses_what_was_cut_is_too_short_or_could_not_be_read(make_ro
     format_ok[5] = False  # the answer of row 1 ends there
     truncated = np.array([False, False, True, False])
     rows = rows.replace(sequences={"truncated": truncated}, steps={"format_ok": format_ok})
-    all_of_it = sieve({"kind": "validity", "min_length": 2, "max_length": 7, "malformed": "refuse"}).sift(rows)
+    all_of_it = sieve({"kind": "validity", "min_length": 2, "max_length": 7, "malformed": "refuse"}).apply(rows)
     assert reasons(all_of_it) == {0: "too_short", 1: "malformed", 2: "truncated", 3: "too_long"}
-    assert reasons(sieve("validity").sift(rows)) == {2: "truncated"}
-    assert reasons(sieve({"kind": "validity", "truncated": "keep"}).sift(rows)) == {}
+    assert reasons(sieve("validity").apply(rows)) == {2: "truncated"}
+    assert reasons(sieve({"kind": "validity", "truncated": "keep"}).apply(rows)) == {}
 
 
 def test_shape_is_affine_then_cut_and_lands_on_the_last_chosen_element(make_rows: Any) -> None:
     rows = make_rows((1, 0, -1), ("a", "a", "a"))
-    kept = sieve({"kind": "shape", "scale": 2, "offset": 1, "low": 0.0, "high": 2.5}).sift(rows).kept
+    kept = sieve({"kind": "shape", "scale": 2, "offset": 1, "low": 0.0, "high": 2.5}).apply(rows).kept
     assert kept.sequences["shaped_reward"].tolist() == [2.5, 1.0, 0.0]
     assert kept.sequences["raw_reward"].tolist() == [1.0, 0.0, -1.0]
     assert kept.sequences["final_reward"].tolist() == [1.0, 0.0, -1.0]
@@ -151,26 +151,26 @@ def test_shape_is_affine_then_cut_and_lands_on_the_last_chosen_element(make_rows
 
 def test_normalised_groups_have_mean_0_and_deviation_1_and_equal_ones_exactly_0(make_rows: Any) -> None:
     rows = make_rows((3, 1, 0.1, 0.1, 0.1, 7), ("a", "a", "b", "b", "b", ""))
-    kept = sieve({"kind": "shape", "normalise": "standardise"}).sift(rows).kept
+    kept = sieve({"kind": "shape", "normalise": "standardise"}).apply(rows).kept
     half = np.sqrt(0.5)
     assert kept.sequences["shaped_reward"].tolist() == pytest.approx([half, -half, 0, 0, 0, 7])
-    centred = sieve({"kind": "shape", "normalise": "centre"}).sift(rows).kept
+    centred = sieve({"kind": "shape", "normalise": "centre"}).apply(rows).kept
     assert centred.sequences["shaped_reward"].tolist() == [1, -1, 0, 0, 0, 7]
 
 
 def test_operators_work_in_order_on_what_the_one_before_left(make_rows: Any) -> None:
     rows = make_rows((1, 1, 0), ("a", "a", "a"))
     halved = {"kind": "shape", "scale": 0.5}
-    assert len(sieve({"kind": "reward_range", "high": 0.5}, halved).sift(rows).kept) == 1
-    assert len(sieve(halved, {"kind": "reward_range", "high": 0.5}).sift(rows).kept) == 3
+    assert len(sieve({"kind": "reward_range", "high": 0.5}, halved).apply(rows).kept) == 1
+    assert len(sieve(halved, {"kind": "reward_range", "high": 0.5}).apply(rows).kept) == 3
     # Once the 0 is gone, the others are equal.
-    gone = sieve({"kind": "reward_range", "low": 0.5}, "zero_variance").sift(rows)
+    gone = sieve({"kind": "reward_range", "low": 0.5}, "zero_variance").apply(rows)
     assert reasons(gone) == {0: "zero_variance", 1: "zero_variance", 2: "reward_range"}
 
 
 def test_refused_rows_are_as_they_came(make_rows: Any) -> None:
     rows = make_rows((1, 1, 1, 0), ("a", "a", "b", "b"))
-    refused = sieve({"kind": "shape", "scale": 9}, "zero_variance").sift(rows).refused
+    refused = sieve({"kind": "shape", "scale": 9}, "zero_variance").apply(rows).refused
     assert refused.sequences["shaped_reward"].tolist() == [1.0, 1.0]
     assert np.array_equal(refused.steps["reward"], rows.take([0, 1]).steps["reward"])
 
@@ -189,11 +189,11 @@ def test_a_group_comes_to_the_same_alone_and_in_any_company(
     tested = sieve(*order[:4])
     shuffled = list(range(len(rows)))
     rng.shuffle(shuffled)
-    whole = tested.sift(rows.take(shuffled))
+    whole = tested.apply(rows.take(shuffled))
     assert sorted([*rows_of(whole.kept), *rows_of(whole.refused)]) == list(range(len(rows)))
     groups = rows.sequences["group"].tolist()
     for group in set(groups):
-        alone = tested.sift(rows.take([row for row, name in enumerate(groups) if name == group]))
+        alone = tested.apply(rows.take([row for row, name in enumerate(groups) if name == group]))
         together = whole.kept.sequences["group"] == group if len(whole.kept) else np.zeros(0, bool)
         assert sorted(rows_of(alone.kept)) == sorted(rows_of(whole.kept.take(np.flatnonzero(together))))
         assert reasons(alone).items() <= reasons(whole).items()
@@ -215,7 +215,7 @@ def no_long_ones(group: Experiences, most: int = 3) -> Verdict:
 def test_registered_function_is_an_operator(make_rows: Any) -> None:
     register_operator("no_long_ones", no_long_ones)
     rows = make_rows((1, 0, 1), ("a", "a", "b"), lengths=(2, 5, 3))
-    sifted = sieve({"kind": "custom", "name": "no_long_ones", "options": {"most": 4}}).sift(rows)
+    sifted = sieve({"kind": "custom", "name": "no_long_ones", "options": {"most": 4}}).apply(rows)
     assert reasons(sifted) == {1: "rambling"}
     assert sifted.metrics["experience/long"] == 1.0
     check_operator(no_long_ones, most=3)
@@ -257,7 +257,7 @@ def answering(answer: Any) -> Any:
 def test_function_that_breaks_its_promise_stops_the_run_with_its_name(make_rows: Any, function: Any, said: str) -> None:
     register_operator("mine", function)
     with pytest.raises(LudusError, match=said):
-        sieve({"kind": "custom", "name": "mine"}).sift(make_rows((1, 0), ("a", "a")))
+        sieve({"kind": "custom", "name": "mine"}).apply(make_rows((1, 0), ("a", "a")))
 
 
 def forgetful() -> Any:

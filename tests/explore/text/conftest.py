@@ -7,13 +7,13 @@ import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from ludus.config.play import SpeechConfig
-from ludus.explore.engines.protocol import Completion, EngineCounters, Request
-from ludus.explore.text_players import TextPlayer, make_text_player
-from ludus.explore.text_runner import TextRunner
+from ludus.config import SpeechConfig
+from ludus.explore.players.text import TextPlayer, make_text_player
+from ludus.explore.runners.text_runner import TextRunner
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
-from ludus.policies.chat import ChatFormat
+from ludus.inference.protocol import Completion, EngineCounters, Request
+from ludus.lm.chat import ChatFormat
 
 Say = Callable[[str], str]
 
@@ -55,7 +55,7 @@ class ParrotEngine:
 def chat(tmp_path_factory: pytest.TempPathFactory) -> ChatFormat:
     from transformers import AutoTokenizer
 
-    from ludus.policies.tiny_model import make_tiny_model
+    from ludus.lm.tiny_model import make_tiny_model
 
     folder: Path = make_tiny_model(tmp_path_factory.mktemp("model") / "tiny", layers=1, width=32)
     return ChatFormat(AutoTokenizer.from_pretrained(folder))

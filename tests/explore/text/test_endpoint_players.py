@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 from starlette.responses import Response
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "inference"))
 
 from scripted_endpoint import Answer, ScriptedServer, never, refuses, says, scripted, unused_port
 
-from ludus.config.endpoints import JudgeConfig
-from ludus.config.play import ExploreConfig
-from ludus.explore.endpoints import Endpoints
-from ludus.explore.text_players import make_text_player
-from ludus.explore.text_runner import TextRunner
+from ludus.config import ExploreConfig, JudgeConfig
+from ludus.explore.players.endpoints import Endpoints
+from ludus.explore.players.text import make_text_player
+from ludus.explore.runners.text_runner import TextRunner
 from ludus.records import Episode, EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
 
 GAME = "open_spiel:tic_tac_toe"

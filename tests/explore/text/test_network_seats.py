@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus.config.play import MemoryConfig, MlpConfig
+from ludus.config import MemoryConfig, MlpConfig
 from ludus.experience import verify
 from ludus.explore.actors import Decided, Needs, NetworkActors
-from ludus.explore.host_runner import HostRunner
-from ludus.explore.mixed_runner import MixedRunner
-from ludus.explore.network_seats import Networks, Sight
+from ludus.explore.players.network_seats import Networks, Sight
+from ludus.explore.runners.host_runner import HostRunner
+from ludus.explore.runners.mixed_runner import MixedRunner
 from ludus.games import Game, Position, make_game
 from ludus.games.global_state import state_size
 from ludus.policies import PolicyShape, PolicyStore, as_numpy

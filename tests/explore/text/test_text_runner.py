@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ludus.errors import EngineLost, Unreachable
-from ludus.explore.text_runner import TextRunner
+from ludus.explore.runners.text_runner import TextRunner
 from ludus.games.text_registry import make_text_game
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ludus.league.exact.meta_game import Floats, MetaStrategy, solve_meta_game, solve_nash
-from ludus.league.meta_solvers import META_SOLVERS
+from ludus.league.solvers import META_SOLVERS
 
 
 def everybody(table: Floats) -> tuple[np.ndarray, np.ndarray]:

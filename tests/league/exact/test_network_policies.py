@@ -9,7 +9,7 @@ import pytest
 from open_spiel.python import policy
 from open_spiel.python.algorithms import expected_game_score, exploitability
 
-from ludus.config.play import MlpConfig
+from ludus.config import MlpConfig
 from ludus.errors import ConfigError
 from ludus.games import make_game
 from ludus.games.sequence_form_building import build_sequence_form, load_turn_based

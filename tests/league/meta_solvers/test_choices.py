@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ludus.config.judge import OpponentConfig
+from ludus.config import OpponentConfig
 from ludus.errors import LudusError
-from ludus.league.meta_solvers import (
+from ludus.league.matchmaking.pfsp import PFSP_WEIGHTINGS
+from ludus.league.solvers import (
     nash,
     pfsp,
     rectified_nash,
@@ -16,7 +17,6 @@ from ludus.league.meta_solvers import (
     uniform,
     zero_sum_table,
 )
-from ludus.league.pfsp import PFSP_WEIGHTINGS
 
 ROCK_PAPER_SCISSORS = zero_sum_table([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 

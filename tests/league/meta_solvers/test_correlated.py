@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ludus.errors import LudusError
-from ludus.league.meta_solvers import cce_gap, ce_gap, coarse_correlated, correlated, expected_payoffs, symmetric_table
-from ludus.league.normal_form import Array
+from ludus.league.payoffs.normal_form import Array
+from ludus.league.solvers import cce_gap, ce_gap, coarse_correlated, correlated, expected_payoffs, symmetric_table
 
 CHICKEN = symmetric_table([[6, 2], [7, 0]])
 SELECTS = ["max_entropy", "max_gini", "max_welfare"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ludus.errors import LudusError
-from ludus.league.meta_solvers import (
+from ludus.league.solvers import (
     cce_gap,
     fictitious_play,
     marginals,

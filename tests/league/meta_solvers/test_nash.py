@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ludus.errors import LudusError
-from ludus.league.meta_solvers import game_value, nash, nash_conv, solve, zero_sum_table
+from ludus.league.solvers import game_value, nash, nash_conv, solve, zero_sum_table
 
 ROCK_PAPER_SCISSORS = [[0, -1, 1], [1, 0, -1], [-1, 1, 0]]
 BIASED = [[0, -25, 50], [25, 0, -5], [-50, 5, 0]]

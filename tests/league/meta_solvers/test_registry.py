@@ -8,9 +8,11 @@ import sys
 import numpy as np
 import pytest
 
-import ludus.league.meta_solvers as meta_solvers
+import ludus.league.solvers as meta_solvers
 from ludus.errors import ConfigError, LudusError
-from ludus.league.meta_solvers import (
+from ludus.league.payoffs.normal_form import Array, completed, payoffs_against
+from ludus.league.payoffs.normal_form import symmetric_table as of_matrix
+from ludus.league.solvers import (
     META_SOLVERS,
     find_meta_solver,
     marginals,
@@ -21,8 +23,6 @@ from ludus.league.meta_solvers import (
     symmetric_table,
     zero_sum_table,
 )
-from ludus.league.normal_form import Array, completed, payoffs_against
-from ludus.league.normal_form import symmetric_table as of_matrix
 
 ROCK_PAPER_SCISSORS = zero_sum_table([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 
@@ -131,7 +131,7 @@ def test_unknown_names_and_options_are_named_with_the_nearest() -> None:
 
 
 def test_ones_own_solver_is_used_and_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.league.meta_solvers.registry.META_SOLVERS", dict(META_SOLVERS))
+    monkeypatch.setattr("ludus.league.solvers.registry.META_SOLVERS", dict(META_SOLVERS))
 
     def first_only(table: Array) -> list[Array]:
         return [np.eye(count)[0] for count in table.shape[1:]]

@@ -6,11 +6,11 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from ludus.config.population import PopulationConfig, Scheduler
-from ludus.league.normal_form import Array
-from ludus.league.roster import UNIFORM, Recruit, Roster
+from ludus.config import PopulationConfig, Scheduler
+from ludus.league.matchmaking.roster import UNIFORM, Recruit, Roster
+from ludus.league.payoffs.normal_form import Array
+from ludus.league.ratings.score_book import ScoreBook
 from ludus.league.schedulers import SCHEDULERS, Learner, View
-from ludus.league.score_book import ScoreBook
 from ludus.records import PolicyRef
 
 STEPS = 1000

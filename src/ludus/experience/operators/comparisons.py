@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ludus.config.flow import DeduplicateConfig, PassRateConfig, ZeroVarianceConfig
+from ludus.config import DeduplicateConfig, PassRateConfig, ZeroVarianceConfig
 from ludus.experience.groups import Groups, learnt_rewards
 from ludus.experience.operators.protocol import Verdict, Why, refuse
 from ludus.records import Experiences

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
-from ludus.config.flow import CustomOperatorConfig
+from ludus.config import CustomOperatorConfig
 from ludus.errors import ConfigError
 from ludus.experience.operators.comparisons import Deduplicate, PassRate, ZeroVariance
 from ludus.experience.operators.custom import GroupFunction, PerGroup

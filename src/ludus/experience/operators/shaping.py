@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ludus.config.flow import ShapeConfig
+from ludus.config import ShapeConfig
 from ludus.experience.groups import Groups
 from ludus.experience.operators.protocol import Values, Verdict
 from ludus.records import Experiences

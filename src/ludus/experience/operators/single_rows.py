@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config.flow import RewardRangeConfig, ValidityConfig
+from ludus.config import RewardRangeConfig, ValidityConfig
 from ludus.experience.groups import Groups
 from ludus.experience.operators.protocol import Verdict, Why, refuse
-from ludus.experience.stages import decisions
+from ludus.experience.transform_phases import decisions
 from ludus.records import Experiences
 
 

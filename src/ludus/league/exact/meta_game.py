@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ludus.errors import TrainError
-from ludus.league.meta_solvers import solve, zero_sum_table
+from ludus.league.solvers import solve, zero_sum_table
 
 Floats = NDArray[np.float64]
 Chosen = NDArray[np.bool_]

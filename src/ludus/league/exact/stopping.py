@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ludus.config.population import StopConfig
+from ludus.config import StopConfig
 from ludus.league.exact.psro import ExactPsro
 
 

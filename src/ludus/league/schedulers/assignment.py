@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ludus.config.population import PopulationConfig
-from ludus.league.lineups import LineUps
-from ludus.league.normal_form import Array
-from ludus.league.roster import Roster
-from ludus.league.score_book import ScoreBook
+from ludus.config import PopulationConfig
+from ludus.league.matchmaking.lineups import LineUps
+from ludus.league.matchmaking.roster import Roster
+from ludus.league.payoffs.normal_form import Array
+from ludus.league.ratings.score_book import ScoreBook
 from ludus.records import PolicyRef
 
 

@@ -7,13 +7,13 @@ against it. Invariant: the order of learners is that of their numbers; the lowes
 
 from __future__ import annotations
 
-from ludus.config.population import PopulationConfig
+from ludus.config import PopulationConfig
 from ludus.errors import LudusError
-from ludus.league.lineups import LineUps
-from ludus.league.meta_solvers import solve_joint
-from ludus.league.normal_form import Array, marginals
-from ludus.league.roster import UNIFORM
+from ludus.league.matchmaking.lineups import LineUps
+from ludus.league.matchmaking.roster import UNIFORM
+from ludus.league.payoffs.normal_form import Array, marginals
 from ludus.league.schedulers.assignment import Assignment, View
+from ludus.league.solvers import solve_joint
 from ludus.records import PolicyRef
 
 

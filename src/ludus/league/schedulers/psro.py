@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ludus.config.population import PopulationConfig
-from ludus.league.lineups import LineUp, LineUps
-from ludus.league.normal_form import Array, marginals
-from ludus.league.roster import UNIFORM
+from ludus.config import PopulationConfig
+from ludus.league.matchmaking.lineups import LineUp, LineUps
+from ludus.league.matchmaking.roster import UNIFORM
+from ludus.league.payoffs.normal_form import Array, marginals
 from ludus.league.schedulers.assignment import Assignment, View
 from ludus.records import PolicyRef
 

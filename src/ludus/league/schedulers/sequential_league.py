@@ -4,9 +4,9 @@ answers the newest main agent alone, and so on.
 
 from __future__ import annotations
 
-from ludus.config.population import PopulationConfig
+from ludus.config import PopulationConfig
 from ludus.errors import LudusError
-from ludus.league.lineups import LineUps
+from ludus.league.matchmaking.lineups import LineUps
 from ludus.league.schedulers.assignment import Assignment, View
 from ludus.league.schedulers.psro import answer_to, newest_or_uniform
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.config.tasksets import AdaptiveConfig
+from ludus.config import AdaptiveConfig
 from ludus.errors import StorageError
 from ludus.tasks.curricula.chance import Epochs, generator
 from ludus.tasks.curricula.difficulty import difficulties_of, levels_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config.tasksets import EasyToHardConfig, RandomConfig, SequentialConfig, ShuffleConfig
+from ludus.config import EasyToHardConfig, RandomConfig, SequentialConfig, ShuffleConfig
 from ludus.records import derive_seed
 from ludus.tasks.curricula.chance import Epochs
 from ludus.tasks.curricula.difficulty import levels_of, required_difficulties

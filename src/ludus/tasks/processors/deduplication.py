@@ -7,7 +7,7 @@ import unicodedata
 from hashlib import blake2b
 from typing import Any
 
-from ludus.config.tasksets import TaskDeduplicateConfig
+from ludus.config import TaskDeduplicateConfig
 from ludus.tasks.json_values import Flaw
 from ludus.tasks.rows import RefusedRows, Row
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ludus.config.tasksets import ScoreDifficultyConfig
+from ludus.config import ScoreDifficultyConfig
 from ludus.tasks.json_values import Flaw, as_number
 from ludus.tasks.processors.ranks import ranks
 from ludus.tasks.rows import DIFFICULTY, RefusedRows, Row

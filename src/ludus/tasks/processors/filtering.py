@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Any
 
-from ludus.config.tasksets import TaskFilterConfig
+from ludus.config import TaskFilterConfig
 from ludus.tasks.json_values import as_number
 from ludus.tasks.rows import RefusedRows, Row
 

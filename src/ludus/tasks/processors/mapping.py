@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ludus.config.tasksets import TaskMapConfig, template_parts
+from ludus.config import TaskMapConfig, template_parts
 from ludus.tasks.json_values import MOST_ROW_BYTES, Flaw
 from ludus.tasks.rows import RefusedRows, Row
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ludus.config.tasksets import PrioritiseConfig
+from ludus.config import PrioritiseConfig
 from ludus.tasks.json_values import Flaw, as_number
 from ludus.tasks.processors.ranks import ranks
 from ludus.tasks.rows import RefusedRows, Row

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
-from ludus.config.tasksets import CustomProcessorConfig
+from ludus.config import CustomProcessorConfig
 from ludus.errors import ConfigError
 from ludus.plugins import entry_points, load_entry_point
 from ludus.tasks.processors.custom import CustomProcessor, RowFunction, SetFunction, SetProcessor

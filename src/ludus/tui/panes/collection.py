@@ -6,10 +6,11 @@ import re
 
 from rich.text import Text
 
-from ludus.tui.drawing import FULL, REST, clean, percent, short
+from ludus.monitor.run_view import RunView
+from ludus.reports.number_text import clean, percent, short
+from ludus.tui.drawing import FULL, REST
 from ludus.tui.panes.metric_rows import heading, row, rows, under
 from ludus.tui.panes.spec import PaneSpec
-from ludus.tui.run_view import RunView
 
 SEAT = re.compile(r"explore/(.*?)seat_(\d+)/(reward|wins)$")
 FIRST = ("explore/length", "explore/draws", "explore/failed_episodes", "experience/refused", "experience/kept")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from ludus.tui.drawing import clean, short, wrap
+from ludus.monitor.run_view import RunView
+from ludus.reports.number_text import clean, short
+from ludus.tui.drawing import wrap
 from ludus.tui.panes.spec import PaneSpec
-from ludus.tui.run_view import RunView
 
 
 def draw(view: RunView, width: int) -> list[Text]:

@@ -8,10 +8,11 @@ from typing import TypeVar
 from rich.text import Text
 
 from ludus.daemon.messages import LeagueMember, LeagueNews
-from ludus.tui.drawing import HEAT, fit, short, sparkline, spread
+from ludus.monitor.run_view import RunView
+from ludus.reports.number_text import short
+from ludus.tui.drawing import HEAT, fit, sparkline, spread
 from ludus.tui.panes.metric_rows import heading
 from ludus.tui.panes.spec import PaneSpec
-from ludus.tui.run_view import RunView
 
 Cell = TypeVar("Cell")
 CELL, MOST_MEMBERS = 4, 100

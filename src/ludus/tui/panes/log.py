@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from rich.text import Text
 
+from ludus.monitor.run_view import Entry, RunView
 from ludus.tui.drawing import wrap
 from ludus.tui.panes.spec import PaneSpec
-from ludus.tui.run_view import Entry, RunView
 
 CLOCK = re.compile(r"(\d\d:\d\d:\d\d) (.*)")
 """Lines that say themselves when they were written."""

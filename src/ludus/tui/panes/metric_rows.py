@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from rich.text import Text
 
-from ludus.tui.drawing import fit, short, sparkline
-from ludus.tui.run_view import RunView
+from ludus.monitor.run_view import RunView
+from ludus.reports.number_text import short
+from ludus.tui.drawing import fit, sparkline
 
 VALUE = 8
 SHARES = (

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from ludus.daemon.messages import QueueFill, RoomStatus
-from ludus.tui.drawing import bar, fit, percent, share_of, short
+from ludus.monitor.run_view import RunView
+from ludus.reports.number_text import percent, share_of, short
+from ludus.tui.drawing import bar, fit
 from ludus.tui.panes.spec import PaneSpec
-from ludus.tui.run_view import RunView
 
 ACTIVE = ("WAITING FOR DATA", "TRAINING", "EVALUATING", "EXPORTING")
 """Stages in which a rate of zero is worth a look."""

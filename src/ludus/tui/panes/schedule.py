@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from ludus.tui.drawing import bar, duration, fit, percent, share_of, short
+from ludus.monitor.run_view import RunView
+from ludus.reports.number_text import duration, percent, share_of, short
+from ludus.tui.drawing import bar, fit
 from ludus.tui.panes.spec import PaneSpec
-from ludus.tui.run_view import RunView
 
 LABEL, WORDS = 14, 24
 

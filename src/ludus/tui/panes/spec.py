@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from ludus.tui.run_view import RunView, Topic
+from ludus.monitor.run_view import RunView, Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

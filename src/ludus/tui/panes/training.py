@@ -5,10 +5,11 @@ from __future__ import annotations
 from rich.text import Text
 
 from ludus.config import LOSS_OPTIONS
-from ludus.tui.drawing import duration, short, sparkline
+from ludus.monitor.run_view import RunView
+from ludus.reports.number_text import duration, short
+from ludus.tui.drawing import sparkline
 from ludus.tui.panes.metric_rows import LABELS, heading, row, rows, under
 from ludus.tui.panes.spec import PaneSpec
-from ludus.tui.run_view import RunView
 
 FIRST = ("train/loss", "train/approx_kl", "train/entropy", "train/staleness", "train/updates_behind")
 ELSEWHERE = ("explore/", "experience/", "train/", "evaluate/")

@@ -1,5 +1,0 @@
-"""The OpenAI chat API from the server's side: requests checked, answers written.
-
-`ludus.serve` answers with it for people, `ludus.explore.recording` for programs that are being trained. Import what you
-need from the modules; `http` loads Starlette.
-"""

@@ -1,0 +1,1 @@
+"""Players that never learn, and networks in games of words."""

@@ -1,0 +1,143 @@
+"""The endpoints of a run: the players behind them, the judge, and what they have cost.
+
+Invariants: an engine is made when its endpoint is first needed, so whoever plays without it needs no key; one endpoint
+has one engine, whether it plays, judges or both; each explorer spends no more than its share of `max_cost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ludus.config import EndpointConfig, ExploreConfig
+from ludus.errors import ConfigError
+from ludus.explore.judging import Judging
+from ludus.explore.players.fixed import is_registered
+from ludus.explore.prompts import find_prompt
+from ludus.explore.runners.text_episode import TextEpisode
+from ludus.explore.speaker import Speaker
+from ludus.inference.addresses import check_url, read_key
+from ludus.inference.openai.engine import OpenAIEngine, OpenAISettings
+from ludus.inference.protocol import Sampling
+from ludus.lm.extraction import check_extraction
+
+COUNTED = ("requests", "failed", "retries", "prompt_tokens", "sampled_tokens", "cost")
+"""What is told of an engine's counters."""
+
+Counts = dict[str, float]
+"""By name of the metric, without its room: `endpoints/gpt/cost`, `judge/verdicts`."""
+
+
+class Endpoints:
+    """Speakers by name, and the judge. Belongs to one event loop."""
+
+    def __init__(self, explore: ExploreConfig, *, spent: Mapping[str, float] | None = None) -> None:
+        """`spent` is what this explorer's earlier lives have cost, by endpoint."""
+        self._explore = explore
+        self._spent = dict(spent or {})
+        self._engines: dict[str, OpenAIEngine] = {}
+        self._speakers: dict[str, Speaker] = {}
+        self._judging: Judging | None = None
+        self._told: Counts = {f"endpoints/{name}/cost": cost for name, cost in self._spent.items()}
+
+    def speaker(self, name: str) -> Speaker | None:
+        """Who speaks for a player; None when it is no endpoint."""
+        endpoint = self._explore.endpoints.get(name)
+        if endpoint is not None and name not in self._speakers:
+            self._speakers[name] = self._make_speaker(name, endpoint)
+        return self._speakers.get(name)
+
+    async def judge(self, played: TextEpisode, *, ends: float) -> None:
+        """Have the judge, if the run has one, score an episode that ended well; raises as `Judging.judge` does."""
+        config = self._explore.judge
+        if config is None or not any(seat.learns for seat in played.task.seats):
+            return
+        if self._judging is None:
+            most = self._explore.endpoints[config.endpoint].max_tokens
+            self._judging = Judging(config, self.engine(config.endpoint), max_tokens=most)
+        await self._judging.judge(played, ends=ends)
+
+    def take_counts(self) -> Counts:
+        """What has been done since the last call."""
+        told, self._told = self._told, {**self._told, **self._counts()}
+        return {name: value - told.get(name, 0) for name, value in self._told.items() if value != told.get(name, 0)}
+
+    async def close(self) -> None:
+        """Let all connections go. Requests in flight fail."""
+        for engine in self._engines.values():
+            await engine.close()
+
+    def _counts(self) -> Counts:
+        counts = {
+            f"endpoints/{name}/{what}": float(getattr(engine.counters, what))
+            for name, engine in self._engines.items()
+            for what in COUNTED
+        }
+        if self._judging is not None:
+            counts |= {"judge/verdicts": float(self._judging.verdicts), "judge/score_sum": self._judging.score_sum}
+        return counts
+
+    def engine(self, name: str) -> OpenAIEngine:
+        """The engine of an endpoint; it is closed with the others.
+
+        Raises:
+            ConfigError: there is no such endpoint, or its key is missing.
+        """
+        if name not in self._explore.endpoints:
+            raise ConfigError(f"there is no endpoint {name!r}; name it under explore.endpoints")
+        if name not in self._engines:
+            engine = OpenAIEngine(engine_settings(name, self._explore.endpoints[name], shares=self._explore.workers))
+            engine.counters.cost = self._spent.get(name, 0.0)
+            self._engines[name] = engine
+        return self._engines[name]
+
+    def _make_speaker(self, name: str, endpoint: EndpointConfig) -> Speaker:
+        speech, engine = self._explore.speech, self.engine(name)
+        # A fixed player has a manner of its own: it samples in evaluation, too, or games would repeat themselves.
+        sampling = Sampling(
+            max_tokens=endpoint.max_tokens or speech.max_tokens,
+            temperature=speech.temperature if endpoint.temperature is None else endpoint.temperature,
+            stop_tokens=engine.format.stop_tokens,
+        )
+        return Speaker(
+            engine=engine,
+            chat=engine.format,
+            template=find_prompt(endpoint.prompt or speech.prompt),
+            action=endpoint.action or speech.action,
+            sampling=sampling,
+            greedy=sampling,
+        )
+
+
+def engine_settings(name: str, endpoint: EndpointConfig, *, shares: int = 1) -> OpenAISettings:
+    """The settings of one explorer's engine for an endpoint; `shares` explorers divide what may be spent."""
+    return OpenAISettings(
+        model=endpoint.model,
+        policy=name,
+        url=endpoint.url,
+        key_variable=endpoint.key_variable,
+        attempt_s=endpoint.attempt_s,
+        retries=endpoint.retries,
+        max_in_flight=endpoint.max_in_flight,
+        prompt_price=endpoint.prompt_price,
+        completion_price=endpoint.completion_price,
+        max_cost=None if endpoint.max_cost is None else endpoint.max_cost / shares,
+        options=endpoint.options,
+    )
+
+
+def check_endpoint(name: str, endpoint: EndpointConfig) -> None:
+    """Check what a config alone cannot tell: the key is there, and what is named exists. Nobody is called.
+
+    Raises:
+        ConfigError: with the key path of the endpoint.
+    """
+    try:
+        read_key(check_url(endpoint.url), endpoint.key_variable)
+        if endpoint.prompt is not None:
+            find_prompt(endpoint.prompt)
+        if endpoint.action is not None:
+            check_extraction(endpoint.action)
+        if is_registered(name):
+            raise ConfigError("a plugin has registered a player of this name; write another, such as gpt")
+    except ConfigError as error:
+        raise ConfigError(*(f"explore.endpoints.{name}: {problem}" for problem in error.problems)) from error

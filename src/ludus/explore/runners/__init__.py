@@ -1,0 +1,1 @@
+"""Runners: each plays many tasks of one kind at once."""

@@ -1,0 +1,166 @@
+"""One attempt at one task through a workflow: from the first word to the reward.
+
+Invariant: an attempt that ended well has a finite total reward, and its replies have it: what the whole is worth stands
+on the last sampled token of every chat, since the chats are one attempt and are compared with other attempts as such;
+step rewards stand on the replies they were given for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import fsum
+
+import numpy as np
+
+from ludus.errors import EnvError, PolicyError, RewardError, RolloutError
+from ludus.explore.runners.assembly import sequence_facts
+from ludus.explore.runners.bounded_work import BoundedWork
+from ludus.explore.runners.conversation_rows import Row
+from ludus.records import Episode, EpisodeId, Task, derive_seed
+from ludus.rewards.rewards import Rewards, Scored
+from ludus.rewards.values import check_value
+from ludus.workflows.outcome import Outcome, as_outcome
+from ludus.workflows.protocol import Workflow
+from ludus.workflows.rollout_model import RolloutModel, Voice
+
+OWN_REWARD, STEP_REWARDS = "workflow", "steps"
+"""Names of what the workflow itself gave, among the parts of a reward."""
+
+
+class WorkflowEpisode:
+    """An attempt in flight. `run` makes it; afterwards `finish` and `rows` have what there is to know."""
+
+    def __init__(
+        self,
+        task: Task,
+        id: EpisodeId,
+        workflow: Workflow,
+        voice: Voice,
+        *,
+        rewards: Rewards | None,
+        retry: int,
+        mark: Callable[[int], None],
+        began: float | None = None,
+    ) -> None:
+        """`mark` notes whose code runs; `began` is when the first try began, by `time.monotonic`."""
+        self.task = task
+        self.id = id
+        self.outcome = Outcome()
+        self.scored: Scored | None = None
+        """What the run's rewards said last."""
+        self.failure: RolloutError | None = None
+        """Why it failed, if it did."""
+        self._workflow = workflow
+        self._rewards = rewards
+        self._mark = mark
+        self._began = time.monotonic() if began is None else began
+        self._parts: dict[str, float] = {}
+        self._total = 0.0
+        self._work: BoundedWork[None] | None = None
+        self.model = RolloutModel(
+            task,
+            id,
+            voice,
+            retry=retry,
+            many_chats=workflow.many_chats,
+            score=None if rewards is None else self._score,
+            on_trouble=self._stop,
+        )
+
+    async def run(self, *, limit_s: float) -> None:
+        """Attempt the task and find out what the attempt is worth.
+
+        Raises:
+            Interrupted: the engine is out of reach; the task is to begin again.
+            EngineLost: it has been for too long.
+            RolloutError: the workflow, the policy or a reward failed.
+        """
+        self._work = BoundedWork(self._attempt(), what="the workflow", task=self.task.id, mark=self._mark)
+        try:
+            await self._work.result(limit_s)
+        except BaseException:
+            # Whatever the workflow made of it: an attempt that the engine interrupted is none.
+            if self.model.trouble is not None:
+                raise self.model.trouble from None
+            raise
+        finally:
+            self.model.close()
+        if self.model.trouble is not None:
+            raise self.model.trouble
+
+    def finish(self, error: str = "") -> Episode:
+        """The episode as a record."""
+        said = self.model.said
+        return Episode(
+            id=self.id,
+            task=self.task,
+            returns=(0.0 if error else self._total,) * len(self.task.seats),
+            move_plies=np.arange(len(said), dtype=np.int32),
+            move_seats=np.zeros(len(said), np.int16),
+            move_actions=np.ones(len(said), np.int32),
+            move_texts=tuple(_whole_text(reply.heard) for reply in said),
+            replies=tuple(_whole_text(reply.text) for reply in said),
+            rewards={} if error else self._parts,
+            truncated=self.outcome.truncated,
+            error=error,
+            duration_s=time.monotonic() - self._began,
+        )
+
+    def rows(self, episode: Episode, *, by_turn: bool) -> list[Row]:
+        """The sequences of an attempt that ended well: its chats, or each of their replies."""
+        facts = sequence_facts(episode, 0)
+        chats = [chat.conversation for chat in self.model.chats if chat.conversation.replies]
+        if by_turn:
+            parts = [columns for chat in chats for columns in chat.as_turns(facts["final_reward"])]
+        else:
+            parts = [chat.as_episode() for chat in chats]
+        return [({**facts, "turn": turn}, columns) for turn, columns in enumerate(parts)]
+
+    # -- the attempt -----------------------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        if self._work is not None:
+            self._work.stop()
+
+    async def _attempt(self) -> None:
+        returned = await self._workflow.run(self.task, self.model)
+        said = self.model.said
+        if not said:
+            raise PolicyError("the workflow ended without a reply of the policy, so there is nothing to learn from")
+        self.outcome = as_outcome(returned, last_reply=said[-1].text, replies=len(said))
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """Find out what the attempt is worth and give it to the replies."""
+        outcome, parts = self.outcome, self._parts
+        whole = 0.0
+        if outcome.reward is not None:
+            parts.update(self.scored.parts if self.scored is not None else {})
+            whole = parts[OWN_REWARD] = outcome.reward
+        elif self._rewards is not None:
+            scored = await self._score(outcome.response)
+            whole = scored.total
+            parts.update(scored.parts)
+        elif not outcome.step_rewards:
+            raise RewardError("the workflow gave no reward and the run has none; give it some under rewards")
+        if outcome.step_rewards:
+            parts[STEP_REWARDS] = fsum(outcome.step_rewards)
+        self._total = check_value(whole + parts.get(STEP_REWARDS, 0.0))
+        for reply, reward in zip(self.model.said, outcome.step_rewards, strict=False):
+            self.model.chats[reply.chat].conversation.replies[reply.reply].reward += reward
+        for chat in self.model.chats:
+            chat.conversation.credit(whole)
+
+    async def _score(self, response: str) -> Scored:
+        if self._rewards is None:
+            raise EnvError("the run has no rewards")
+        task, sampled = self.task, sum(chat.conversation.sampled for chat in self.model.chats)
+        seed = derive_seed(task.seed, "reward", task.attempt)
+        self.scored = await self._rewards.score(task, response, seed=seed, tokens=sampled)
+        return self.scored
+
+
+def _whole_text(text: str) -> str:
+    """Half characters cannot be written or sent."""
+    return text.encode("utf-8", "replace").decode()

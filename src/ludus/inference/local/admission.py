@@ -1,0 +1,135 @@
+"""Blocks for jobs, and what of their prompts is in the cache already.
+
+Invariant: a job that has begun has all blocks it may ever need, so it always ends.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.inference.local.block_pool import BlockPool
+from ludus.inference.local.job import Job
+from ludus.inference.local.sessions import Kept, Sessions
+from ludus.lm.decoding.kv_cache import BLOCK, KvCache
+
+
+class Admission:
+    """Gives jobs their blocks and takes them back."""
+
+    def __init__(self, cache: KvCache, pool: BlockPool, sessions: Sessions, *, reuse: bool = True) -> None:
+        self._cache = cache
+        self._pool = pool
+        self._sessions = sessions
+        self._reuse = reuse
+
+    def look_up(self, job: Job) -> list[int]:
+        """Blocks that hold the beginning of a job's prompt. Its last token is always computed: the first token to be
+        drawn needs what comes out of it."""
+        known, job.name = self._pool.find(job.request.policy, job.prompt[:-1])
+        job.known = len(known)
+        return known
+
+    def begin(self, job: Job, known: list[int], *, beyond: bool) -> bool:
+        """Give a job its blocks, reusing what is known or what its session kept; False if there is no room.
+
+        Args:
+            job: as `look_up` left it.
+            known: what `look_up` found.
+            beyond: whether to make room past the limit.
+        """
+        kept = self._take_kept(job)
+        if kept is None:
+            self._pool.share(known)
+            job.blocks, job.computed = list(known), len(known) * BLOCK
+        else:
+            self._go_on(job, kept)
+        return self._fill_up(job, beyond)
+
+    def follow(self, job: Job, leader: Job) -> bool:
+        """Give a job its blocks, those that the leader's whole prompt fills shared with it; False without room."""
+        job.blocks = leader.blocks[: len(job.prompt) // BLOCK]
+        self._pool.share(job.blocks)
+        return self._fill_up(job, beyond=False)
+
+    def catch_up(self, job: Job) -> None:
+        """Give a follower the rest of its leader's prompt, which is computed now."""
+        leader = _leader_of(job)
+        full, rest = divmod(len(job.prompt), BLOCK)
+        if rest:
+            self._cache.copy(leader.blocks[full], job.blocks[full])
+        job.computed, job.known, job.name = leader.computed, leader.known, leader.name
+
+    def inherit(self, job: Job) -> None:
+        """Let a follower go on where its leader stopped reading: with the blocks that both have."""
+        leader = _leader_of(job)
+        shared = len(job.prompt) // BLOCK * BLOCK
+        job.computed, job.known, job.name = min(leader.computed, shared), leader.known, leader.name
+
+    def remember(self, job: Job, stored: NDArray[np.int32]) -> None:
+        """Let others find the full blocks of a job, which hold the tokens `stored`. What a session says after its
+        first prompt is its own: nobody else would ask for it, and it would fill the cache."""
+        while self._reuse and not job.goes_on and (job.known + 1) * BLOCK <= len(stored):
+            start = job.known * BLOCK
+            job.name = self._pool.remember(job.name, stored[start : start + BLOCK], job.blocks[job.known])
+            job.known += 1
+
+    def end(self, job: Job, written: NDArray[np.int32]) -> None:
+        """Take a job's blocks back, or leave them with its session. `written` are the tokens drawn."""
+        request = job.request
+        stored = np.concatenate([job.prompt, written[:-1]])
+        if request.is_last or not request.session or not self._reuse:
+            if not request.is_last:
+                self.remember(job, stored)
+            self.abandon(job)
+            return
+        used = -(-len(stored) // BLOCK)
+        self._pool.release(job.blocks[used:])
+        self._sessions.keep(request.session, Kept(policy=request.policy, tokens=stored, blocks=job.blocks[:used]))
+        job.blocks = []
+
+    def abandon(self, job: Job) -> None:
+        """Take a job's blocks back."""
+        self._pool.release(job.blocks)
+        job.blocks = []
+
+    def _take_kept(self, job: Job) -> Kept | None:
+        """What the session kept, if it is more than is known anyway."""
+        kept = self._sessions.take(job.request.session) if job.request.session else None
+        if kept is None:
+            return None
+        if kept.policy != job.request.policy or kept.shared_with(job.prompt[:-1]) <= job.known * BLOCK:
+            self._pool.release(kept.blocks)
+            return None
+        return kept
+
+    def _go_on(self, job: Job, kept: Kept) -> None:
+        """Take over the blocks that hold the common beginning. The last one counts only if it may be written on."""
+        shared = kept.shared_with(job.prompt[:-1])
+        full, rest = divmod(shared, BLOCK)
+        if rest and self._pool.is_private(kept.blocks[full]):
+            count, job.computed = full + 1, shared
+        else:
+            count, job.computed = full, full * BLOCK
+        job.blocks, job.goes_on = kept.blocks[:count], True
+        self._pool.release(kept.blocks[count:])
+
+    def _fill_up(self, job: Job, beyond: bool) -> bool:
+        missing = job.need - len(job.blocks)
+        fresh = self._pool.take(missing)
+        while fresh is None and self._sessions.drop_oldest():
+            fresh = self._pool.take(missing)
+        if fresh is None and beyond:
+            fresh = self._pool.take(missing, beyond=True)
+        if fresh is None:
+            self.abandon(job)
+            job.computed, job.goes_on = 0, False
+            return False
+        job.blocks = job.blocks + fresh
+        return True
+
+
+def _leader_of(job: Job) -> Job:
+    if job.leader is None:
+        raise ValueError("the job follows nobody")
+    return job.leader

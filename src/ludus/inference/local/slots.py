@@ -1,0 +1,115 @@
+"""What the engine must know about each completion being written, by column, so that a step touches no Python object.
+
+Invariant: a slot's columns belong to one job from `open` until it is closed; columns of closed slots mean nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.inference.protocol import Request
+from ludus.lm.decoding.drawing import Draws, token_uniforms
+from ludus.lm.decoding.kv_cache import BLOCK, NOWHERE
+
+MOST_STOPS = 8
+"""Stop tokens that have a column from the beginning; more are made when a request has more."""
+
+
+class Slots:
+    """Columns over `count` slots. The table has one row more, whose positions are nowhere: rows that fill up a batch
+    use it."""
+
+    def __init__(self, count: int, *, context: int) -> None:
+        self.count = count
+        self.tokens = np.zeros(count, np.int64)
+        """The last token, which is not in the cache yet."""
+        self.positions = np.zeros(count + 1, np.int32)
+        """Where it stands."""
+        self.tables = np.full((count + 1, -(-context // BLOCK)), NOWHERE, np.int32)
+        self.written = np.zeros(count, np.int32)
+        """Tokens drawn so far."""
+        self.out_tokens = np.zeros((count, 0), np.int32)
+        self.out_logps = np.zeros((count, 0), np.float32)
+        self.out_values = np.zeros((count, 0), np.float32)
+        self._limits = np.zeros(count, np.int32)
+        self._stops = np.full((count, MOST_STOPS), -1, np.int32)
+        self._seeds = np.zeros(count, np.uint64)
+        self._temperatures = np.ones(count, np.float32)
+        self._top_p = np.ones(count, np.float32)
+        self._top_k = np.zeros(count, np.int32)
+        self._free = list(range(count - 1, -1, -1))
+
+    @property
+    def nowhere(self) -> int:
+        """The row of the table that belongs to no sequence."""
+        return self.count
+
+    @property
+    def free(self) -> int:
+        """Slots that are closed."""
+        return len(self._free)
+
+    def open(self, request: Request, blocks: list[int]) -> int:
+        """Take a slot for a request whose positions are in these blocks."""
+        slot = self._free.pop()
+        sampling = request.sampling
+        self._widen(sampling.max_tokens, len(sampling.stop_tokens))
+        self.tables[slot] = NOWHERE
+        self.tables[slot, : len(blocks)] = blocks
+        self.positions[slot] = len(request.prompt) - 1
+        self.written[slot] = 0
+        self._limits[slot] = sampling.max_tokens
+        self._stops[slot] = -1
+        self._stops[slot, : len(sampling.stop_tokens)] = sorted(sampling.stop_tokens)
+        self._seeds[slot] = request.seed & 0xFFFF_FFFF_FFFF_FFFF
+        self._temperatures[slot] = sampling.temperature
+        self._top_p[slot] = sampling.top_p
+        self._top_k[slot] = sampling.top_k
+        return slot
+
+    def close(self, slot: int) -> None:
+        """Give the slot back."""
+        self._free.append(slot)
+
+    def draws(self, slots: NDArray[np.int64]) -> Draws:
+        """How the next token of each slot is to be drawn."""
+        return Draws(
+            uniforms=token_uniforms(self._seeds[slots], self.positions[slots] + 1),
+            temperatures=self._temperatures[slots],
+            top_p=self._top_p[slots],
+            top_k=self._top_k[slots],
+        )
+
+    def record(
+        self,
+        slots: NDArray[np.int64],
+        tokens: NDArray[np.int32],
+        logps: NDArray[np.float32],
+        values: NDArray[np.float32] | None,
+    ) -> NDArray[np.bool_]:
+        """Append one token to each slot; returns which of them are complete."""
+        written = self.written[slots]
+        self.out_tokens[slots, written] = tokens
+        self.out_logps[slots, written] = logps
+        if values is not None:
+            self.out_values[slots, written] = values
+        self.tokens[slots] = tokens
+        self.positions[slots] += 1
+        self.written[slots] = written + 1
+        is_stop = (self._stops[slots] == tokens[:, None]).any(1)
+        complete: NDArray[np.bool_] = is_stop | (written + 1 >= self._limits[slots])
+        return complete
+
+    def stopped(self, slot: int) -> bool:
+        """Whether the last token was a stop token."""
+        return bool((self._stops[slot] == self.tokens[slot]).any())
+
+    def _widen(self, tokens: int, stops: int) -> None:
+        if tokens > self.out_tokens.shape[1]:
+            more = ((0, 0), (0, tokens - self.out_tokens.shape[1]))
+            self.out_tokens = np.pad(self.out_tokens, more)
+            self.out_logps = np.pad(self.out_logps, more)
+            self.out_values = np.pad(self.out_values, more)
+        if stops > self._stops.shape[1]:
+            self._stops = np.pad(self._stops, ((0, 0), (0, stops - self._stops.shape[1])), constant_values=-1)

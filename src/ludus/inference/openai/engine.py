@@ -1,0 +1,190 @@
+"""Any OpenAI-compatible endpoint as a fixed player or a judge: chat completions behind the `Engine` protocol.
+
+Prompts are conversations in `MessageFormat`, whose tokens are bytes. `Sampling.max_tokens` counts the endpoint's
+tokens, so a reply may have more tokens here. Log-probabilities are zeros unless `logprobs` is asked for; then the first
+byte of each of the endpoint's tokens has that token's. Nothing that such a player says is trained on.
+
+Invariants: no more than `max_cost` is spent, give or take what is in flight; a parameter that the endpoint does not
+know is left out from then on, with a warning, rather than failing every game.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ludus.errors import PolicyError, Unreachable
+from ludus.inference.endpoint import Endpoint, EndpointRefused
+from ludus.inference.openai.chat_reply import ChatReply, Usage, read_reply, read_usage
+from ludus.inference.openai.message_format import END, MessageFormat
+from ludus.inference.protocol import Completion, EngineCounters, Request, Sampling
+
+log = logging.getLogger(__name__)
+
+OMISSIBLE = ("max_tokens", "temperature", "top_p", "top_k", "seed")
+"""Parameters without which a reply is still one; `max_tokens` has a second name that is tried instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAISettings:
+    """One model at one endpoint."""
+
+    model: str
+    policy: str | None = None
+    """Name of the one policy that it speaks for; None: whatever policy is asked for is this model."""
+    url: str = "https://api.openai.com/v1"
+    key_variable: str | None = "OPENAI_API_KEY"
+    """Environment variable that has the key; None for an endpoint that wants none."""
+    attempt_s: float = 120.0
+    """Limit of one attempt; that of a whole request is its deadline."""
+    retries: int = 4
+    backoff_s: float = 0.5
+    max_in_flight: int = 16
+    prompt_price: float = 0.0
+    """Per million tokens."""
+    completion_price: float = 0.0
+    """Per million tokens."""
+    max_cost: float | None = None
+    """When this much has been spent, requests fail."""
+    logprobs: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """More fields of every request, such as `{"reasoning_effort": "low"}`."""
+
+
+class OpenAIEngine:
+    """Asks one model at one endpoint."""
+
+    is_repeatable = False
+
+    def __init__(self, settings: OpenAISettings) -> None:
+        self.counters = EngineCounters()
+        self.format = MessageFormat()
+        self._settings = settings
+        self._left_out: set[str] = set()
+        self._endpoint = Endpoint(
+            settings.url,
+            counters=self.counters,
+            key_variable=settings.key_variable,
+            attempt_s=settings.attempt_s,
+            retries=settings.retries,
+            backoff_s=settings.backoff_s,
+            max_in_flight=settings.max_in_flight,
+        )
+
+    async def generate(self, request: Request) -> Completion:
+        """Write one completion; raises as `ask` does, and PolicyError for a request that is not for it."""
+        try:
+            messages = self._read(request)
+        except PolicyError:
+            self.counters.requests += 1
+            self.counters.failed += 1
+            raise
+        reply = await self.ask(messages, request.sampling, seed=request.seed, deadline_s=request.deadline_s)
+        tokens, logps = reply.as_bytes(END)
+        cut = next((i + 1 for i, token in enumerate(tokens) if token in request.sampling.stop_tokens), len(tokens))
+        return Completion(
+            tokens=np.array(tokens[:cut], np.int32),
+            logps=np.array(logps[:cut], np.float32),
+            values=np.zeros(cut, np.float32),
+            policy=request.policy,
+            finish="stop" if cut < len(tokens) else reply.finish,
+        )
+
+    async def ask(
+        self, messages: Sequence[Mapping[str, str]], sampling: Sampling, *, seed: int, deadline_s: float
+    ) -> ChatReply:
+        """The model's reply to a conversation.
+
+        Raises:
+            PolicyError: the endpoint is dead or refuses, there is no usable reply, or the money is spent.
+            TimeoutExceeded: the deadline passed.
+        """
+        self.counters.requests += 1
+        try:
+            self._check_cost()
+            answer = await self._post(messages, sampling, seed, time.monotonic() + deadline_s)
+            self._charge(read_usage(answer, messages))
+            reply = read_reply(answer, needs_logprobs=self._settings.logprobs)
+        except Unreachable as error:
+            # A run waits for the engine of its own policy, and for nobody else's.
+            self.counters.failed += 1
+            raise PolicyError(str(error)) from error
+        except BaseException:
+            self.counters.failed += 1
+            raise
+        self.counters.completed += 1
+        return reply
+
+    def end_session(self, session: str) -> None:
+        """Nothing is kept between requests."""
+
+    async def close(self) -> None:
+        """Let the connections go. Requests in flight fail."""
+        await self._endpoint.close()
+
+    # -- one question ----------------------------------------------------------------------------------------------
+
+    def _read(self, request: Request) -> list[dict[str, str]]:
+        if not request.prompt:
+            raise PolicyError(f"{self._settings.model} cannot answer: the prompt is empty")
+        if self._settings.policy not in (None, request.policy.name):
+            raise PolicyError(f"{self._settings.model} speaks for {self._settings.policy}, not for {request.policy}")
+        return self.format.messages(request.prompt)
+
+    async def _post(
+        self, messages: Sequence[Mapping[str, str]], sampling: Sampling, seed: int, ends: float
+    ) -> dict[str, Any]:
+        while True:
+            body = self._body(messages, sampling, seed)
+            try:
+                return await self._endpoint.post("/chat/completions", body, deadline_s=max(ends - time.monotonic(), 0))
+            except EndpointRefused as refused:
+                unknown = self._unknown_parameter(refused, body)
+                if unknown is None:
+                    raise
+                log.warning("%s does not know %r; leaving it out from now on", self._settings.model, unknown)
+                self._left_out.add(unknown)
+
+    def _body(self, messages: Sequence[Mapping[str, str]], sampling: Sampling, seed: int) -> dict[str, Any]:
+        wanted = {
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "seed": seed % 2**31,
+            **({"top_k": sampling.top_k} if sampling.top_k else {}),
+        }
+        if "max_tokens" in self._left_out:
+            wanted["max_completion_tokens"] = sampling.max_tokens
+        body = {name: value for name, value in wanted.items() if name not in self._left_out}
+        logprobs = {"logprobs": True} if self._settings.logprobs else {}
+        return {"model": self._settings.model, "messages": list(messages), **body, **logprobs, **self._settings.options}
+
+    @staticmethod
+    def _unknown_parameter(refused: EndpointRefused, body: Mapping[str, Any]) -> str | None:
+        """The parameter of ours that the endpoint does not support at all, if that is what it complains about."""
+        complaint = str(refused).lower()
+        is_unknown = any(word in complaint for word in ("unsupported", "not support", "unrecognized", "unknown"))
+        if refused.status not in (400, 422) or not is_unknown:
+            return None
+        named = [name for name in OMISSIBLE if name == refused.parameter or f"'{name}'" in complaint]
+        return next((name for name in named if name in body), None)
+
+    # -- money -----------------------------------------------------------------------------------------------------
+
+    def _check_cost(self) -> None:
+        most = self._settings.max_cost
+        if most is not None and self.counters.cost >= most:
+            raise PolicyError(f"{self._settings.model} has cost {self.counters.cost:.4g}, and max_cost is {most:g}")
+
+    def _charge(self, usage: Usage) -> None:
+        settings, counters = self._settings, self.counters
+        counters.prompt_tokens += usage.prompt
+        counters.reused_tokens += usage.cached
+        counters.sampled_tokens += usage.completion
+        spent = usage.prompt * settings.prompt_price + usage.completion * settings.completion_price
+        counters.cost += spent / 1_000_000

@@ -1,0 +1,161 @@
+"""What goes to a vLLM server and what comes back, checked: completions by token ids, with log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.errors import PolicyError
+from ludus.inference.protocol import Completion, Request, Sampling
+
+PROBED = 5
+"""Likeliest tokens whose log-probabilities a probe looks at."""
+PROBE_PROMPT = 64
+"""Tokens of a prompt that a probe uses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What must be known of a server before its answers can be used."""
+
+    context: int
+    is_processed: bool
+    """Whether log-probabilities are those after temperature, top-p and top-k; otherwise they are the model's own."""
+
+    @classmethod
+    def from_probe(cls, *, context: int, cold: float, warm: float) -> ServerFacts:
+        """Judge by the distance between log-probabilities, which a temperature of 1/4 makes four times as large."""
+        return cls(context=context, is_processed=cold > 2 * warm)
+
+    def must_score(self, sampling: Sampling) -> bool:
+        """Whether log-probabilities come after top_p and top_k, so that the model's own must be asked for."""
+        return self.is_processed and sampling.temperature == 1 and is_cut(sampling)
+
+    def problem_with(self, sampling: Sampling) -> str:
+        """Why log-probabilities would not be what `Sampling` promises; empty if they are."""
+        if sampling.temperature in (0, 1):
+            return ""
+        if self.is_processed and is_cut(sampling):
+            return (
+                f"it cannot give log-probabilities at temperature {sampling.temperature:g} before top_p and top_k; "
+                "sample without them, or at temperature 1"
+            )
+        if not self.is_processed:
+            return (
+                f"its log-probabilities are those at temperature 1, not {sampling.temperature:g}; start it with "
+                "--logprobs-mode processed_logprobs, or sample at temperature 1"
+            )
+        return ""
+
+
+def is_cut(sampling: Sampling) -> bool:
+    """Whether unlikely tokens are never drawn."""
+    return sampling.top_p < 1 or sampling.top_k > 0
+
+
+def completion_body(request: Request, model: str) -> dict[str, Any]:
+    """One request. Everything that shapes the distribution is said, lest the model's own defaults do."""
+    sampling = request.sampling
+    return {
+        **_common(request.prompt, model, sampling.temperature, request.seed),
+        "max_tokens": sampling.max_tokens,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "stop_token_ids": sorted(sampling.stop_tokens),
+        "logprobs": 0,
+    }
+
+
+def probe_body(prompt: Sequence[int], model: str, temperature: float) -> dict[str, Any]:
+    """A request for one token that shows how log-probabilities depend on the temperature."""
+    body = _common(prompt[:PROBE_PROMPT], model, temperature, 0)
+    return {**body, "max_tokens": 1, "top_p": 1.0, "top_k": 0, "logprobs": PROBED}
+
+
+def scoring_body(request: Request, tokens: Sequence[int], model: str) -> dict[str, Any]:
+    """A request for the model's own log-probabilities of a completion; the one token that must be drawn is dropped."""
+    body = _common([*request.prompt, *tokens], model, 1.0, 0)
+    return {**body, "max_tokens": 1, "top_p": 1.0, "top_k": 0, "prompt_logprobs": 0}
+
+
+def read_scores(answer: Mapping[str, Any], tokens: Sequence[int]) -> NDArray[np.float32]:
+    """Log-probabilities of the last tokens of a prompt that was scored, `[n]`."""
+    try:
+        places = answer["choices"][0]["prompt_logprobs"][-len(tokens) :]
+        scores = [place[str(token)]["logprob"] for place, token in zip(places, tokens, strict=True)]
+        return np.array(scores, np.float32)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise PolicyError(f"the server's answer has no log-probabilities of the prompt ({what})") from None
+
+
+def gap_of_probe(answer: Mapping[str, Any]) -> float:
+    """How far the likeliest tokens of a probe's answer are apart."""
+    try:
+        likeliest = sorted(map(float, answer["choices"][0]["logprobs"]["top_logprobs"][0].values()), reverse=True)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise PolicyError(f"the server gives no log-probabilities: {type(error).__name__}: {error}") from None
+    if not likeliest or likeliest[0] > 1e-3:
+        raise PolicyError("the server gives logits for log-probabilities; start it with --logprobs-mode raw_logprobs")
+    return likeliest[0] - likeliest[:PROBED][-1]
+
+
+def read_completion(
+    answer: Mapping[str, Any], request: Request, scores: NDArray[np.float32] | None = None
+) -> Completion:
+    """The completion in an answer, with `scores` for its log-probabilities if there are any.
+
+    Raises:
+        PolicyError: something in it is missing or does not fit the request.
+    """
+    try:
+        choice = answer["choices"][0]
+        tokens = np.array(choice["token_ids"], np.int32)
+        logps = np.array(choice["logprobs"]["token_logprobs"], np.float32)
+        reason = choice["finish_reason"]
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise PolicyError(f"the server's answer has no token ids with log-probabilities ({what})") from None
+    problem = _problem(tokens, logps, reason, request.sampling)
+    if problem:
+        raise PolicyError(f"the server's answer cannot be used: {problem}")
+    return Completion(
+        tokens=tokens,
+        logps=np.minimum(logps if scores is None else scores, np.float32(0)),
+        values=np.zeros(len(tokens), np.float32),
+        policy=request.policy,
+        finish=reason,
+    )
+
+
+def _problem(tokens: Any, logps: Any, reason: object, sampling: Sampling) -> str:
+    if reason not in ("stop", "length"):
+        return f"it finished because of {reason!r}"
+    if not 1 <= len(tokens) <= sampling.max_tokens or tokens.ndim != 1:
+        return f"it has {len(tokens)} tokens where 1 to {sampling.max_tokens} were asked for"
+    if logps.shape != tokens.shape or not np.isfinite(logps).all():
+        return f"there are {logps.size} log-probabilities for {tokens.size} tokens, or some are not finite"
+    if reason == "stop" and int(tokens[-1]) not in sampling.stop_tokens:
+        return f"it stopped at token {int(tokens[-1])}, which is no stop token of the request"
+    return ""
+
+
+def _common(prompt: Sequence[int], model: str, temperature: float, seed: int) -> dict[str, Any]:
+    return {
+        "model": model,
+        "prompt": list(prompt),
+        "temperature": temperature,
+        "seed": seed % 2**63,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "ignore_eos": True,
+        "skip_special_tokens": False,
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
+    }

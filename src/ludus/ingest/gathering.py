@@ -1,0 +1,169 @@
+"""Expert rows and preference pairs as the loop sees them: gathered once by a worker, before anything is played.
+
+Invariant: `expert/` and `pairs/` of a run are there whole or not at all, and never change. A gathering that was killed
+is done again from its beginning. The files that rows came from are not needed any more, but one that has changed since
+is refused: the config would say something that is not so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ludus.buffer import EpochStore, GatheredRows, ImportStore, OfflineSources, read_facts
+from ludus.config import ExpertConfig, PairsConfig
+from ludus.errors import ConfigError, WorkerError
+from ludus.lm.language_shape import LanguageModelShape
+from ludus.orchestrator.one_shot_worker import run_one_shot
+from ludus.orchestrator.rooms import Rooms
+from ludus.runtime import Stop, WorkerSpec
+from ludus.storage.atomic import sha256_file
+from ludus.storage.run_directory import RunDirectory
+
+NAME = "gathering"
+
+
+class Gather(msgspec.Struct, tag="gather", kw_only=True):
+    """Fetch rows, make them into tokens, and write them into the run's folders."""
+
+    config: str
+    model: str
+    """The path of the model whose tokenizer counts; empty for a network."""
+    run_dir: str
+    expert: str = ""
+    pairs: str = ""
+    plugins: list[str] = []
+
+
+class GatherProgress(msgspec.Struct, tag="gather_progress", kw_only=True):
+    """How far it is."""
+
+    metrics: dict[str, float]
+
+
+class GatherDone(msgspec.Struct, tag="gather_done", kw_only=True):
+    """The folders are there."""
+
+    metrics: dict[str, float]
+    refused: list[str]
+    """The first of the rows that could not be used, as `file:line: reason`."""
+
+
+class GatherRefused(msgspec.Struct, tag="gather_refused", kw_only=True):
+    """What was asked for cannot be had: bad input, one line per problem."""
+
+    problems: list[str]
+
+
+class GatherBroken(msgspec.Struct, tag="gather_broken", kw_only=True):
+    """It cannot go on, and why."""
+
+    error: str
+
+
+ToGathering = Gather | Stop
+FromGathering = GatherProgress | GatherDone | GatherRefused | GatherBroken
+
+
+def gather(
+    rooms: Rooms, expert: ExpertConfig | None, pairs: PairsConfig | None, is_stopping: Callable[[], bool]
+) -> bool:
+    """See to it that the rows are there; returns whether they are (else the run was stopped).
+
+    Call it after the warm start: the model is then `rooms.shape`'s.
+
+    Raises:
+        ConfigError: rows cannot be had, or a file has changed since this run took its rows from it.
+    """
+    check_unchanged(rooms.run)
+    wanted = {
+        name: config
+        for name, config, folder in (("expert", expert, rooms.run.expert), ("pairs", pairs, rooms.run.pairs))
+        if config is not None and not _is_there(folder)
+    }
+    if not wanted:
+        return True
+    rooms.telemetry.event("gathering", stores=sorted(wanted))
+    shape = rooms.shape
+    order = Gather(
+        config=rooms.config.model_dump_json(),
+        model=shape.model.path if isinstance(shape, LanguageModelShape) else "",
+        run_dir=str(rooms.run.path),
+        plugins=list(rooms.plugins),
+        **{name: config.model_dump_json() for name, config in wanted.items()},
+    )
+    with rooms.telemetry.room("gathering"):
+        return _work(rooms, order, is_stopping)
+
+
+def open_offline_sources(
+    rooms: Rooms, expert: ExpertConfig | None = None, pairs: PairsConfig | None = None
+) -> OfflineSources:
+    """The stores beside the buffer, with what `gather` fetched. The process must hold the run lock."""
+    run, seed, batch = rooms.run, rooms.config.seed, rooms.config.train.batch_episodes or 1
+    imports = ImportStore(run.path, rooms.catalog)
+    experts = couples = None
+    if expert is not None:
+        rows = GatheredRows(run.expert)
+        experts = EpochStore("expert", [rows, imports.expert], seed=seed, fingerprint=rows.fingerprint)
+    if pairs is not None:
+        rows = GatheredRows(run.pairs)
+        couples = EpochStore("pairs", [rows], seed=seed, fingerprint=rows.fingerprint, rows_per_item=2)
+    return OfflineSources(
+        expert=experts,
+        expert_rows=(expert.rows or batch) if expert else 0,
+        pairs=couples,
+        pair_count=(pairs.pairs or batch) if pairs else 0,
+        imports=imports,
+        import_rows=batch,
+    )
+
+
+def check_unchanged(run: RunDirectory) -> None:
+    """Refuse to go on when a file that rows came from is there and is another now.
+
+    Raises:
+        ConfigError: one line for each such file.
+    """
+    changed = [line for folder in (run.expert, run.pairs) if _is_there(folder) for line in _changed_files(folder)]
+    if changed:
+        raise ConfigError(*changed)
+
+
+def _changed_files(folder: Path) -> Iterator[str]:
+    for name, digest in read_facts(folder).get("files", {}).items():
+        if Path(name).is_file() and sha256_file(Path(name)) != digest:
+            yield (
+                f"buffer.{folder.name}: {name} is not what it was when this run took its rows from it; "
+                "put it back as it was, or choose another --run-dir"
+            )
+
+
+def _is_there(folder: Path) -> bool:
+    return (folder / "rows.json").is_file()
+
+
+def _work(rooms: Rooms, order: Gather, is_stopping: Callable[[], bool]) -> bool:
+    runtime = rooms.config.runtime
+    spec = WorkerSpec(
+        name=NAME,
+        module="ludus.ingest.gathering_worker",
+        replies=FromGathering,
+        threads=runtime.threads or 1,
+        stall_s=runtime.stall_s,
+    )
+    return run_one_shot(rooms, spec, order, partial(_is_done, rooms), is_stopping)
+
+
+def _is_done(rooms: Rooms, message: FromGathering) -> bool:
+    if isinstance(message, GatherRefused):
+        raise ConfigError(*message.problems)
+    if isinstance(message, GatherBroken):
+        raise WorkerError(f"rows cannot be gathered: {message.error}")
+    rooms.telemetry.metrics(0, message.metrics)
+    if isinstance(message, GatherDone):
+        rooms.telemetry.event("gathered", refused=message.refused, **message.metrics)
+    return isinstance(message, GatherDone)

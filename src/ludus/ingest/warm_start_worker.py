@@ -1,0 +1,211 @@
+"""The warm-start process: fixed players play games of words, and the model learns to say what they said.
+
+Run by the supervisor as `python -m ludus.ingest.warm_start_worker`. Every parameter is trained, with the loss `sft`
+on all that is said in the games, or on the moves of all seats alone.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ludus.config import (
+    AdvantageConfig,
+    AlgorithmConfig,
+    OptimizerConfig,
+    RunConfig,
+    TermConfig,
+    TrainConfig,
+    WarmStartConfig,
+)
+from ludus.errors import PolicyError, RolloutError
+from ludus.inference.protocol import Completion, EngineCounters, Request
+from ludus.ingest.warm_start import ToWarmStart, WarmBroken, WarmDone, WarmProgress, WarmStart
+from ludus.records import Experiences, PolicyName, PolicyRef, Seat, Task, TaskId, derive_seed
+from ludus.runtime import Channel, Pulse, Stop, run_worker
+from ludus.tasks import GameTasks
+
+if TYPE_CHECKING:
+    from ludus.lm.language_models import LanguageModel
+    from ludus.train.torch_learner import TorchLearner
+
+REPORT_S = 1.0
+GAMES_IN_FLIGHT = 64
+RISE = 0.03
+"""Share of the steps over which the learning rate rises."""
+
+
+def serve(channel: Channel[object], pulse: Pulse) -> None:
+    """Do what is ordered, once."""
+    for message, _ in channel.wait(None):
+        if isinstance(message, Stop):
+            return
+        if isinstance(message, WarmStart):
+            pulse.set_busy(True)
+            WarmUp(message, channel, pulse).run()
+            channel.send(WarmDone())
+            channel.drain(60.0)
+            pulse.set_busy(False)
+    channel.wait(None)
+
+
+class WarmUp:
+    """Play, learn, write."""
+
+    def __init__(self, order: WarmStart, channel: Channel[object], pulse: Pulse) -> None:
+        from ludus.lm.language_models import load_language_model
+        from ludus.plugins import load_plugins
+
+        load_plugins(order.plugins)
+        self._config = RunConfig.model_validate_json(order.config)
+        assert self._config.policy.model is not None  # noqa: S101 - whoever ordered it has made sure
+        assert self._config.warm_start is not None  # noqa: S101
+        self._warm: WarmStartConfig = self._config.warm_start
+        self._folder = Path(order.folder)
+        self._channel = channel
+        self._pulse = pulse
+        self._reported = time.monotonic()
+        self._model: LanguageModel = load_language_model(
+            self._config.policy.model.model_copy(update={"lora": None, "dtype": "float32"})
+        )
+
+    def run(self) -> None:
+        """From the first game to the model on disk."""
+        from ludus.lm.language_shape import write_model_folder
+
+        experiences = self._play()
+        if self._warm.learn == "everything":
+            experiences = with_everything(experiences)
+        weights = self._learn(experiences)
+        write_model_folder(self._folder, self._model, weights)
+
+    # -- playing ---------------------------------------------------------------------------------------------------
+
+    def _play(self) -> Experiences:
+        from ludus.explore.players.text import make_text_player
+        from ludus.explore.runners.text_runner import TextRunner
+        from ludus.games.text_registry import make_text_game
+        from ludus.lm.chat import ChatFormat
+
+        game = lru_cache(maxsize=64)(make_text_game)
+        player = lru_cache(maxsize=256)(lambda name, key: make_text_player(name, game(key)))
+        runner = TextRunner(
+            run=f"{self._config.name}/warm-start",
+            games=game,
+            players=lambda name, game: player(name, game.spec.key),
+            engine=NoEngine(),
+            chat=ChatFormat(self._model.tokenizer),
+            speech=self._config.explore.speech.model_copy(update={"rows": "episode"}),
+            slots=GAMES_IN_FLIGHT,
+            deadline_s=self._config.explore.deadline_s,
+            pulse=self._pulse,
+        )
+        runner.submit(self._tasks(lambda key: game(key).spec.players))
+        while not runner.is_idle:
+            runner.step()
+            self._report({"warm_start/games": float(runner.finished_episodes)})
+        batch = runner.harvest()
+        runner.close()
+        failed = [episode for episode in batch.episodes if episode.error]
+        if len(failed) == len(batch.episodes):
+            raise RolloutError(f"none of the {len(failed)} games could be played: {failed[0].error}")
+        return in_task_order(batch.experiences)
+
+    def _tasks(self, players_of: Any) -> list[Task]:
+        seed = derive_seed(self._config.seed, "warm-start")
+
+        def seats(task: TaskId, key: str) -> tuple[Seat, ...]:
+            names = self._warm.players
+            drawn = [derive_seed(seed, "player", task, seat) % len(names) for seat in range(players_of(key))]
+            return tuple(Seat(policy=PolicyRef(name=PolicyName(names[place])), learns=True) for place in drawn)
+
+        return GameTasks(self._config.games, seed).training(0, self._warm.games, seats)
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    def _learn(self, experiences: Experiences) -> dict[str, Any]:
+        learner = self._make_learner()
+        state: Any = learner.init(self._config.seed)
+        rows, size = len(experiences), self._warm.minibatch
+        total = self._warm.epochs * -(-rows // size)
+        done = 0
+        for epoch in range(self._warm.epochs):
+            rng = np.random.default_rng(derive_seed(self._config.seed, "warm-start", "order", epoch))
+            order = rng.permutation(rows)
+            for start in range(0, rows, size):
+                part = experiences.take(np.sort(order[start : start + size]))
+                state, metrics = learner.train_batch(state, part, seed=done, progress=done / total)
+                done += 1
+                self._pulse.tick()
+                self._report({"warm_start/loss": metrics["loss"], "warm_start/progress": done / total})
+        return dict(learner.state_tensors(state)["weights"])
+
+    def _make_learner(self) -> TorchLearner:
+        from ludus.train.torch_learner import TorchLearner
+
+        train = TrainConfig(
+            minibatch=self._warm.minibatch,
+            epochs=1,
+            algorithm=AlgorithmConfig(
+                preset="reinforce",
+                advantage=AdvantageConfig(kind="monte_carlo", normalise=False),
+                objective=(TermConfig(loss="sft"),),
+            ),
+            optimizer=OptimizerConfig(
+                kind="adamw",
+                learning_rate=self._warm.rate,
+                schedule="cosine",
+                warmup_fraction=RISE,
+                max_grad_norm=1.0,
+            ),
+        )
+        return TorchLearner(self._model, train, lora=None)
+
+    def _report(self, metrics: dict[str, float]) -> None:
+        if time.monotonic() - self._reported >= REPORT_S:
+            self._reported = time.monotonic()
+            self._channel.send(WarmProgress(metrics=metrics))
+
+
+def in_task_order(experiences: Experiences) -> Experiences:
+    """The same sequences however they came in: what is learnt must not depend on which game was over first."""
+    return experiences.take(np.lexsort((experiences.sequences["seat"], experiences.sequences["task"])))
+
+
+def with_everything(experiences: Experiences) -> Experiences:
+    """The same sequences with every token to be learnt but the first, before which there is nothing."""
+    mask = np.ones(experiences.step_count, np.bool_)
+    mask[experiences.offsets[:-1]] = False
+    return experiences.replace(steps={"mask": mask})
+
+
+class NoEngine:
+    """For games in which only fixed players speak."""
+
+    is_repeatable = True
+
+    def __init__(self) -> None:
+        self.counters = EngineCounters()
+
+    async def generate(self, request: Request) -> Completion:
+        """Nobody asks."""
+        raise PolicyError(f"{request.policy} has no engine here")
+
+    def end_session(self, session: str) -> None:
+        """Nothing is kept."""
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+
+def main() -> None:
+    """Entry point of the process."""
+    run_worker(ToWarmStart, serve, lambda error: WarmBroken(error=error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What members got against each other, as tables."""

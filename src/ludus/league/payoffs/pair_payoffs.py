@@ -1,0 +1,108 @@
+"""What members of the pool got against each other: counts and mean return by game, ordered pair and seat.
+
+Invariant: every pair of seats of a match is counted once from each side, so `(a, b)` and `(b, a)` always agree. Bounded
+by the pool: forgetting a member forgets its cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+from ludus.league.ratings.ranking import TIE_DIGITS
+
+Key = tuple[str, str, str, int]
+"""Game, member, opponent, seat of the member."""
+
+
+@dataclass(slots=True)
+class Cell:
+    """Games of one member against another, from the first one's side. Mutable; owned by its `Payoffs`."""
+
+    games: int = 0
+    wins: int = 0
+    draws: int = 0
+    losses: int = 0
+    total_return: float = 0.0
+
+    def add(self, mine: float, theirs: float) -> None:
+        """Count one game."""
+        self.games += 1
+        self.total_return += mine
+        margin = round(mine - theirs, TIE_DIGITS)
+        if margin > 0:
+            self.wins += 1
+        elif margin < 0:
+            self.losses += 1
+        else:
+            self.draws += 1
+
+    def merge(self, other: Cell) -> None:
+        """Count all games of another cell too."""
+        self.games += other.games
+        self.wins += other.wins
+        self.draws += other.draws
+        self.losses += other.losses
+        self.total_return += other.total_return
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the first member; None without games."""
+        return self.total_return / self.games if self.games else None
+
+    @property
+    def score(self) -> float | None:
+        """Share of points, a draw counting half; None without games."""
+        return (self.wins + 0.5 * self.draws) / self.games if self.games else None
+
+
+class Payoffs:
+    """All cells of a pool, by game, ordered pair and seat."""
+
+    def __init__(self) -> None:
+        self._cells: dict[Key, Cell] = {}
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def add(self, game: str, seats: Sequence[str], returns: Sequence[float]) -> None:
+        """Count one match; `seats` names the member in each seat."""
+        for mine, theirs in permutations(range(len(seats)), 2):
+            key = game, seats[mine], seats[theirs], mine
+            cell = self._cells.get(key)
+            if cell is None:
+                cell = self._cells[key] = Cell()
+            cell.add(returns[mine], returns[theirs])
+
+    def between(self, member: str, opponent: str, *, game: str | None = None, seat: int | None = None) -> Cell:
+        """A copy of the counts of a pair, over all games and seats that are not named."""
+        total = Cell()
+        for key, cell in self._cells.items():
+            if key[1:3] == (member, opponent) and game in (None, key[0]) and seat in (None, key[3]):
+                total.merge(cell)
+        return total
+
+    def by_pair(self) -> dict[tuple[str, str], Cell]:
+        """Copies of the counts of all pairs that met, over all games and seats."""
+        totals: dict[tuple[str, str], Cell] = {}
+        for (_, member, opponent, _), cell in self._cells.items():
+            totals.setdefault((member, opponent), Cell()).merge(cell)
+        return totals
+
+    def items(self) -> Iterator[tuple[Key, Cell]]:
+        """All cells."""
+        return iter(self._cells.items())
+
+    def forget(self, member: str) -> None:
+        """Drop every cell of a member."""
+        self._cells = {key: cell for key, cell in self._cells.items() if member not in key[1:3]}
+
+    def state(self) -> list[list[Any]]:
+        """JSON rows from which `load_state` restores all cells."""
+        return [[*key, c.games, c.wins, c.draws, c.losses, c.total_return] for key, c in self._cells.items()]
+
+    def load_state(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Replace all cells."""
+        self._cells = {(row[0], row[1], row[2], row[3]): Cell(*row[4:]) for row in rows}

@@ -1,0 +1,1 @@
+"""How good each member is: TrueSkill, Elo, relative population performance."""

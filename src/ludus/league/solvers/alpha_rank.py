@@ -1,0 +1,115 @@
+"""α-rank (Omidshafiei et al. 2019): how long evolution stays at each profile of pure policies.
+
+Populations of `population` individuals each play one policy; now and then a mutant tries another, and takes over with
+the probability
+
+    rho(u) = (1 - exp(-u)) / (1 - exp(-population u)),    rho(0) = 1 / population,
+    u = alpha (payoff after - payoff before)
+
+The answer is the stationary distribution of these moves between profiles, in which one player at a time changes its
+policy. `alpha=inf`, the default, is the limit of strong selection: rho is 1 for a gain, 1/population for a tie, and
+`epsilon` for a loss (1 - epsilon for a gain), with an epsilon so small that it only decides between sets of profiles
+that nothing else leads out of. With `population=2` and the same epsilon this is OpenSpiel's infinite-α chain.
+With `symmetric` two players share one population: states are single policies, and u = alpha (M[r, s] - M[s, r]) for a
+mutant r among s (Omidshafiei's local selection).
+Invariant: finite for every α. Memory grows with the square, time with the cube of the number of profiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ludus.errors import LudusError
+from ludus.league.payoffs.normal_form import Array, completed, unit_scaled_by_player
+from ludus.league.solvers.markov import sink, stationary_distribution
+
+TIE = 1e-12
+"""Payoffs that differ by less than this share of a player's largest are equal in the limit of strong selection."""
+MOST_PROFILES = 5_000
+STRONGEST = 1e100
+NEGLIGIBLE = 1e-12
+
+
+def alpha_rank(
+    table: ArrayLike,
+    *,
+    alpha: float = np.inf,
+    population: int = 50,
+    epsilon: float = 1e-16,
+    symmetric: bool = False,
+) -> Array | list[Array]:
+    """The joint distribution over profiles; with `symmetric` and two players, one strategy for both."""
+    if not alpha > 0 or population < 2 or not 0.0 < epsilon < 0.5:
+        raise LudusError(
+            f"alpha_rank: needs alpha > 0, population >= 2 and 0 < epsilon < 0.5, not {alpha}, {population}, {epsilon}"
+        )
+    payoffs, scale = unit_scaled_by_player(completed(table, symmetric=symmetric))
+
+    def log_rho(gains: Array, player: int) -> Array:
+        if alpha == np.inf:
+            return _limit(gains, population, epsilon)
+        return _log_fixation(_strength(alpha, float(scale[player])) * gains, population)
+
+    def stay(log_rates: Array) -> Array:
+        if alpha == np.inf and epsilon <= NEGLIGIBLE:
+            return _stationary_without_losses(log_rates, epsilon)
+        return stationary_distribution(log_rates)
+
+    if symmetric and len(payoffs) == 2:
+        shares = stay(log_rho(payoffs[0].T - payoffs[0], 0))
+        return [shares, shares.copy()]
+    _check_size(payoffs)
+    return stay(_moves(payoffs, log_rho)).reshape(payoffs.shape[1:])
+
+
+def _stationary_without_losses(log_rates: Array, epsilon: float) -> Array:
+    """The limit of a negligible epsilon: if gains and ties all end in one set of profiles, nothing else counts."""
+    matters = log_rates > np.log(2.0 * epsilon)
+    within = sink(matters)
+    if within is None:
+        return stationary_distribution(log_rates)
+    shares = np.zeros(len(log_rates))
+    inside = np.ix_(within, within)
+    shares[within] = stationary_distribution(np.where(matters[inside], log_rates[inside], -np.inf))
+    return shares
+
+
+def _moves(payoffs: Array, log_rho: Callable[[Array, int], Array]) -> Array:
+    """Logarithms of the rates between profiles that differ in one player's policy. `[profiles, profiles]`."""
+    shape = payoffs.shape[1:]
+    numbers = np.arange(payoffs[0].size).reshape(shape)
+    rates = np.full((numbers.size, numbers.size), -np.inf)
+    for player, count in enumerate(shape):
+        own = np.moveaxis(payoffs[player], player, -1).reshape(-1, count)
+        profile = np.moveaxis(numbers, player, -1).reshape(-1, count)
+        rates[profile[:, :, None], profile[:, None, :]] = log_rho(own[:, None, :] - own[:, :, None], player)
+    return rates
+
+
+def _strength(alpha: float, scale: float) -> float:
+    """α in units of the scaled payoffs. Beyond the bound selection is as strong as it gets, and sums stay finite."""
+    return min(alpha * min(scale, STRONGEST), STRONGEST)
+
+
+def _log_fixation(u: Array, population: int) -> Array:
+    """Logarithm of rho; for a loss, rho(-w) = exp(-(population - 1) w) rho(w)."""
+    size = np.maximum(np.abs(u), 1e-300)
+    gain = np.log(-np.expm1(-size)) - np.log(-np.expm1(-population * size))
+    return np.asarray(np.where(u >= 0, gain, gain - (population - 1) * size))
+
+
+def _limit(gains: Array, population: int, epsilon: float) -> Array:
+    rho = np.where(gains > 0, 1.0 - epsilon, epsilon)
+    return np.asarray(np.log(np.where(np.abs(gains) <= TIE, 1.0 / population, rho)))
+
+
+def _check_size(payoffs: Array) -> None:
+    profiles = payoffs[0].size
+    if profiles > MOST_PROFILES:
+        raise LudusError(
+            f"alpha_rank of {profiles} profiles would need a matrix of {profiles} times {profiles}; at most "
+            f"{MOST_PROFILES} are allowed. Use fewer policies or, where two players share a population, symmetric=True"
+        )

@@ -1,0 +1,1 @@
+"""Language models, for training and for inference: architectures, decoders, kernels, adapters and chat templates."""

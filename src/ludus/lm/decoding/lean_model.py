@@ -1,0 +1,119 @@
+"""A language model on the lean decoder: which operations it uses, and what its versions become.
+
+Invariant: whether a version is merged into a copy of the weights or kept as an adapter beside the base is decided once,
+for all versions: the two differ in rounding, and what a version says must not depend on what else is loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from ludus.config import LoraConfig
+from ludus.lm.adapters import linear_layers
+from ludus.lm.decoding.adapter_weights import fuse_adapter
+from ludus.lm.decoding.architecture import Architecture, read_architecture
+from ludus.lm.decoding.compiled_operations import CompiledOperations
+from ludus.lm.decoding.decoder import Decoder, Operations, VersionWeights
+from ludus.lm.decoding.drawing import Draws
+from ludus.lm.decoding.kv_cache import KvCache
+from ludus.lm.decoding.row_bits import products_keep_bits
+from ludus.lm.decoding.rows import Rows
+from ludus.lm.decoding.torch_operations import TorchOperations
+from ludus.lm.decoding.weights import Tensors, check_version, fuse_weights, version_parameters
+from ludus.runtime.native import CannotCompile
+
+logger = logging.getLogger(__name__)
+
+FIRST_BLOCKS = 64
+WHOLE_VERSIONS, ADAPTERS = 4, 64
+"""Versions kept that nobody uses: copies of the whole model, or adapters beside it."""
+
+
+class LeanModel:
+    """Computes rows of any version of one model."""
+
+    def __init__(self, model: PreTrainedModel, *, context: int, lora: LoraConfig | None, merge: bool = False) -> None:
+        """
+        Args:
+            model: of a family that is covered.
+            context: positions.
+            lora: how versions' adapters were made; None if versions are whole models.
+            merge: whether each version is merged into its own copy of the weights.
+
+        Raises:
+            NotCovered: the lean decoder does not compute what this model computes.
+        """
+        self._model = model
+        self._lora = lora
+        self._architecture = architecture = read_architecture(model, context=context)
+        like = next(model.parameters())
+        self.cache = KvCache(
+            layers=architecture.layers,
+            kv_heads=architecture.kv_heads,
+            head_width=architecture.head_width,
+            blocks=FIRST_BLOCKS,
+            dtype=like.dtype,
+            device=like.device,
+        )
+        self._merges = lora is None or merge
+        self.spare_versions = WHOLE_VERSIONS if self._merges else ADAPTERS
+        self._base = VersionWeights(base=fuse_weights(architecture, model.state_dict().get))
+        operations = _choose_operations(architecture, self.cache)
+        self._decoder = Decoder(operations)
+        self.is_exact = operations.is_exact and products_keep_bits(self._base.base)
+
+    def prepare(self, tensors: Tensors) -> VersionWeights:
+        """Make a version's tensors into what `forward` computes with.
+
+        Raises:
+            ConfigError: they do not fit the model.
+        """
+        if not tensors:
+            return self._base
+        check_version(tensors, self._model, self._lora)
+        if self._merges or self._lora is None:
+            parameters = version_parameters(self._model, tensors, self._lora)
+            return VersionWeights(base=fuse_weights(self._architecture, parameters.get))
+        outputs = {name: size for name, (size, _) in linear_layers(self._model).items()}
+        like = self._base.base.norm
+        adapter = fuse_adapter(tensors, self._lora, layers=self._architecture.layers, outputs=outputs, like=like)
+        return VersionWeights(base=self._base.base, adapter=adapter)
+
+    def group(self, weights: VersionWeights) -> int:
+        """Versions of one group can share a forward pass."""
+        return id(weights.base)
+
+    def forward(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Logits and last hidden states of the rows wanted."""
+        return self._decoder.forward(rows)
+
+    def draw(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Tokens and their log-probabilities."""
+        return self._decoder.draw(logits, draws)
+
+
+def _choose_operations(architecture: Architecture, cache: KvCache) -> Operations:
+    """Compiled ones where they can run."""
+    reasons: Sequence[str] = [
+        *(["the model is not in float32"] if cache.keys.dtype != torch.float32 else []),
+        *(["the model is not on a CPU"] if cache.keys.device.type != "cpu" else []),
+        *(["its sizes are not multiples of 8"] if any(size % 8 for size in _sizes(architecture)) else []),
+    ]
+    try:
+        if not reasons:
+            return CompiledOperations(architecture, cache)
+    except CannotCompile as error:
+        reasons = [str(error)]
+    logger.warning("the engine uses plain PyTorch between matrix products, which is slower: %s", "; ".join(reasons))
+    return TorchOperations(architecture, cache)
+
+
+def _sizes(architecture: Architecture) -> tuple[int, int, int]:
+    return architecture.head_width, architecture.width, architecture.hidden

@@ -1,0 +1,189 @@
+"""Where a language model's files are, and which folders are refused. Reads JSON only: no PyTorch, no weights.
+
+Invariant: a folder that passed holds weights as safetensors and asks for no code of its own, so nothing that is loaded
+from it can execute. A model of the hub is first copied into the hub's cache, without pickles and without Python
+files, and is then a folder like any other.
+
+To refuse something else, write a function of (path, folder) that gives the reason or "", and put it into `_REASONS`,
+at the end of this file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ludus.errors import ConfigError
+from ludus.lm.built_in_models import BUILT_IN, built_in_folder
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+_FROM_HUB = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
+_NOT_FROM_HUB = ["*/*", "consolidated*.safetensors"]
+"""Folders inside a model are other formats of it; `consolidated` files are a second copy of the weights."""
+_VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "tekken.json")
+_MOST_JSON_BYTES = 200_000_000
+
+
+def find_model_folder(path: str) -> Path:
+    """The folder that holds the files of a model: that folder itself, a built-in model's, or one of the hub's cache.
+
+    Raises:
+        ConfigError: there is no such folder and no such model, or the folder is refused.
+    """
+    folder = Path(path).expanduser()
+    if path in BUILT_IN:
+        folder = built_in_folder(path)
+    elif not folder.is_dir():
+        folder = _from_hub(path)
+    reason = refusal(path, folder)
+    if reason:
+        raise ConfigError(reason)
+    return folder
+
+
+def lasting_name(path: str) -> str:
+    """What to call a model in a file that others read: a folder's whole name, or the id of a model on the hub."""
+    is_folder = path in BUILT_IN or Path(path).expanduser().is_dir()
+    return str(find_model_folder(path).resolve()) if is_folder else path
+
+
+def refusal(path: str, folder: Path) -> str:
+    """Why the model in `folder`, which its user calls `path`, is not loaded; empty if it is."""
+    return next((found for found in (reason(path, folder) for reason in _REASONS) if found), "")
+
+
+def read_model_json(folder: Path, name: str) -> dict[str, Any]:
+    """One of a model's JSON files; empty if it is not there."""
+    file = folder / name
+    if not file.is_file():
+        return {}
+    if file.stat().st_size > _MOST_JSON_BYTES:
+        raise ConfigError(f"{file} is larger than {_MOST_JSON_BYTES} bytes; it cannot be a model's {name}")
+    try:
+        values = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file} is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{file} is not a JSON object")
+    return values
+
+
+def _from_hub(path: str) -> Path:
+    if not _HUB_ID.fullmatch(path):
+        raise ConfigError(f"no model folder {path}; make one with: ludus model make {path}")
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    # What was downloaded once is used again: a run that is resumed must not find another model.
+    with contextlib.suppress(LocalEntryNotFoundError):
+        cached = _snapshot(path, is_local=True)
+        if not refusal(path, cached):
+            return cached
+    try:
+        return _snapshot(path, is_local=False)
+    except Exception as error:  # the hub's client raises its own errors, those of its HTTP library and OSError
+        raise ConfigError(
+            f"there is no folder {path}, and as a model of the hub {_cause(error)}; "
+            f"make a small model with: ludus model make {path}"
+        ) from error
+
+
+def _snapshot(path: str, *, is_local: bool) -> Path:
+    from huggingface_hub import snapshot_download
+
+    return Path(
+        snapshot_download(path, allow_patterns=_FROM_HUB, ignore_patterns=_NOT_FROM_HUB, local_files_only=is_local)
+    )
+
+
+def _cause(error: Exception) -> str:
+    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    if isinstance(error, GatedRepoError):
+        return "it is given only to those who accepted its terms there"
+    if isinstance(error, RepositoryNotFoundError):
+        return "it is not known there, or it is private"
+    if isinstance(error, LocalEntryNotFoundError):
+        return "it is not in the cache, and the hub cannot be reached"
+    lines = str(error).strip().splitlines() or [""]
+    return f"it could not be had ({type(error).__name__}: {lines[0]})"
+
+
+def _adapter(path: str, folder: Path) -> str:
+    if not (folder / "adapter_config.json").is_file():
+        return ""
+    base = read_model_json(folder, "adapter_config.json").get("base_model_name_or_path")
+    return f"{path} holds an adapter, not a model; give the model below it as path ({base})"
+
+
+def _no_config(path: str, folder: Path) -> str:
+    if (folder / "config.json").is_file():
+        return ""
+    return f"{path} is not a model in Hugging Face format: there is no config.json in it"
+
+
+def _remote_code(path: str, folder: Path) -> str:
+    for name in ("config.json", "tokenizer_config.json", "generation_config.json"):
+        if _has_key(read_model_json(folder, name), "auto_map"):
+            return (
+                f"{path} asks to run Python code of its own (auto_map in {name}), which ludus never does; "
+                "use a model whose architecture transformers knows"
+            )
+    return ""
+
+
+def _weights(path: str, folder: Path) -> str:
+    names = sorted(file.name for file in folder.iterdir() if file.is_file())
+    if any(name.endswith(".safetensors") for name in names):
+        return ""
+    pickles = [name for name in names if name.endswith(_PICKLES)]
+    if pickles:
+        return (
+            f"{path} holds its weights as pickle ({pickles[0]}), which can execute code when it is read; "
+            "save the model as safetensors"
+        )
+    return f"{path} holds no weights: there is no .safetensors file in it"
+
+
+def _shards(path: str, folder: Path) -> str:
+    shards = read_model_json(folder, "model.safetensors.index.json").get("weight_map", {})
+    for name in sorted(set(map(str, shards.values())) if isinstance(shards, Mapping) else {"?"}):
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            return f"{path} has an index that names {name!r} as weights; only safetensors beside it are read"
+        if not (folder / name).is_file():
+            return f"{path} is incomplete: its index names {name}, which is not there"
+    return ""
+
+
+def _no_tokenizer(path: str, folder: Path) -> str:
+    # transformers would make an empty tokenizer up rather than say that there is none.
+    if any(list(folder.glob(pattern)) for pattern in _VOCABULARIES):
+        return ""
+    return f"{path} holds no tokenizer: there is no tokenizer.json in it"
+
+
+def _quantised(path: str, folder: Path) -> str:
+    if not read_model_json(folder, "config.json").get("quantization_config"):
+        return ""
+    return f"{path} is quantised (quantization_config in config.json), which ludus does not train; use the full weights"
+
+
+def _has_key(value: Any, key: str) -> bool:
+    if isinstance(value, Mapping):
+        return key in value or any(_has_key(inner, key) for inner in value.values())
+    return isinstance(value, list) and any(_has_key(inner, key) for inner in value)
+
+
+_REASONS: tuple[Callable[[str, Path], str], ...] = (
+    _adapter,
+    _no_config,
+    _remote_code,
+    _weights,
+    _shards,
+    _no_tokenizer,
+    _quantised,
+)

@@ -1,0 +1,230 @@
+"""A pool of explorer processes as one thing: tasks in, episodes out, whatever happens to the processes.
+
+Invariant: every submitted task comes back exactly once, as a played episode or as a failed one. A task in the hands of
+a lost worker is given out again; the one whose code was running gets one more try and then counts as failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import msgspec
+import pyarrow as pa
+
+from ludus.errors import WorkerError
+from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Setup, Trouble
+from ludus.orchestrator.endpoint_bill import EndpointBill
+from ludus.orchestrator.rooms import Rooms
+from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, PolicyRef, Task, episode_id
+from ludus.runtime import Arrived, Lost, WorkerSpec
+from ludus.storage.arrow import episodes_from_table, episodes_to_table, experiences_from_table, from_bytes
+from ludus.telemetry import Fill
+
+log = logging.getLogger(__name__)
+
+TRIES = 2
+QUEUED_PER_SLOT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """Episodes that came back, and the table they came in, which can go to the log as it is."""
+
+    batch: EpisodeBatch
+    episodes_table: pa.Table
+
+
+class Waiting:
+    """Tasks that nobody has yet. Training and evaluation take turns, so that neither waits for a block of the other."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[Task]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(queue) for queue in self._queues.values())
+
+    def __iter__(self) -> Iterator[Task]:
+        return chain(*self._queues.values())
+
+    def add(self, tasks: Iterable[Task]) -> None:
+        """To the ends of their queues."""
+        for task in tasks:
+            self._queues.setdefault(task.purpose, deque()).append(task)
+
+    def put_back(self, tasks: Sequence[Task]) -> None:
+        """To the fronts, in this order."""
+        for task in reversed(tasks):
+            self._queues.setdefault(task.purpose, deque()).appendleft(task)
+
+    def take(self) -> Task:
+        """The next task of the purpose whose turn it is."""
+        purpose = next(purpose for purpose, queue in self._queues.items() if queue)
+        queue = self._queues.pop(purpose)
+        task = queue.popleft()
+        if queue:
+            self._queues[purpose] = queue  # behind the others
+        return task
+
+
+class Dispatcher:
+    """Give it tasks with `submit`, feed it supervisor events with `absorb`, and take batches as they come."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        *,
+        workers: int,
+        slots: int,
+        bill: EndpointBill | None = None,
+    ) -> None:
+        """`bill` has what endpoints cost before this start, and gets what they cost from now on."""
+        self._supervisor = rooms.supervisor
+        self._telemetry = rooms.telemetry
+        self._run = rooms.run_name
+        self._slots = slots
+        self._bill = bill or EndpointBill(workers)
+        self._setup = Setup(
+            run_dir=str(rooms.run.path),
+            run=rooms.run_name,
+            config=rooms.config.model_dump_json(),
+            shape=rooms.shape.to_json(),
+            slots=slots,
+            plugins=list(rooms.plugins),
+            voice=rooms.voice,
+        )
+        self._waiting = Waiting()
+        self._hands: dict[str, dict[EpisodeId, Task]] = {}
+        self._strikes: dict[EpisodeId, int] = {}
+        self._failed: list[Episode] = []
+        self._submitted_for_training = 0
+        rooms.versions_in_flight = self.versions
+        for number in range(workers):
+            spec = WorkerSpec(
+                name=f"explorer-{number}",
+                module="ludus.explore.worker",
+                replies=FromExplorer,
+                stall_s=rooms.config.explore.deadline_s,
+            )
+            self._supervisor.start(spec)
+            self._greet(spec.name)
+        meters, room = rooms.telemetry.meters, workers * slots * QUEUED_PER_SLOT
+        meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
+        meters.watch_workers("explore", lambda: [self._supervisor.pid(name) for name in self.names])
+
+    @property
+    def names(self) -> list[str]:
+        """The workers of this pool."""
+        return list(self._hands)
+
+    @property
+    def running(self) -> int:
+        """Tasks submitted that have not come back."""
+        return len(self._waiting) + sum(len(hand) for hand in self._hands.values()) + len(self._failed)
+
+    @property
+    def running_for_training(self) -> int:
+        """Training tasks submitted that have not come back."""
+        return self._submitted_for_training
+
+    def versions(self) -> set[PolicyRef]:
+        """Policies that tasks in hand will be played with."""
+        tasks = chain(self._waiting, *(hand.values() for hand in self._hands.values()))
+        return {seat.policy for task in tasks for seat in task.seats}
+
+    def submit(self, tasks: Iterable[Task]) -> None:
+        """Queue tasks and hand out what fits."""
+        tasks = list(tasks)
+        self._submitted_for_training += sum(task.purpose == "train" for task in tasks)
+        self._waiting.add(tasks)
+        self._telemetry.meters.add("tasks", len(tasks))
+        self._hand_out()
+
+    def absorb(self, event: Arrived | Lost) -> Iterator[Delivery]:
+        """Take a supervisor event that concerns this pool; yields episodes that came back."""
+        if event.worker not in self._hands:
+            return
+        if isinstance(event, Lost):
+            self._give_back(event)
+        elif isinstance(event.message, Played):
+            yield self._unpack(event.worker, event.message, event.blob)
+        elif isinstance(event.message, Trouble):
+            self._report_trouble(event.worker, event.message.reason)
+        elif isinstance(event.message, Broken):
+            raise WorkerError(f"{event.worker} cannot go on: {event.message.error}")
+        elif not isinstance(event.message, Ready):
+            raise WorkerError(f"{event.worker} sent {type(event.message).__name__}, which explorers never send")
+        self._hand_out()
+        if self._failed:
+            failed, self._failed = tuple(self._failed), []
+            self._count_back(failed)
+            batch = EpisodeBatch(episodes=failed, experiences=Experiences.empty())
+            yield Delivery(batch=batch, episodes_table=episodes_to_table(failed))
+
+    def _report_trouble(self, worker: str, reason: str) -> None:
+        """Tell that a worker waits for its engine, or no longer does."""
+        if reason:
+            log.warning("%s waits: %s", worker, reason)
+            self._telemetry.event("engine_lost", worker=worker, reason=reason)
+        else:
+            log.warning("%s goes on: its engine answers again", worker)
+            self._telemetry.event("engine_back", worker=worker)
+
+    def _greet(self, worker: str) -> None:
+        self._hands[worker] = {}
+        self._supervisor.send(worker, msgspec.structs.replace(self._setup, spent=self._bill.spent(worker)))
+
+    def _hand_out(self) -> None:
+        """Give waiting tasks to whoever has least in hand, as long as there is room."""
+        given: dict[str, list[Task]] = {worker: [] for worker in self._hands}
+        while self._waiting:
+            worker = min(self._hands, key=lambda name: len(self._hands[name]))
+            if len(self._hands[worker]) >= self._slots * QUEUED_PER_SLOT:
+                break
+            task = self._waiting.take()
+            self._hands[worker][episode_id(self._run, task.id, task.attempt)] = task
+            given[worker].append(task)
+        for worker, tasks in given.items():
+            if tasks:
+                self._supervisor.send(worker, Play(tasks=tasks))
+
+    def _unpack(self, worker: str, played: Played, blob: memoryview) -> Delivery:
+        self._bill.add(worker, played.counts)
+        table = from_bytes(blob[: played.episode_bytes])
+        hand = self._hands[worker]
+        episodes = episodes_from_table(table, hand)
+        experiences = experiences_from_table(from_bytes(blob[played.episode_bytes :]))
+        self._count_back(episode for episode in episodes if hand.pop(episode.id, None) is not None)
+        for episode in episodes:
+            self._strikes.pop(episode.id, None)
+        batch = EpisodeBatch(episodes=tuple(episodes), experiences=experiences)
+        return Delivery(batch=batch, episodes_table=table)
+
+    def _count_back(self, episodes: Iterable[Episode]) -> None:
+        self._submitted_for_training -= sum(episode.task.purpose == "train" for episode in episodes)
+
+    def _give_back(self, lost: Lost) -> None:
+        """Requeue what the worker held; the task that was running gets a strike, and with enough of them fails."""
+        hand = self._hands[lost.worker]
+        self._greet(lost.worker)
+        again: list[Task] = []
+        for episode, task in hand.items():
+            if task.id == lost.task:
+                self._strikes[episode] = self._strikes.get(episode, 0) + 1
+            if self._strikes.get(episode, 0) >= TRIES:
+                self._strikes.pop(episode)
+                self._failed.append(Episode.failed(episode, task, f"WorkerError: {lost.worker} {lost.reason}"))
+            else:
+                again.append(task)
+        self._waiting.put_back(again)
+        self._telemetry.event(
+            "worker_lost",
+            worker=lost.worker,
+            reason=lost.reason,
+            task=lost.task,
+            requeued=len(again),
+            log_tail=lost.log_tail,
+        )

@@ -1,0 +1,188 @@
+"""Evaluation beside training: jobs of games that are issued at fixed steps and counted at fixed steps.
+
+Invariant: the league changes only when `settle` is called, with all games of a job at once and in task order. So what
+training sees of the league does not depend on how fast evaluation games were played, and a run can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from ludus.config import EvaluateConfig
+from ludus.games.protocol import GameSpec
+from ludus.league import Pool, evaluation_seats, rating_opponents
+from ludus.orchestrator.rollout_metrics import invalid_share
+from ludus.orchestrator.task_scores import score_attempts
+from ludus.records import Episode, Match, PolicyName, PolicyRef, Seat, Task
+from ludus.tasks import GameTasks, TasksetTasks
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """One evaluation in progress."""
+
+    number: int
+    learner: PolicyRef
+    opponents: tuple[PolicyRef, ...]
+    games: int
+    step: int
+    is_final: bool = False
+    tasks: dict[int, Task] = field(default_factory=dict)
+    played: dict[int, Episode] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every game has come back."""
+        return len(self.played) == len(self.tasks)
+
+    def state(self) -> dict[str, Any]:
+        """What is needed to issue the same job again."""
+        return {
+            "number": self.number,
+            "learner": str(self.learner),
+            "opponents": [str(ref) for ref in self.opponents],
+            "games": self.games,
+            "step": self.step,
+            "is_final": self.is_final,
+        }
+
+
+class Evaluation:
+    """Issues evaluation jobs and settles them into the pool."""
+
+    def __init__(
+        self, config: EvaluateConfig, tasks: GameTasks | TasksetTasks, pool: Pool, specs: Mapping[str, GameSpec]
+    ) -> None:
+        self._config = config
+        self._tasks = tasks
+        self._pool = pool
+        self._specs = specs
+        self._issued = 0
+        self._pending: list[Task] = []
+        self.job: Job | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is being waited for."""
+        return self.job is None or self.job.is_complete
+
+    def participants(self) -> tuple[PolicyRef, ...]:
+        """Who plays in the job in progress; their weights are still needed."""
+        return () if self.job is None else (self.job.learner, *self.job.opponents)
+
+    def pending_tasks(self) -> list[Task]:
+        """Tasks that nobody has been given yet; each is returned once."""
+        pending, self._pending = self._pending, []
+        return pending
+
+    def issue(self, learner: PolicyRef, *, step: int, is_final: bool) -> None:
+        """Begin a job: `learner` against the fixed players and some past versions. The one before must be settled."""
+        fixed = [PolicyRef(name=PolicyName(name)) for name in self._config.against]
+        on_tasks = isinstance(self._tasks, TasksetTasks)
+        past = [] if on_tasks else rating_opponents(self._pool, learner, self._config.pool_opponents)
+        self.job = Job(
+            number=self._issued,
+            learner=learner,
+            opponents=(*fixed, *past),
+            games=self._config.final_games if is_final else self._config.games,
+            step=step,
+            is_final=is_final,
+        )
+        self._issued += 1
+        self._make_tasks(self.job)
+
+    def absorb(self, episodes: Sequence[Episode]) -> None:
+        """Note evaluation games that came back."""
+        if self.job is not None:
+            for episode in episodes:
+                if episode.task.id in self.job.tasks:
+                    self.job.played[episode.task.id] = episode
+
+    def settle(self) -> dict[str, float]:
+        """Count a complete job into the pool, in task order; returns the scores by opponent as metrics."""
+        if self.job is None:
+            return {}
+        job, self.job = self.job, None
+        if isinstance(self._tasks, TasksetTasks):
+            return score_attempts(job.played.values(), samples=self._config.samples, success=self._config.success)
+        scores: dict[str, list[float]] = {}
+        for number in sorted(job.played):
+            episode = job.played[number]
+            if episode.error or not _is_sound(episode):
+                continue
+            seats = tuple(seat.policy for seat in episode.task.seats)
+            self._pool.record(Match(id=episode.id, game=episode.task.game, seats=seats, returns=episode.returns))
+            mine = seats.index(job.learner)
+            if set(seats) == {job.learner}:
+                scores.setdefault("evaluate/return", []).append(sum(episode.returns) / len(seats))
+                continue
+            opponent = next(ref for ref in seats if ref != job.learner)
+            label = "past" if opponent.name == job.learner.name else str(opponent.name)
+            scores.setdefault(f"evaluate/{label}/score", []).append(score(episode.returns, mine))
+            if not self._specs[episode.task.game].is_zero_sum:
+                scores.setdefault(f"evaluate/{label}/return", []).append(episode.returns[mine])
+        metrics = {name: sum(values) / len(values) for name, values in scores.items()}
+        spoken = [episode for episode in job.played.values() if episode.replies and not episode.error]
+        invalid = invalid_share((episode, _seat_of(episode, job.learner)) for episode in spoken)
+        if invalid is not None:
+            metrics["evaluate/invalid_moves"] = invalid
+        member = self._pool.find(job.learner)
+        if member is not None and metrics:
+            metrics |= {"league/mu": member.rating.mu, "league/sigma": member.rating.sigma}
+        return metrics
+
+    def state(self) -> dict[str, Any]:
+        """For the checkpoint: the job in progress is issued again on resume."""
+        return {"issued": self._issued, "job": None if self.job is None else self.job.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint; the tasks of the job that was in progress are pending again."""
+        self._issued = int(state["issued"])
+        self._pending, self.job = [], None
+        if state["job"] is not None:
+            job = dict(state["job"])
+            job["learner"] = PolicyRef.parse(job["learner"])
+            job["opponents"] = tuple(PolicyRef.parse(text) for text in job["opponents"])
+            self.job = Job(**job)
+            self._make_tasks(self.job)
+
+    def _make_tasks(self, job: Job) -> None:
+        if isinstance(self._tasks, TasksetTasks):
+            # Several attempts at a task must differ; a single one is the likeliest.
+            seat = Seat(policy=job.learner, greedy=self._config.greedy and self._config.samples == 1)
+            self._pending = self._tasks.evaluation_tasks(job.number, (seat,), samples=self._config.samples)
+        else:
+            self._pending = self._tasks.evaluation(job.number, self._lineups(job))
+        job.tasks = {task.id: task for task in self._pending}
+
+    def _lineups(self, job: Job) -> list[tuple[str, tuple[Seat, ...]]]:
+        lineups: list[tuple[str, tuple[Seat, ...]]] = []
+        for game, spec in self._specs.items():
+            for opponent in (job.learner,) if spec.is_cooperative else job.opponents:
+                # Two greedy networks would play the same game over and over; against each other they sample.
+                has_variety = opponent.name != job.learner.name or (spec.is_cooperative and spec.has_chance)
+                greedy = self._config.greedy and has_variety
+                for number in range(job.games):
+                    seats = evaluation_seats(spec, job.learner, opponent, number, greedy=greedy)
+                    lineups.append((game, seats))
+        return lineups
+
+
+def _seat_of(episode: Episode, policy: PolicyRef) -> int:
+    return [seat.policy for seat in episode.task.seats].index(policy)
+
+
+def score(returns: Sequence[float], seat: int) -> float:
+    """1 for the best return, 0.5 when shared with everybody, 0 otherwise."""
+    best = max(returns)
+    if returns[seat] < best:
+        return 0.0
+    return 0.5 if all(value == best for value in returns) else 1.0
+
+
+def _is_sound(episode: Episode) -> bool:
+    """Whether a game gave every seat a finite return; one that did not costs itself only."""
+    return len(episode.returns) == len(episode.task.seats) and all(map(isfinite, episode.returns))

@@ -1,0 +1,1 @@
+"""A learner that is its own source: rollouts and training as one compiled program."""

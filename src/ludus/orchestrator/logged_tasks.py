@@ -1,0 +1,35 @@
+"""What the logs of a run say has been played, so that it is not played again after a resume."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+
+from ludus.orchestrator.done_tasks import DoneTasks
+from ludus.orchestrator.rollout_sink import RolloutSink
+from ludus.orchestrator.rooms import Rooms
+from ludus.sources.feed import FIRST_TASK
+from ludus.storage.arrow import episodes_from_table
+from ludus.storage.segments import SegmentLog
+from ludus.tasks import TasksetTasks
+
+
+def note_logged_episodes(rooms: Rooms, done: DoneTasks) -> None:
+    """Episodes that were acknowledged before the last stop need not be played again."""
+    for _, table in rooms.episodes.scan():
+        if isinstance(rooms.tasks, TasksetTasks):
+            rooms.tasks.absorb(episodes_from_table(table))
+        columns = zip(table.column("task").to_pylist(), table.column("purpose").to_pylist(), strict=True)
+        done.add(task for task, purpose in columns if purpose == "train")
+
+
+def note_logged_rows(rooms: Rooms, done: DoneTasks, experiences: SegmentLog, intake: RolloutSink) -> None:
+    """Asynchronous: nor those of which only rows are there. Played again with a newer version it would be another game
+    than the one whose experience is here."""
+    for _, table in experiences.scan():
+        table = table.filter(pc.field("task") < FIRST_TASK)  # other runs' tasks are theirs to play
+        numbers = table.column("task").to_pylist()
+        done.add(numbers)
+        if isinstance(rooms.tasks, TasksetTasks):
+            rooms.tasks.absorb_rewards(dict(zip(numbers, table.column("final_reward").to_pylist(), strict=True)))
+    for numbers in intake.refused_tasks():
+        done.add(numbers)

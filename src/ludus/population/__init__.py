@@ -1,5 +1,0 @@
-"""Populations that learn: generations of learners, each an ordinary run, and the table of what they get."""
-
-from ludus.population.population_loop import PopulationLoop
-
-__all__ = ["PopulationLoop"]

@@ -1,0 +1,1 @@
+"""Runs as people read them: tables, charts and texts."""

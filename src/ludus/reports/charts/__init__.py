@@ -1,0 +1,23 @@
+"""Pictures of a league and of a population. Each function returns a figure; `save_pictures` writes them all.
+
+Colours are safe for colour-blind readers, and every colour is doubled by a shape or a number.
+"""
+
+from ludus.reports.charts.canvas import render, save_pictures
+from ludus.reports.charts.exploitability import exploitability_figure
+from ludus.reports.charts.ladder import ladder_figure, population_ladder_figure
+from ludus.reports.charts.lineage import lineage_figure
+from ludus.reports.charts.meta_strategy import meta_strategy_figure
+from ludus.reports.charts.payoffs import payoff_figure, score_figure
+
+__all__ = [
+    "exploitability_figure",
+    "ladder_figure",
+    "lineage_figure",
+    "meta_strategy_figure",
+    "payoff_figure",
+    "population_ladder_figure",
+    "render",
+    "save_pictures",
+    "score_figure",
+]

@@ -1,0 +1,192 @@
+"""What a match came to: wins, draws and losses by seat, how sure that is, and what the ratings had expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from ludus.cli.match_games import seats_of_first
+from ludus.config import RunConfig
+from ludus.league.catalog_tables import read_tables
+from ludus.league.matchmaking.member import Member
+from ludus.league.payoffs.pair_payoffs import Cell
+from ludus.league.ratings.trueskill import TrueSkill
+from ludus.policies import PolicyStore
+from ludus.records import Episode, PolicyRef
+from ludus.storage.catalog import Catalog
+from ludus.storage.run_directory import RunDirectory
+
+Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A match from the first side's view. Games that failed count for nobody."""
+
+    game: str
+    first: str
+    second: str
+    by_seat: dict[int, Cell]
+    """By the seat of the first side."""
+    spread: float
+    """Standard deviation of the first side's return."""
+    failed: int
+    error: str
+    """Of the first game that failed."""
+    distinct: int
+    """Games that differ in at least one move."""
+    expected: float | None
+    """The first side's score by the run's TrueSkill; None where one of the two is not rated."""
+    rated_greedy: bool = False
+    """Whether the run's evaluation games between the two were greedy."""
+
+    @property
+    def total(self) -> Cell:
+        """Over all seats."""
+        total = Cell()
+        for cell in self.by_seat.values():
+            total.merge(cell)
+        return total
+
+    @property
+    def return_margin(self) -> float:
+        """Half of the 95 % interval of the mean return."""
+        return Z95 * self.spread / sqrt(max(self.total.games, 1))
+
+    def notes(self, *, greedy: bool) -> Iterator[str]:
+        """What a reader of the table should know."""
+        total = self.total
+        low, high = interval(total)
+        yield (
+            f"{self.first} scores {total.score:.1%} against {self.second} (95 % interval {low:.1%} to {high:.1%}); "
+            f"a draw counts half"
+        )
+        if self.expected is not None:
+            how = " (rated by games with the likeliest moves)" if self.rated_greedy and not greedy else ""
+            yield f"TrueSkill of the run expected {self.expected:.1%}{how}"
+        else:
+            yield "no expectation by TrueSkill: the run has not rated both"
+        yield f"mean return of {self.first}: {total.mean_return:+.3f} ± {self.return_margin:.3f}"
+        if greedy and self.distinct < total.games:
+            yield f"only {self.distinct} of the games differ; the intervals take all for independent (try --sample)"
+        if self.failed:
+            yield f"{self.failed} games failed and are not counted; the first: {self.error}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        total = self.total
+        return {
+            "game": self.game,
+            "a": self.first,
+            "b": self.second,
+            **_counts(total),
+            "interval": list(interval(total)),
+            "expected_score": self.expected,
+            "mean_return": total.mean_return,
+            "mean_return_margin": self.return_margin,
+            "by_seat": [{"seat": seat, **_counts(cell)} for seat, cell in self.by_seat.items()],
+            "distinct_games": self.distinct,
+            "failed": self.failed,
+        }
+
+
+def make_report(
+    episodes: Sequence[Episode], *, sides: tuple[str, str], expected: float | None, rated_greedy: bool
+) -> Report:
+    """Count the games; at least one of them was played to its end."""
+    by_seat: dict[int, Cell] = {}
+    gains: list[float] = []
+    sound = [episode for episode in episodes if not episode.error]
+    for episode in sound:
+        first = seats_of_first(episode)
+        mine, theirs = _mean_returns(episode, first)
+        seat = episode.task.id % len(episode.returns)
+        by_seat.setdefault(seat, Cell()).add(mine, theirs)
+        gains.append(mine)
+    mean = sum(gains) / len(gains)
+    failed = [episode.error for episode in episodes if episode.error]
+    return Report(
+        game=episodes[0].task.game,
+        first=sides[0],
+        second=sides[1],
+        by_seat=dict(sorted(by_seat.items())),
+        spread=sqrt(sum((gain - mean) ** 2 for gain in gains) / max(len(gains) - 1, 1)),
+        failed=len(failed),
+        error=failed[0] if failed else "",
+        distinct=len({_moves(episode) for episode in sound}),
+        expected=expected,
+        rated_greedy=rated_greedy,
+    )
+
+
+def interval(cell: Cell) -> tuple[float, float]:
+    """The 95 % interval of a score (Wilson's): never empty, also after nothing but wins. Draws make it too wide."""
+    n, share = cell.games, cell.score or 0.0
+    centre = (share + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
+    half = Z95 / (1 + Z95**2 / n) * sqrt(share * (1 - share) / n + Z95**2 / (4 * n * n))
+    return max(centre - half, 0.0), min(centre + half, 1.0)
+
+
+def expected_score(run: RunDirectory, config: RunConfig, first: PolicyRef, second: PolicyRef) -> float | None:
+    """The first one's score as the run's ratings have it; None where one of the two has none."""
+    if first == second:
+        return 0.5
+    if not run.catalog.exists():
+        return None
+    with Catalog.open_readonly(run.catalog) as catalog:
+        members, _ = read_tables(catalog)
+    newest = PolicyStore(run.policies).versions(config.policy.name)[-1:]
+    ours, theirs = (_rated(members, ref, is_newest=[ref] == newest) for ref in (first, second))
+    if ours is None or theirs is None:
+        return None
+    return TrueSkill(config.league.trueskill).win_probability(ours.rating, theirs.rating)
+
+
+def report_table(report: Report) -> Table:
+    """One line for each seat of the first side, and one for all."""
+    table = Table(title=f"{report.first} – {report.second} at {report.game}", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column(f"{report.first} in", no_wrap=True)
+    for name in ("games", "won", "drawn", "lost", "score", "95 %"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for seat, cell in report.by_seat.items():
+        table.add_row(f"seat {seat}", *_cells(cell))
+    table.add_row("all seats", *_cells(report.total), style="bold")
+    return table
+
+
+def _cells(cell: Cell) -> list[str]:
+    low, high = interval(cell)
+    counts = (f"{number:,}" for number in (cell.games, cell.wins, cell.draws, cell.losses))
+    return [*counts, f"{cell.score:.1%}", f"{low:.1%} – {high:.1%}"]
+
+
+def _counts(cell: Cell) -> dict[str, Any]:
+    counts = {"games": cell.games, "wins": cell.wins, "draws": cell.draws, "losses": cell.losses}
+    return {**counts, "score": cell.score}
+
+
+def _rated(members: Sequence[Member], ref: PolicyRef, *, is_newest: bool) -> Member | None:
+    """The newest version is rated as what is learning until it is listed itself."""
+    listed = {member.key: member for member in members if member.wins + member.draws + member.losses}
+    found = listed.get(str(ref))
+    if found is None and (is_newest or ref.version == 0):
+        by_name = listed.get(str(ref.name))
+        found = by_name if by_name is None or by_name.kind == "fixed" or is_newest else None
+    return found
+
+
+def _mean_returns(episode: Episode, first: Sequence[int]) -> tuple[float, float]:
+    """What each side got in the mean of its seats."""
+    mine = [value for seat, value in enumerate(episode.returns) if seat in first]
+    theirs = [value for seat, value in enumerate(episode.returns) if seat not in first]
+    return sum(mine) / len(mine), sum(theirs) / len(theirs)
+
+
+def _moves(episode: Episode) -> tuple[object, ...]:
+    seats = tuple(seats_of_first(episode))
+    return (seats, episode.move_seats.tobytes(), episode.move_actions.tobytes(), episode.move_texts)

@@ -1,0 +1,185 @@
+"""A population as a person reads it, computed or learnt: who is how good, what pairs come to, and how it got there.
+
+Made by `exact_population` and `learned_population`, drawn by `charts`, printed by `population_tables`.
+Invariant: where something is not known it is None, NaN or empty, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.league.matchmaking.roster import Recruit
+from ludus.league.payoffs.normal_form import Array
+
+EXACT, BOUND = "psro/nash_conv", "psro/nash_conv_bound"
+"""Metrics of exploitability: what it is, and what it is at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationRow:
+    """One policy in one population."""
+
+    policy: str
+    seat: int | None
+    """Whose population it is in; None where all seats share one."""
+    generation: int
+    """In which it came; 0 for who was there from the beginning."""
+    frozen: bool = True
+    """Whether it belongs for good; else it is a learner as it is now, or was in passing."""
+    steps: int = 0
+    share: float | None = None
+    """In the newest meta-strategy."""
+    payoff: float | None = None
+    """What it gets on average while the others play the meta-strategy."""
+    alpha_rank: float | None = None
+    elo: float | None = None
+    elo_error: float | None = None
+    mu: float | None = None
+    sigma: float | None = None
+    games: int = 0
+    wins: int = 0
+    draws: int = 0
+    losses: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairPayoffs:
+    """What a row's policy gets against a column's: seat 0 against seat 1, or any two of one population. `[r, c]`."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    mean: Array
+    """NaN where nothing is known."""
+    standard_error: Array
+    half_width: Array
+    """Half of a 95 % interval; infinite where a pair never met, 0 where the mean is exact."""
+    games: NDArray[np.int64]
+    exact: NDArray[np.bool_]
+
+    def of(self, rows: Sequence[int], columns: Sequence[int]) -> PairPayoffs:
+        """Some of the policies only."""
+        block = np.ix_(rows, columns)
+        return PairPayoffs(
+            rows=tuple(self.rows[place] for place in rows),
+            columns=tuple(self.columns[place] for place in columns),
+            mean=self.mean[block],
+            standard_error=self.standard_error[block],
+            half_width=self.half_width[block],
+            games=self.games[block],
+            exact=self.exact[block],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; null where nothing is known."""
+        numbers = {name: with_nulls(getattr(self, name)) for name in ("mean", "standard_error", "half_width")}
+        return {
+            "rows": list(self.rows),
+            "columns": list(self.columns),
+            **numbers,
+            "games": self.games.tolist(),
+            "exact": self.exact.tolist(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """The meta-strategy after a generation: of each population, the policies that are played."""
+
+    generation: int
+    populations: tuple[Mapping[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploitability:
+    """How far the meta-strategy was from an equilibrium, by generation."""
+
+    metric: str
+    generations: tuple[int, ...]
+    values: tuple[float, ...]
+
+    @property
+    def label(self) -> str:
+        """Its name for people, which says what it is worth."""
+        return "NashConv (exact)" if self.metric == EXACT else "NashConv (lower bound)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationStanding:
+    """A population at one moment."""
+
+    generation: int
+    players: int
+    populations: tuple[tuple[str, ...], ...]
+    """Policies by seat in the order they joined; one list where all seats share it."""
+    rows: tuple[PopulationRow, ...]
+    """Best first."""
+    payoffs: PairPayoffs | None
+    """None with more than two players, where pairs make no table."""
+    values: tuple[float, ...]
+    """What each player can expect when all play the meta-strategy."""
+    history: tuple[Shares, ...]
+    """Of the generations of which it is known, oldest first; the last is the newest."""
+    exploitability: Exploitability
+    agents: tuple[str, ...] = ()
+    lineage: tuple[Recruit, ...] = ()
+    """Everybody who came out of learning, oldest first; empty where policies are computed."""
+    relative_performance: float | None = None
+    """What those of the second half of the generations get against those of the first, both at their best."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether one population serves all seats."""
+        return len(self.populations) == 1
+
+    @property
+    def is_rated(self) -> bool:
+        """Whether matches were played that say who is how good."""
+        return any(row.mu is not None for row in self.rows)
+
+    def share(self, population: int, policy: str) -> float:
+        """How often a policy of a population is played now."""
+        return self.history[-1].populations[population].get(policy, 0.0) if self.history else 0.0
+
+    def most_played(self, population: int, count: int) -> list[int]:
+        """Places of the policies with the largest shares, and of the newest of those with none, in joining order."""
+        names = self.populations[population]
+        order = sorted(range(len(names)), key=lambda place: (-self.share(population, names[place]), -place))
+        return sorted(order[:count])
+
+    def most_telling_payoffs(self, count: int) -> PairPayoffs | None:
+        """Payoffs of at most so many policies of each side."""
+        if self.payoffs is None:
+            return None
+        return self.payoffs.of(self.most_played(0, count), self.most_played(len(self.populations) - 1, count))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; null where something is not known."""
+        return {
+            "generation": self.generation,
+            "players": self.players,
+            "shared": self.shared,
+            "values": list(self.values),
+            "exploitability": asdict(self.exploitability),
+            "ladder": [asdict(row) for row in self.rows],
+            "seats": [
+                {"policies": list(names), "weights": [self.share(place, name) for name in names]}
+                for place, names in enumerate(self.populations)
+            ],
+            "payoffs": None if self.payoffs is None else self.payoffs.to_json(),
+            "meta_strategies": [
+                {"generation": each.generation, "shares": [dict(shares) for shares in each.populations]}
+                for each in self.history
+            ],
+            "lineage": [recruit.to_json() for recruit in self.lineage],
+            "relative_performance": self.relative_performance,
+        }
+
+
+def with_nulls(matrix: Array) -> list[list[float | None]]:
+    """A matrix for JSON, in which what is not finite is null."""
+    return [[float(value) if np.isfinite(value) else None for value in row] for row in matrix]

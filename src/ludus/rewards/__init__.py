@@ -1,0 +1,9 @@
+"""What an attempt is worth: one file per kind of reward, and their weighted sum in `rewards.py`.
+
+A user's own reward is a function of an `Attempt`; `register_reward` makes it known (docs/recipes/reward.md).
+"""
+
+from ludus.rewards.attempt import Attempt, Mark
+from ludus.rewards.registry import RewardFunction, register_reward
+
+__all__ = ["Attempt", "Mark", "RewardFunction", "register_reward"]

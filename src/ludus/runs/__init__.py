@@ -1,0 +1,1 @@
+"""Kinds of run: single, staged, population, evaluate, exact PSRO, cycles."""

@@ -1,0 +1,145 @@
+"""Rounds of waiting, training and exporting: when the next begins, and what is carried over to it.
+
+Invariant: the numbers are a function of what had come in when each round began, and all of them are in the checkpoint
+(`state`); an update more or less in a round is the loop's to count. A run without `cycle` is one round without an end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ludus.config import CycleConfig
+from ludus.runs.driver import CycleStatus
+
+
+class Stopwatch:
+    """Seconds, those before a resume included. Read from any thread."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._before = 0.0
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """So far."""
+        since = self._since
+        return self._before + (0.0 if since is None else self._clock() - since)
+
+    def set(self, seconds: float, *, is_running: bool) -> None:
+        """Begin again from there."""
+        self._since = None
+        self._before = seconds
+        self._since = self._clock() if is_running else None
+
+
+class Cycle:
+    """Where a run is in its rounds. One thread changes it; any may ask for its status."""
+
+    def __init__(self, config: CycleConfig | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config = config
+        self.rounds = 0
+        """Rounds that are done."""
+        self.version: int | None = None
+        """The version that the last of them made."""
+        self.is_training = config is None
+        """Whether a round is under way; otherwise its data is waited for."""
+        self._to_wait = 0 if config is None else config.new_sequences
+        self._taken_in = 0
+        self._counted_from = 0
+        self._training, self._whole = Stopwatch(clock), Stopwatch(clock)
+        self._previous_training_s = self._previous_cycle_s = 0.0
+        self._whole.set(0.0, is_running=True)
+
+    @property
+    def new_data(self) -> int:
+        """Sequences that have come in since the last round began."""
+        return self._taken_in - self._counted_from
+
+    @property
+    def missing(self) -> int:
+        """Sequences that the next round still waits for."""
+        return max(self._to_wait - self.new_data, 0)
+
+    def updates_left(self, done: int) -> int | None:
+        """Updates of this round that are to come, after so many; None where rounds have no end."""
+        return None if self._config is None else max(self._config.updates - done, 1)
+
+    def see(self, taken_in: int) -> None:
+        """So many sequences have come in since the start of the run."""
+        self._taken_in = taken_in
+
+    def begin_round(self) -> int:
+        """Train on what has come in; returns how much that was. What was too much is waited for less next time."""
+        used = self.new_data
+        if self._config is not None:
+            new = self._config.new_sequences
+            self._to_wait = max(self._to_wait + new - used, new // 2, 1)
+        self._counted_from = self._taken_in
+        self.is_training = True
+        return used
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Count the time of a block as training."""
+        self._training.set(self._training.seconds, is_running=True)
+        try:
+            yield
+        finally:
+            self._training.set(self._training.seconds, is_running=False)
+
+    def end_round(self, version: int) -> None:
+        """The round is over, and this is the version that came of it."""
+        if self._config is None:
+            return
+        self.rounds += 1
+        self.version = version
+        self.is_training = False
+        self._previous_training_s, self._previous_cycle_s = self._training.seconds, self._whole.seconds
+        self._training.set(0.0, is_running=False)
+        self._whole.set(0.0, is_running=True)
+
+    def status(self, *, updates: int) -> CycleStatus:
+        """For people and programs, from any thread; `updates` of this round are done."""
+        return CycleStatus(
+            cycles=self.rounds,
+            new_data=self.new_data,
+            data_to_wait=self._to_wait,
+            updates=updates,
+            updates_to_do=0 if self._config is None else self._config.updates,
+            training_s=self._training.seconds,
+            previous_training_s=self._previous_training_s,
+            cycle_s=self._whole.seconds,
+            previous_cycle_s=self._previous_cycle_s,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        return {
+            "rounds": self.rounds,
+            "version": self.version,
+            "is_training": self.is_training,
+            "to_wait": self._to_wait,
+            "counted_from": self._counted_from,
+            "training_s": self._training.seconds,
+            "previous_training_s": self._previous_training_s,
+            "cycle_s": self._whole.seconds,
+            "previous_cycle_s": self._previous_cycle_s,
+        }
+
+    def load_state(self, state: Mapping[str, Any] | None, *, taken_in: int) -> None:
+        """Go back to a checkpoint, by which so much had come in; one without this state is of a run without rounds."""
+        self._taken_in = self._counted_from = taken_in
+        if state is None:
+            return
+        self._training.set(float(state["training_s"]), is_running=False)
+        self._whole.set(float(state["cycle_s"]), is_running=True)
+        self._previous_training_s = float(state["previous_training_s"])
+        self._previous_cycle_s = float(state["previous_cycle_s"])
+        self.rounds, self._counted_from = int(state["rounds"]), int(state["counted_from"])
+        if self._config is not None and state["to_wait"]:
+            self.version = None if state["version"] is None else int(state["version"])
+            self.is_training, self._to_wait = bool(state["is_training"]), int(state["to_wait"])

@@ -1,0 +1,160 @@
+"""The learners of a population: each is an ordinary run in `learners/<name>/`, told whom to answer by `opponents.json`.
+
+Invariant: a learner's config follows from the population's config and its assignment alone; what changes from slice to
+slice (whom to answer, until when) is not in it, so that the run goes on. In its run the policy is called `learner`; the
+population's policies keep their names there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ludus.config import RunConfig, join, plain_values, report, resolve, validate
+from ludus.errors import ConfigError
+from ludus.league.schedulers import Assignment
+from ludus.loop import Loop
+from ludus.orchestrator.policy_start import follow_move
+from ludus.policies import PolicyStore
+from ludus.policies.store import Policy
+from ludus.records import derive_seed
+from ludus.storage.atomic import discard_tree, ensure_directory, write_json, write_text
+from ludus.storage.run_directory import RunDirectory
+from ludus.telemetry import Sink
+
+LEARNER = "learner"
+_NOT_MEASURED = {"games": 0, "final_games": 0, "against": [], "at_start": False, "pool_opponents": 0}
+
+
+class LearnerRuns:
+    """The runs under one population."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        run: RunDirectory,
+        *,
+        plugins: Sequence[str],
+        strict_resume: bool,
+        voice: RunConfig | None = None,
+    ) -> None:
+        """`voice` is the config that language models speak by, where there are any."""
+        self._config = config
+        self._voice = voice
+        self._run = run
+        self._plugins = tuple(plugins)
+        self._strict_resume = strict_resume
+
+    def directory(self, learner: str) -> RunDirectory:
+        """Where a learner's run is."""
+        return RunDirectory(self._run.learners / learner)
+
+    def open(self, assignment: Assignment, sinks: Sequence[Sink]) -> Loop:
+        """The run of a learner, ready to begin or to go on with this assignment."""
+        config, run = learner_config(self._config, assignment, self._run.path), self.directory(assignment.learner)
+        ensure_directory(run.path)
+        write_json(run.opponents, assignment.opponents.to_json())
+        write_voice(run, self._voice)
+        ensure_directory(run.policies)
+        for name in sorted({str(ref.name) for ref in assignment.opponents.policies if ref.version}):
+            with suppress(FileExistsError):
+                os.symlink(Path("..", "..", "..", "policies", name), run.policies / name)
+        if run.is_run():
+            follow_move(run, config.policy.start)
+        return Loop(
+            config,
+            run.path,
+            plugins=self._plugins,
+            strict_resume=self._strict_resume,
+            sinks=sinks,
+            until=assignment.until,
+        )
+
+    def result(self, learner: str) -> Policy[Any]:
+        """What a learner has become: its newest version."""
+        store = PolicyStore(self.directory(learner).policies)
+        return store.load(store.versions(LEARNER)[-1])
+
+    def discard(self, keep: set[str]) -> None:
+        """Remove the runs of learners that are done with."""
+        if self._run.learners.is_dir():
+            for path in self._run.learners.iterdir():
+                if path.name not in keep and not path.name.startswith("."):
+                    discard_tree(path)
+
+
+def write_voice(run: RunDirectory, voice: RunConfig | None) -> None:
+    """Let a run know how language models speak, where there are any."""
+    if voice is not None:
+        write_text(run.voice, voice.model_dump_json())
+
+
+def learner_config(config: RunConfig, assignment: Assignment, run: Path) -> RunConfig:
+    """The config of a learner's run, resolved.
+
+    Raises:
+        ConfigError: what the population's config says of its learners is no config of a run.
+    """
+    values = _values_of(config, assignment.agent)
+    policy = {**values.get("policy", {}), "name": LEARNER}
+    if assignment.begins_with is not None:
+        policy["start"] = f"{run}@{assignment.begins_with}"
+    elif config.population is not None and config.population.initialise != "pretrained":
+        policy["start"] = values.get("policy", {}).get("start") if assignment.agent in _kinds(config) else None
+    opponents: list[dict[str, Any]] = [{"kind": "population", "weight": 1.0 - assignment.mirror}]
+    if assignment.mirror:
+        opponents.append({"kind": "mirror", "weight": assignment.mirror})
+    values |= {
+        "name": f"{config.name}.{assignment.learner}",
+        "seed": derive_seed(config.seed, "learner", assignment.learner) % 2**32,
+        "policy": policy,
+        "league": {**values.get("league", {}), "opponents": opponents, "snapshot_every": 10**15},
+        "evaluate": dict(_NOT_MEASURED),
+        "telemetry": {**values.get("telemetry", {}), "tensorboard": False, "wandb": False},
+    }
+    return resolve(_validated(values))
+
+
+def base_config(config: RunConfig) -> RunConfig:
+    """The config that a population's own tables, matches and policies go by: that of its learners, without them.
+
+    Raises:
+        ConfigError: it is no config of a run.
+    """
+    return agent_config(config, config.policy.name, has_start=False)
+
+
+def agent_config(config: RunConfig, agent: str, *, has_start: bool) -> RunConfig:
+    """The config of an agent's learners apart from whom they answer, resolved; with its `policy.start` or without.
+
+    Raises:
+        ConfigError: it is no config of a run.
+    """
+    values = _values_of(config, agent)
+    policy = values.get("policy", {})
+    values["policy"] = {**policy, "start": policy.get("start") if has_start else None}
+    values["league"] = {**values.get("league", {}), "opponents": [{"kind": "mirror"}]}
+    values["evaluate"] = dict(_NOT_MEASURED)
+    return resolve(_validated(values))
+
+
+def _values_of(config: RunConfig, agent: str) -> dict[str, Any]:
+    """What was written, for one agent, without what only the population needs."""
+    values = plain_values(config)
+    values.pop("population", None)
+    kind = _kinds(config).get(agent)
+    return dict(join(values, kind.changes)) if kind is not None else values
+
+
+def _kinds(config: RunConfig) -> Any:
+    return {} if config.population is None else config.population.learners
+
+
+def _validated(values: dict[str, Any]) -> RunConfig:
+    config, mistakes = validate(values, {}, "config")
+    if config is None or mistakes:
+        raise ConfigError(*report(mistakes))
+    return config

@@ -1,0 +1,96 @@
+"""Batches of tasks that are issued and not trained on yet, oldest first: what explorers play while the trainer works.
+
+Invariant: who sits where is decided once, when a batch is issued, and stays so however often the run is killed: a
+checkpoint holds the line-ups of the tasks that were issued before it and not played yet. Everything else about a task
+can be made again from its number.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.orchestrator.done_tasks import DoneTasks
+from ludus.records import PolicyRef, Seat, TaskId
+
+Lineup = tuple[Seat, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedBatch:
+    """Tasks `[first, end)`, to be trained on together."""
+
+    first: int
+    end: int
+    published: int
+    """Updates that were done when the version it is played with was published."""
+    lineups: Mapping[TaskId, Lineup]
+    """Who sits where, by task; tasks that are played may be missing."""
+
+
+class BatchesAhead:
+    """A queue of issued batches."""
+
+    def __init__(self) -> None:
+        self._batches: deque[IssuedBatch] = deque()
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[IssuedBatch]:
+        return iter(self._batches)
+
+    @property
+    def first(self) -> IssuedBatch:
+        """The batch that is trained on next."""
+        return self._batches[0]
+
+    def add(self, batch: IssuedBatch) -> None:
+        """Behind the others."""
+        self._batches.append(batch)
+
+    def take(self) -> IssuedBatch:
+        """Take the first one out: it has been played."""
+        return self._batches.popleft()
+
+    def state(self, done: DoneTasks) -> list[dict[str, Any]]:
+        """JSON for the checkpoint; `done` are tasks that need not be played again."""
+        return [_to_json(batch, done) for batch in self._batches]
+
+    def load_state(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Go on from what `state` returned."""
+        self._batches = deque(_from_json(row) for row in state)
+
+
+def policies_named(state: Iterable[Mapping[str, Any]]) -> set[PolicyRef]:
+    """Every policy that a saved queue needs when its tasks are played."""
+    return {PolicyRef.parse(name) for row in state for lineup in row["lineups"] for name, _, _ in lineup}
+
+
+def _to_json(batch: IssuedBatch, done: DoneTasks) -> dict[str, Any]:
+    """Each line-up is written once, however many tasks have it."""
+    waiting = {task: lineup for task, lineup in batch.lineups.items() if task not in done}
+    distinct = list(dict.fromkeys(waiting.values()))
+    places = {lineup: place for place, lineup in enumerate(distinct)}
+    return {
+        "first": batch.first,
+        "end": batch.end,
+        "published": batch.published,
+        "lineups": [[[str(seat.policy), seat.learns, seat.greedy] for seat in lineup] for lineup in distinct],
+        "tasks": [[task, places[lineup]] for task, lineup in waiting.items()],
+    }
+
+
+def _from_json(row: Mapping[str, Any]) -> IssuedBatch:
+    distinct = [
+        tuple(Seat(policy=PolicyRef.parse(name), learns=learns, greedy=greedy) for name, learns, greedy in lineup)
+        for lineup in row["lineups"]
+    ]
+    return IssuedBatch(
+        first=int(row["first"]),
+        end=int(row["end"]),
+        published=int(row["published"]),
+        lineups={TaskId(task): distinct[place] for task, place in row["tasks"]},
+    )

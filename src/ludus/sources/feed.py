@@ -1,0 +1,134 @@
+"""One run that feeds this one: its rows as this run takes them in.
+
+Invariant: the other run is only read. Its rows get numbers of their own here (`FIRST_TASK`), so that rows of two runs
+are never taken for one another; which run has which number is in `feeds.json` before its first row is taken. A run that
+is made anew in the place of another has another id, hence another number. `own_version` says which version of this
+run's policy a row is of, by its weights and not by its number: an explorer that began with another run's policy calls
+it version 0.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.config import RunFeedConfig
+from ludus.errors import ConfigError
+from ludus.experience import MOST_TASKS
+from ludus.orchestrator.rooms import Rooms
+from ludus.policies.store import CARD
+from ludus.records import Experiences
+from ludus.sources.feed_fit import check_fit
+from ludus.storage.run_directory import RunDirectory
+from ludus.storage.segment_follower import SETTLE_S, SegmentFollower
+from ludus.storage.staged_directory import StagedDirectory
+
+log = logging.getLogger(__name__)
+
+FIRST_TASK = 2**48
+"""Tasks from this number on are other runs', `MOST_TASKS` for each."""
+NOT_OURS = -1
+
+
+class Feed:
+    """One entry of `buffer.feeds`. Nothing need be there yet."""
+
+    def __init__(
+        self,
+        key: str,
+        config: RunFeedConfig,
+        rooms: Rooms,
+        number_of: Callable[[str, Path], int],
+        *,
+        settle_s: float = SETTLE_S,
+    ) -> None:
+        """`number_of` gives the run with an id its number, and remembers it."""
+        self.run = RunDirectory(Path(config.run))
+        self.name = ""
+        """Its id; empty before it is there."""
+        self._key = key
+        self._rooms = rooms
+        self._number_of = number_of
+        self._settle_s = settle_s
+        self._number = 0
+        self._stamp: tuple[int, int] | None = None
+        self._known_as: dict[tuple[str, int], int] = {}
+        if self.run.path.resolve() == rooms.run.path.resolve():
+            raise ConfigError(f"{key}: {config.run} is this run itself; name another")
+
+    def open(self, cursors: dict[str, int]) -> SegmentFollower | None:
+        """A new follower when the run has come into being since the last call, or is another one now.
+
+        Raises:
+            ConfigError: what it plays cannot be trained on here.
+        """
+        stamp = _stamp(self.run.format) if self.run.is_run() else None
+        if stamp == self._stamp or stamp is None:
+            if stamp is None and StagedDirectory(self.run.path).is_staged():
+                raise ConfigError(f"{self._key}: {self.run.path} is a run in stages; name the folder of one of them")
+            return None
+        name = _identity(self.run)
+        is_same, self._stamp = name == self.name, stamp
+        if is_same:
+            return None
+        if self.name:
+            log.warning("%s is another run than before; its sequences count as new", self.run.path)
+        check_fit(self._key, self.run, self._rooms)
+        self.name, self._number, self._known_as = name, self._number_of(name, self.run.path), {}
+        self._rooms.telemetry.event("feed_found", run=str(self.run.path), number=self._number)
+        return SegmentFollower(self.run.experiences, cursors.get(name, 0), settle_s=self._settle_s)
+
+    def adopt(self, rows: Experiences) -> Experiences:
+        """Rows of that run, named as they are called here."""
+        task = np.asarray(rows.sequences["task"], np.int64) + FIRST_TASK + self._number * MOST_TASKS
+        names = {name: _prefixed(rows.sequences[name], self._number) for name in ("episode", "group")}
+        return rows.replace(sequences={"task": task, **names, "own_version": self._own_versions(rows)})
+
+    def _own_versions(self, rows: Experiences) -> NDArray[np.int64]:
+        """Of each row, the version of this run's policy that chose its oldest element, or `NOT_OURS`, `[n]`."""
+        chosen = np.asarray(rows.steps["mask"], np.bool_)
+        row_of, version = rows.sequence_of_step()[chosen], rows.steps["version"][chosen]
+        policies, own = rows.sequences["policy"].tolist(), np.full(len(rows), np.iinfo(np.int64).max)
+        for row, number in np.unique(np.stack([row_of, version], axis=1), axis=0).tolist():
+            own[row] = min(own[row], self._own_version(policies[row], number))
+        return np.where(own == np.iinfo(np.int64).max, NOT_OURS, own)
+
+    def _own_version(self, policy: str, version: int) -> int:
+        known = self._known_as.get((policy, version))
+        if known is None:
+            digest = _weights_hash(self.run.policy(policy, version) / CARD)
+            mine = self._rooms.catalog.policies(self._rooms.config.policy.name) if digest else []
+            known = max((int(ref.version) for ref, other in mine if other == digest), default=NOT_OURS)
+            self._known_as[policy, version] = known
+        return known
+
+
+def _prefixed(column: NDArray[Any], number: int) -> NDArray[Any]:
+    return np.array([f"{number}-{name}" if name else "" for name in column.tolist()], object)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _identity(run: RunDirectory) -> str:
+    """Its id; of a run that an earlier version made, where it is."""
+    return run.identity() or str(run.path.resolve())
+
+
+def _weights_hash(card: Path) -> str:
+    """What a published version's weights are; empty when it is not there any more."""
+    try:
+        return str(json.loads(card.read_text())["weights_hash"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,156 @@
+"""All runs that feed this one (`buffer.feeds`), as one stream of rows into its buffer.
+
+Invariants:
+- A row is inserted exactly once. It is in this run's own log before the cursor of its feed passes it; the cursors are
+  part of the checkpoint, and what is read again after a resume is known by its key.
+- Rows come in right after a checkpoint only (the loop sees to it), feed by feed in turn. So a run that is killed
+  meanwhile finds the same checkpoint, the same rows and, where the feeds have not grown, the same window.
+- With `cycle` all that is new comes in before a round, and the oldest rows make room. Without it rows come in as far as
+  there is room, and the rest waits where it is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ludus.buffer import Buffer
+from ludus.errors import CorruptRecord
+from ludus.experience import Refusals, recheck
+from ludus.orchestrator.rooms import Rooms
+from ludus.records import Experiences, join
+from ludus.sources.feed import Feed
+from ludus.storage.arrow import experiences_from_batch
+from ludus.storage.atomic import read_json, write_json
+from ludus.storage.segment_follower import SETTLE_S, SegmentFollower
+
+FORMAT = 1
+MOST_ROWS, MOST_SEGMENTS = 4096, 64
+"""Of one insertion: it is one file, and one moment in which nobody looks after the workers."""
+
+
+class Feeds:
+    """Give `take_in` a moment now and then. One thread."""
+
+    def __init__(self, rooms: Rooms, buffer: Buffer, refusals: Refusals, *, settle_s: float = SETTLE_S) -> None:
+        self._rooms = rooms
+        self._buffer = buffer
+        self._refusals = refusals
+        self._slides = rooms.config.cycle is not None
+        self._known = _read_known(rooms)
+        self._cursors: dict[str, int] = {}
+        self._counts = {"taken": 0, "missed": 0, "damaged": 0}
+        self._turn = 0
+        self._room = buffer.limits.capacity
+        entries = enumerate(rooms.config.buffer.feeds)
+        self._feeds = [
+            Feed(f"buffer.feeds.{place}", entry, rooms, self._number_of, settle_s=settle_s) for place, entry in entries
+        ]
+        self._followers: list[SegmentFollower | None] = [None] * len(self._feeds)
+
+    def __bool__(self) -> bool:
+        return bool(self._feeds)
+
+    def take_in(self, *, is_starving: bool = False) -> bool:
+        """Insert a part of what is new; returns whether that was all there is to be had now.
+
+        Args:
+            is_starving: there is nothing to train on, so that something must come in even where there is no room.
+        """
+        for _ in self._feeds:
+            place, self._turn = self._turn, (self._turn + 1) % len(self._feeds)
+            if self._take_from(place, is_starving=is_starving):
+                return False
+        return not any(follower.is_settling for follower in self._followers if follower is not None)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Rows taken in, rows that were gone or damaged before, and segments that could not be read, over the run."""
+        return {f"buffer/feeds_{name}": float(count) for name, count in self._counts.items()} if self._feeds else {}
+
+    def state(self) -> dict[str, Any]:
+        """For the checkpoint; from now on there is as much room as the buffer has now."""
+        self._room = self._buffer.limits.capacity - len(self._buffer)
+        return {"known": self._known, "cursors": self._cursors, "counts": self._counts, "turn": self._turn}
+
+    def load_state(self, state: dict[str, Any], *, rows: int) -> None:
+        """Go back to a checkpoint, whose window had so many rows."""
+        self._room = self._buffer.limits.capacity - rows
+        if len(state.get("known", ())) > len(self._known):
+            self._known = [dict(known) for known in state["known"]]
+        self._cursors = {str(name): int(cursor) for name, cursor in state.get("cursors", {}).items()}
+        self._counts |= {name: int(count) for name, count in state.get("counts", {}).items() if name in self._counts}
+        self._turn = int(state.get("turn", 0)) % max(len(self._feeds), 1)
+
+    def _take_from(self, place: int, *, is_starving: bool) -> int:
+        """Insert some of what a feed has; returns how many rows of it were dealt with."""
+        feed, follower = self._feeds[place], self._follower(place)
+        if follower is None:
+            return 0
+        before = follower.damaged, follower.missed
+        parts, ends = self._read(follower, is_starving=is_starving)
+        if parts:
+            self._insert(feed, parts)
+        self._cursors[feed.name] = follower.cursor
+        self._count_losses(feed, follower.damaged - before[0], follower.missed - before[1])
+        return ends
+
+    def _follower(self, place: int) -> SegmentFollower | None:
+        if (opened := self._feeds[place].open(self._cursors)) is not None:
+            self._followers[place] = opened
+        return self._followers[place]
+
+    def _read(self, follower: SegmentFollower, *, is_starving: bool) -> tuple[list[Experiences], int]:
+        """The next segments, as far as they fit; their number of rows, also of those that make no sense."""
+        parts: list[Experiences] = []
+        rows = segments = 0
+        while segments < MOST_SEGMENTS and rows < MOST_ROWS and (found := follower.next()) is not None:
+            segment, batch = found
+            fits = self._slides or segment.rows <= self._room or (is_starving and not segments)
+            if not fits:
+                break
+            self._room -= segment.rows
+            rows, segments = rows + segment.rows, segments + 1
+            try:
+                parts.append(experiences_from_batch(batch))
+            except CorruptRecord:
+                follower.damaged, follower.missed = follower.damaged + 1, follower.missed + segment.rows
+            follower.take(segment)
+        return parts, rows
+
+    def _insert(self, feed: Feed, parts: list[Experiences]) -> None:
+        kept: list[Experiences] = []
+        meters = self._rooms.telemetry.meters
+        for part in parts:
+            sound, refused = recheck(part, self._rooms.specs)
+            self._refusals.add(refused)
+            meters.add("experience", len(sound), dropped=len(refused))
+            if len(sound):
+                kept.append(feed.adopt(sound))
+        if kept:
+            added = self._buffer.insert(join(kept))
+            self._counts["taken"] += added
+            meters.add("buffer", added)
+
+    def _count_losses(self, feed: Feed, damaged: int, missed: int) -> None:
+        self._counts["damaged"] += damaged
+        self._counts["missed"] += missed
+        if damaged or missed:
+            self._rooms.telemetry.event("feed_lost_rows", run=str(feed.run.path), damaged=damaged, missed=missed)
+
+    def _number_of(self, name: str, path: Path) -> int:
+        names = [known["id"] for known in self._known]
+        if name in names:
+            return names.index(name)
+        self._known = [*self._known, {"id": name, "run": str(path)}]
+        write_json(self._rooms.run.feeds, {"format": FORMAT, "feeds": self._known})
+        return len(names)
+
+
+def _read_known(rooms: Rooms) -> list[dict[str, str]]:
+    """The runs that have a number here; the place of each is its number."""
+    path = rooms.run.feeds
+    try:
+        return [dict(known) for known in read_json(path)["feeds"]] if path.is_file() else []
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptRecord(f"{path} does not say which runs fed this one: {error!r}") from error

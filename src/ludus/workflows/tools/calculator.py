@@ -1,0 +1,37 @@
+"""`calculator`: arithmetic, read and worked out by the same parser that rewards use for answers. Nothing is executed.
+
+Invariant: time and size of a result are bounded, whatever is asked for: 9^9^9^9 is refused at once.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from ludus.rewards.maths.evaluating import Number, evaluate
+from ludus.rewards.maths.parsing import CONSTANTS, FUNCTIONS, Unreadable, parse
+from ludus.workflows.tools.tool import ToolError
+
+_WORDS = re.compile(r"(?<![\\A-Za-z])(" + "|".join((*FUNCTIONS, *CONSTANTS)) + r")(?![A-Za-z])")
+_SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "\n": " "})
+_TINY = 1e-12
+
+
+def calculator(expression: str) -> str:
+    """Works out an arithmetic expression: + - * / ^ ( ) ! sqrt sin cos tan ln log exp pi."""
+    text = _WORDS.sub(r"\\\1", expression.translate(_SIGNS).replace("**", "^"))
+    try:
+        return write_number(evaluate(parse(text), {}))
+    except KeyError as letter:
+        raise ToolError(f"{letter.args[0]} has no value; write numbers only") from None
+    except Unreadable as problem:
+        raise ToolError(f"{expression[:60]!r} cannot be worked out: {problem}") from None
+
+
+def write_number(value: Number) -> str:
+    """A number as a person writes it: whole ones in full, others with twelve digits."""
+    if isinstance(value, Fraction):
+        return str(value.numerator) if value.denominator == 1 else f"{float(value):.12g}"
+    if abs(value.imag) <= _TINY * max(abs(value.real), 1.0):
+        return f"{value.real:.12g}"
+    return f"{value.real:.12g}{value.imag:+.12g}i"

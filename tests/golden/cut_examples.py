@@ -1,0 +1,130 @@
+"""The synchronous examples, cut to a few thousand steps, and the hash of the weights that each of them ends with.
+
+A change that is not meant to change what is learnt leaves every hash as it is. `make golden` records the table anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+TABLE = Path(__file__).with_name("weights.json")
+QUICK_EVALUATION = {"games": 2, "final_games": 2, "every": None, "at_start": False}
+
+CUTS: dict[str, dict[str, Any]] = {
+    "connect_four.yaml": {"train": {"steps": 32768, "batch_steps": 4096}, "explore": {"games_in_flight": 256}},
+    "kuhn_poker.yaml": {"train": {"steps": 6000}},
+    "leduc_league.yaml": {"train": {"steps": 6000}, "league": {"snapshot_every": 2000}},
+    "tic_tac_toe_split.yaml": {"train": {"steps": 6000}},
+    "marl/simple_spread.yaml": {"train": {"steps": 4000}},
+    "marl/simple_tag.yaml": {"train": {"steps": 4000}},
+    "marl/speaker_listener.yaml": {"train": {"steps": 4000}},
+    "psro/kuhn.yaml": {"population": {"stop": {"generations": 6}}},
+    "psro/kuhn_learned.yaml": {
+        "train": {"steps": 8192, "batch_steps": 4096, "minibatch": 1024},
+        "population": {"stop": {"generations": 2, "nash_conv": None}},
+    },
+    "psro/kuhn_words_warm_up.yaml": {"warm_start": {"games": 200}, "train": {"steps": 600, "batch_episodes": 32}},
+    "llm/tictactoe.yaml": {
+        "schedule": "sync",
+        "warm_start": {"games": 200},
+        "train": {"steps": 1500, "batch_episodes": 32, "minibatch": 32},
+    },
+    "rft/arithmetic_mix.yaml": {"explore": {"games_in_flight": 64}},
+}
+"""By example: what is laid over it. Stages are cut by `CUT_STAGES`."""
+
+CUT_STAGES: dict[str, dict[str, dict[str, Any]]] = {
+    "rft/arithmetic_mix.yaml": {
+        "sft": {"train": {"steps": 4000}},
+        "mix": {"train": {"steps": 3000, "batch_episodes": 32, "minibatch": 48}},
+    },
+}
+
+HAS_NO_EVALUATION = ("psro/kuhn.yaml", "psro/kuhn_learned.yaml")
+"""Examples whose config has no evaluation to cut."""
+
+
+def cut(example: str) -> str:
+    """The example's YAML with its cuts."""
+    document = yaml.safe_load((EXAMPLES / example).read_text())
+    document = _laid_over(document, CUTS[example])
+    if example not in HAS_NO_EVALUATION:
+        document = _laid_over(document, {"evaluate": QUICK_EVALUATION})
+    for stage in document.get("stages", ()):
+        stage.update(_laid_over(stage, CUT_STAGES[example][stage["name"]]))
+    return yaml.safe_dump(document)
+
+
+def _laid_over(below: Any, above: Any) -> Any:
+    if isinstance(below, Mapping) and isinstance(above, Mapping):
+        return {**below, **{key: _laid_over(below.get(key), value) for key, value in above.items()}}
+    return above
+
+
+def final_weights(example: str, folder: Path) -> dict[str, str]:
+    """Run a cut example; returns the hash of the newest weights of each policy, by its folder in the run."""
+    from ludus import make_loop, parse_config
+
+    loop = make_loop(parse_config(cut(example), example), folder)
+    assert loop.run_to_end().stage == "done"
+    newest: dict[str, Path] = {}
+    for weights in sorted(folder.rglob("policies/*/*/*.safetensors")):
+        newest[str(weights.parent.parent.relative_to(folder))] = weights.parent
+    return {policy: _hash_of(weights) for policy, weights in sorted(newest.items())}
+
+
+def _hash_of(folder: Path) -> str:
+    """Of the tensors, by name: the same whatever file they are in."""
+    from safetensors.numpy import load_file
+
+    tensors = {
+        name: tensor for file in sorted(folder.glob("*.safetensors")) for name, tensor in load_file(file).items()
+    }
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode() + tensor.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def machine() -> dict[str, str]:
+    """What the bits depend on besides the code: the processor, and the libraries that compute."""
+    processor = Path("/proc/cpuinfo").read_text()
+    model, flags = (re.search(rf"{key}\s*:\s*(.*)", processor) for key in ("model name", "flags"))
+    vectors = sorted(
+        flag for flag in (flags[1].split() if flags else ()) if flag.startswith(("avx", "amx", "fma", "sse4"))
+    )
+    libraries = {
+        name: version(name) for name in ("jax", "jaxlib", "flax", "optax", "pgx", "torch", "open_spiel", "numpy")
+    }
+    return {"processor": model[1] if model else platform.machine(), "vectors": " ".join(vectors), **libraries}
+
+
+def main() -> None:
+    """Record the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("examples", nargs="*", default=list(CUTS))
+    chosen = parser.parse_args().examples
+    table: dict[str, Any] = {"machine": machine(), "weights": {}}
+    for example in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            table["weights"][example] = final_weights(example, Path(folder) / "run")
+            sys.stderr.write(f"{example}: {table['weights'][example]}\n")
+    sys.stdout.write(json.dumps(table, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""What the metrics show of play."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ludus.orchestrator.rollout_metrics import RolloutMetrics
+from ludus.records import Episode, EpisodeId, PolicyName, PolicyRef, Seat, Task, TaskId
+
+LEARNER = Seat(policy=PolicyRef(name=PolicyName("main")), learns=True)
+OTHER = Seat(policy=PolicyRef(name=PolicyName("random")))
+
+
+def spoken(game: str, moves: tuple[str, ...], accepted: tuple[int, ...], replies: tuple[str, ...]) -> Episode:
+    """The learner and somebody else in turn."""
+    count = len(moves)
+    return Episode(
+        id=EpisodeId("a" * 24),
+        task=Task(id=TaskId(1), game=game, seed=0, seats=(LEARNER, OTHER), purpose="train"),
+        returns=(1.0, -1.0),
+        move_plies=np.arange(count, dtype=np.int32),
+        move_seats=np.arange(count, dtype=np.int16) % 2,
+        move_actions=np.array(accepted, np.int32),
+        move_texts=moves,
+        replies=replies,
+    )
+
+
+def test_of_words_the_form_the_rules_and_the_length_are_counted_for_learning_seats_alone() -> None:
+    window = RolloutMetrics()
+    window.add(
+        [spoken("text:x", ("4", "1", "", "2", "9", "3"), (1, 1, 0, 1, 0, 1), ("[4]", "1", "hm", "2", "[9]!", "3"))]
+    )
+    found = window.metrics()
+    assert found["explore/format_success"] == pytest.approx(2 / 3)
+    assert found["explore/invalid_moves"] == pytest.approx(2 / 3)
+    assert found["explore/reply_chars"] == pytest.approx((3 + 2 + 4) / 3)
+    assert found["explore/seat_0/reward"] == 1.0
+
+
+def test_attempts_at_tasks_have_no_form_of_a_move() -> None:
+    window = RolloutMetrics()
+    window.add([spoken("tasks:x", ("what is 2+2?", "?"), (1, 1), ("4", "4"))])
+    assert "explore/format_success" not in window.metrics()

@@ -1,0 +1,75 @@
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from attempting import MAIN, Make, ParrotEngine, Say
+from pydantic import TypeAdapter
+
+from ludus.config import LanguageModelConfig, RewardConfigs, SpeechConfig, WorkflowConfig
+from ludus.explore.runners.workflow_runner import WorkflowRunner
+from ludus.inference.local.engine import LocalEngine
+from ludus.lm.chat import ChatFormat
+from ludus.lm.language_models import LanguageModel, load_language_model
+from ludus.lm.tiny_model import make_tiny_model
+from ludus.rewards.making import make_rewards
+from ludus.workflows.making import make_workflow
+
+EXACT = ({"kind": "exact", "ignore_case": True},)
+CONTEXT = 512
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    folder = make_tiny_model(tmp_path_factory.mktemp("model") / "tiny", layers=1, width=32, context=CONTEXT)
+    return load_language_model(LanguageModelConfig(path=str(folder)), threads=1)
+
+
+@pytest.fixture(scope="session")
+def chat(tiny: LanguageModel) -> ChatFormat:
+    return ChatFormat(tiny.tokenizer)
+
+
+@pytest.fixture
+def make_runner(chat: ChatFormat, tiny: LanguageModel) -> Iterator[Make]:
+    """Runners of a workflow, over a parrot that says something or over the tiny model."""
+    made: list[WorkflowRunner] = []
+
+    def make(
+        say: Say | None,
+        workflow: Any = "single_turn",
+        *,
+        rewards: Any = EXACT,
+        speech: Any = None,
+        context: int = CONTEXT,
+        **options: Any,
+    ) -> tuple[WorkflowRunner, ParrotEngine]:
+        engine: Any = ParrotEngine(chat, say) if say is not None else LocalEngine(tiny)
+        if say is None:
+            engine.add_version(MAIN, {})
+        config = TypeAdapter(WorkflowConfig).validate_python(workflow)
+        scoring = TypeAdapter(RewardConfigs).validate_python(rewards)
+        runner = WorkflowRunner(
+            run="test",
+            workflow=make_workflow(config),
+            engine=engine,
+            chat=chat,
+            context=context,
+            speech=SpeechConfig(**(speech or {})),
+            rewards=make_rewards(scoring) if scoring else None,
+            max_tokens=config.max_tokens,
+            retries=config.retries,
+            **{"slots": 8, **options},
+        )
+        made.append(runner)
+        return runner, engine
+
+    yield make
+    for runner in made:
+        runner.close()
