@@ -5,8 +5,9 @@ Only this package and the loop know all rooms.
 
 from __future__ import annotations
 
+from ludus.orchestrator.check_parts import check_parts
 from ludus.orchestrator.progress import Progress, UpdateReport, crosses
-from ludus.orchestrator.rooms import Rooms, check_parts, open_rooms
+from ludus.orchestrator.rooms import Rooms, open_rooms
 from ludus.orchestrator.topology import TakesData, Topology
 
 __all__ = [

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from ludus.config import RunConfig, needs_critic
+from ludus.config import RunConfig
 from ludus.errors import ConfigError
-from ludus.experience import build_filters, build_pipeline
-from ludus.explore.players.fixed import make_player
-from ludus.explore.players.text import make_text_player
-from ludus.explore.prompts import find_prompt
-from ludus.games import Game, make_game
-from ludus.games.device_game import find_device_game
-from ludus.games.global_state import state_size
 from ludus.games.protocol import GameSpec
-from ludus.games.text_protocol import TextGame
-from ludus.games.text_registry import make_text_game
-from ludus.league import Matchmaker, Pool, make_sampler
+from ludus.league import Matchmaker, Pool
 from ludus.league.matchmaking.lineups import LineUps
-from ludus.lm.extraction import check_extraction
-from ludus.lm.language_shape import LanguageModelShape
-from ludus.lm.model_folder import find_model_folder
+from ludus.orchestrator.check_parts import Games
 from ludus.orchestrator.early_stopping import EarlyStopping
 from ludus.orchestrator.evaluation import Evaluation
-from ludus.orchestrator.policy_start import Start, check_fits_games, find_start
+from ludus.orchestrator.policy_shape import policy_shape
+from ludus.orchestrator.policy_start import Start, find_start
 from ludus.orchestrator.progress import Progress
-from ludus.orchestrator.source_problems import source_problems
-from ludus.orchestrator.task_sets import TasksetGame, find_tasksets, make_tasks
-from ludus.orchestrator.teacher import check_teacher
-from ludus.policies import AnyShape, PolicyShape, PolicyStore, TabularShape
+from ludus.orchestrator.task_sets import make_tasks
+from ludus.policies import AnyShape, PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
-from ludus.rewards.making import check_rewards
 from ludus.runtime import Supervisor
 from ludus.sources.batches_ahead import policies_named
 from ludus.storage.atomic import read_json
@@ -47,11 +33,6 @@ from ludus.storage.segments import SegmentLog
 from ludus.tasks import GameTasks, TasksetTasks
 from ludus.telemetry import Telemetry
 
-Games = Mapping[str, Game | TextGame | TasksetGame]
-"""What a run plays, by key: boards for networks, games of words or tasksets for language models."""
-
-CHANNELS_LAST = ("pgx:", "pettingzoo:")
-"""Games whose boards have their planes in the last axis."""
 VERSIONS_KEPT = 16
 """Newest versions that stay on disk beside those in the pool."""
 
@@ -162,121 +143,6 @@ class Rooms:
         self.catalog.close()
 
 
-def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Games:
-    """Make every game of a config, and check that all parts that it names exist and fit together; `run` may have some.
-
-    Raises:
-        ConfigError: one line for each part that is unknown or does not fit; nothing has been written yet.
-    """
-    problems: list[str] = []
-    games: Games = {}
-    if config.population is not None and config.population.oracle == "exact":
-        games = _find_tabular_game(config, problems)
-    elif config.tasks:
-        games = find_tasksets(config, problems)
-        with collecting(problems):
-            check_rewards(config.rewards)
-        _check_endpoints(config, problems)
-        _find_voice(config, problems)
-    else:
-        games = _find_text_games(config, problems) if config.policy.model else _find_boards(config, problems)
-    for choice in config.league.opponents:
-        with collecting(problems):
-            make_sampler(choice)
-    with collecting(problems):
-        build_pipeline(config.experience)
-    with collecting(problems):
-        build_filters(config.experience)
-    if config.mode != "evaluate":
-        problems += source_problems(config)
-        with collecting(problems):
-            check_teacher(config, run)
-    if problems:
-        raise ConfigError(*dict.fromkeys(problems))
-    return games
-
-
-def _find_tabular_game(config: RunConfig, problems: list[str]) -> dict[str, Game]:
-    from ludus.games.sequence_form_building import load_turn_based
-
-    games: dict[str, Game] = {}
-    for choice in config.games:
-        with collecting(problems):
-            games[choice.key] = make_game(choice.key)
-            load_turn_based(choice.key.removeprefix("open_spiel:"))
-    return games
-
-
-def _find_boards(config: RunConfig, problems: list[str]) -> dict[str, Game]:
-    games: dict[str, Game] = {}
-    with collecting(problems):
-        games = {choice.key: make_game(choice.key) for choice in config.games}
-    if games:
-        with collecting(problems):
-            shape = network_shape(config, {key: game.spec for key, game in games.items()})
-            check_fits_games(find_start(config), shape)
-    if config.topology == "fused":
-        for game in games.values():
-            with collecting(problems):
-                find_device_game(game)
-    for name in _fixed_players(config):
-        for game in games.values():
-            with collecting(problems):
-                make_player(name, game)
-    return games
-
-
-def _find_text_games(config: RunConfig, problems: list[str]) -> dict[str, TextGame]:
-    games: dict[str, TextGame] = {}
-    with collecting(problems):
-        games = {choice.key: make_text_game(choice.key) for choice in config.games}
-    _check_endpoints(config, problems)
-    for name in sorted(set(_fixed_players(config)) - config.explore.endpoints.keys()):
-        for game in games.values():
-            with collecting(problems):
-                make_text_player(name, game)
-    _find_voice(config, problems)
-    return games
-
-
-def _find_voice(config: RunConfig, problems: list[str]) -> None:
-    """What a language model speaks with: its prompt, how its words are read, and the model itself."""
-    with collecting(problems):
-        find_prompt(config.explore.speech.prompt)
-    with collecting(problems):
-        check_extraction(config.explore.speech.action)
-    if config.policy.model is not None:
-        with collecting(problems):
-            find_model_folder(config.policy.model.path)
-        with collecting(problems):
-            find_start(config)
-
-
-def _check_endpoints(config: RunConfig, problems: list[str]) -> None:
-    if not config.explore.endpoints:
-        return
-    from ludus.explore.players.endpoints import check_endpoint
-
-    for name, endpoint in config.explore.endpoints.items():
-        with collecting(problems):
-            check_endpoint(name, endpoint)
-
-
-def _fixed_players(config: RunConfig) -> list[str]:
-    players = {name for choice in config.league.opponents for name in choice.players}
-    players |= set(config.warm_start.players if config.warm_start else ())
-    return sorted(players | set(config.evaluate.against))
-
-
-@contextmanager
-def collecting(problems: list[str]) -> Iterator[None]:
-    """Note what is wrong instead of stopping at it."""
-    try:
-        yield
-    except ConfigError as error:
-        problems += error.problems
-
-
 def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path, plugins: Sequence[str]) -> Rooms:
     """Open every room of a run on its directory."""
     specs = {key: game.spec for key, game in games.items()}
@@ -314,51 +180,3 @@ def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path
         plugins=tuple(plugins),
         voice=run.voice.read_text() if run.voice.is_file() else "",
     )
-
-
-def policy_shape(config: RunConfig, specs: dict[str, GameSpec], start: Start[AnyShape] | None = None) -> AnyShape:
-    """What the policy is: a network that fits the games, or a language model, which fits all of them."""
-    if config.mode == "evaluate" and start is not None:
-        return start.shape
-    if config.population is not None and config.population.oracle == "exact":
-        return TabularShape(game=config.games[0].key)
-    if config.policy.model is None:
-        return network_shape(config, specs)
-    model = config.policy.model
-    if start is not None and isinstance(start.shape, LanguageModelShape):
-        model = model.model_copy(update={"path": start.shape.model.path})
-    return LanguageModelShape(model=model, critic=needs_critic(config.train.algorithm), games=tuple(specs))
-
-
-def network_shape(config: RunConfig, specs: dict[str, GameSpec]) -> PolicyShape:
-    """The one shape that all games of a run must share, because one network plays them."""
-    shapes = {(spec.observation_shape, spec.actions) for spec in specs.values()}
-    if len(shapes) > 1:
-        found = "; ".join(
-            f"{key}: sees {spec.observation_shape}, {spec.actions} actions" for key, spec in specs.items()
-        )
-        raise ConfigError(f"games: one network cannot play games of different shapes ({found})")
-    observation_shape, actions = shapes.pop()
-    if not observation_shape:
-        raise ConfigError(f"games: {', '.join(specs)} has no observation tensor for a network to see")
-    layout = "channels_last" if all(key.startswith(CHANNELS_LAST) for key in specs) else "channels_first"
-    critic = config.policy.critic or "shared"
-    return PolicyShape(
-        network=config.policy.network,
-        observation_shape=observation_shape,
-        actions=actions,
-        layout=layout,
-        games=tuple(specs),
-        critic=critic,
-        state_size=_state_size(specs) if critic == "central" else 0,
-        normalises_value=bool(config.train.value_normalisation),
-    )
-
-
-def _state_size(specs: dict[str, GameSpec]) -> int:
-    """What a central critic sees of every game of the run."""
-    sizes = {key: state_size(spec) for key, spec in specs.items()}
-    if len(set(sizes.values())) > 1:
-        found = "; ".join(f"{key}: {size} numbers" for key, size in sizes.items())
-        raise ConfigError(f"policy.critic: one central critic cannot see states of different sizes ({found})")
-    return next(iter(sizes.values()))
