@@ -16,11 +16,12 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c c
 
 # Tests never reach for the network, and never for more threads than they are given.
 TEST_JOBS ?= 3
+TEST_ARGS := -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREADS=1
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test lint format types contracts faults oracles bench pages pictures docs clean
+.PHONY: help demo llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry lint format types contracts faults oracles bench pages pictures docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -43,7 +44,10 @@ critic-study: $(DEMO_STAMP) ## IPPO and MAPPO on a cooperative task, three seeds
 install: $(DEV_STAMP) ## install everything for development
 
 test: $(DEV_STAMP) ## the ordinary tests (about a quarter of an hour on two cores; ARGS="tests/config -x" narrows them)
-	@$(TEST_ENV) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(TEST_ENV) $(BIN)/python -m pytest $(TEST_ARGS) $(ARGS)
+
+test-retry: $(DEV_STAMP) ## as `make test`; what fails runs once more, alone, and is called FLAKY if it then passes
+	@$(TEST_ENV) $(BIN)/python .ci/run_tests.py $(TEST_ARGS) $(ARGS)
 
 test-vllm: $(DEV_STAMP) $(VLLM_STAMP) ## the vLLM engine against a real server, in an environment of its own
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/vllm -m vllm $(ARGS)
