@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ludus.errors import ConfigError
-from ludus.games.open_spiel import OpenSpielGame, OpenSpielPosition
+from ludus.games import make_game
 from ludus.policies import PolicyStore, TabularShape
 from ludus.policies.tabular_shape import LISTING
 from ludus.records import PolicyRef, derive_seed
@@ -29,12 +29,12 @@ class TabularTable:
 
     def __init__(self, run: RunDirectory, game_key: str, ref: PolicyRef, *, seed: int) -> None:
         store = PolicyStore(run.policies)
-        self._game = OpenSpielGame(game_key.removeprefix("open_spiel:"))
+        self._game = make_game(game_key)
         if self._game.spec.is_simultaneous:
             raise ConfigError(f"{game_key}: seats move at the same time, and its tables are of the game in turns")
         self._seats = read_seats(store, ref)
         self._random = Random(derive_seed(seed, "act"))
-        self.position: OpenSpielPosition = self._game.start(derive_seed(seed, "game"))
+        self.position = self._game.start(derive_seed(seed, "game"))
 
     @property
     def players(self) -> int:
@@ -43,7 +43,7 @@ class TabularTable:
 
     def decide(self, seat: int) -> int:
         """What the table plays in this seat."""
-        actions, probabilities = self._seats[seat][self.position.open_spiel_state().information_state_string(seat)]
+        actions, probabilities = _row(self._seats[seat], self.position, seat)
         return self._random.choices(actions, probabilities)[0]
 
 
@@ -55,10 +55,14 @@ class TabularPlayer:
 
     def choose(self, position: Position, seat: int, rng: np.random.Generator) -> int:
         """Draw from what the table has for what the seat knows."""
-        board: Any = position
-        actions, probabilities = self._seats[seat][board.open_spiel_state().information_state_string(seat)]
+        actions, probabilities = _row(self._seats[seat], position, seat)
         bounds = np.cumsum(probabilities)
         return actions[int(np.searchsorted(bounds[:-1], rng.random() * bounds[-1], side="right"))]
+
+
+def _row(table: Lookup, position: Any, seat: int) -> tuple[list[int], list[float]]:
+    """What the table has for what the seat knows; the games of tables are searchable."""
+    return table[position.open_spiel_state().information_state_string(seat)]
 
 
 def read_seats(store: PolicyStore, ref: PolicyRef) -> list[Lookup]:

@@ -3,7 +3,7 @@
 from ludus.games.listing import GameListing, available_games
 from ludus.games.protocol import Game, GameSpec, Position
 from ludus.games.registry import make_game, register_game
-from ludus.games.searchable import SearchablePosition, open_spiel_name
+from ludus.games.searchable import SearchablePosition
 from ludus.games.text_listing import available_text_games
 from ludus.games.text_protocol import InvalidMove, TextGame, TextPosition
 from ludus.games.text_registry import make_text_game, register_text_game
@@ -21,7 +21,6 @@ __all__ = [
     "available_text_games",
     "make_game",
     "make_text_game",
-    "open_spiel_name",
     "register_game",
     "register_text_game",
 ]

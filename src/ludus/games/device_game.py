@@ -1,17 +1,17 @@
-"""Games that can be played on the device: pgx's as they are, OpenSpiel's when their whole tree fits into tables."""
+"""Games that can be played on the device: `DeviceGame`s as they are, others when their whole tree fits into tables."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ludus.errors import ConfigError
 from ludus.games.protocol import Game, GameSpec
-from ludus.games.searchable import open_spiel_name
 
 if TYPE_CHECKING:
     import jax
 
 
+@runtime_checkable
 class DeviceGame(Protocol):
     """A game whose steps can be compiled."""
 
@@ -36,14 +36,11 @@ def find_device_game(game: Game) -> DeviceGame:
     Raises:
         ConfigError: it cannot be played there.
     """
-    from ludus.games.pgx import PgxGame
-    from ludus.games.tabulated_env import TabulatedGame
-
-    if isinstance(game, PgxGame):
+    if isinstance(game, DeviceGame):
         return game
-    name = open_spiel_name(game)
-    if name is None:
+    if not game.spec.tree:
         raise ConfigError(f"{game.spec.key}: cannot be played on the device; write topology: split")
+    from ludus.games.tabulated_env import TabulatedGame
     from ludus.games.tabulating import tabulate
 
-    return TabulatedGame(game.spec, tabulate(name))
+    return TabulatedGame(game.spec, tabulate(game.spec.tree))

@@ -48,11 +48,6 @@ class OpenSpielGame:
         """What the game is."""
         return self._spec
 
-    @property
-    def open_spiel_name(self) -> str:
-        """Name under which OpenSpiel's own tools can load the game."""
-        return self._name
-
     def start(self, seed: int) -> OpenSpielPosition:
         """Begin a game; the seed decides all chance."""
         game = loading.load_seeded(self._name, seed) if self._is_sampled else self._game
@@ -253,4 +248,6 @@ def _describe(name: str, game: Any) -> GameSpec:
         min_return=game.min_utility(),
         max_return=game.max_utility(),
         teams=teams,
+        tree=name,
+        is_searchable=True,
     )

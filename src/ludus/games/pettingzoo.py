@@ -89,6 +89,7 @@ class PettingZooGame:
             max_return=max_return,
             teams=_number_teams(key, self.agents, teams),
             teams_share_rewards=False,
+            layout="channels_last",
         )
         self._rules = Rules(
             spec=self._spec,

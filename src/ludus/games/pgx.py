@@ -52,11 +52,6 @@ class PgxGame:
         """The same game in OpenSpiel, if it is there."""
         return TWINS.get(self._name)
 
-    @property
-    def open_spiel_name(self) -> str | None:
-        """Name under which OpenSpiel's own tools can load the game, if they can."""
-        return self.twin.open_spiel_name if self.twin else None
-
     def start(self, seed: int) -> PgxPosition:
         """Begin a game; the seed decides all chance."""
         return PgxPosition(compile_programs(self._name), self._spec, self.twin, seed)
@@ -75,4 +70,6 @@ def _describe(name: str, rules: PgxRules) -> GameSpec:
         rewards_every_move=rules.rewards_every_move,
         min_return=rules.min_return,
         max_return=rules.max_return,
+        layout="channels_last",
+        is_searchable=name in TWINS,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,13 @@ class GameSpec:
     """Whether the seats of a team always get the same."""
     state_shape: tuple[int, ...] = ()
     """Shape of what `StatePosition.state` writes; empty when the game's positions have no such method."""
+    layout: Literal["channels_first", "channels_last"] = "channels_first"
+    """Which axis of a board observation holds the planes."""
+    tree: str = ""
+    """Name by which OpenSpiel walks the game's whole tree, with these actions and observations; empty where it cannot.
+    """
+    is_searchable: bool = False
+    """Whether positions are `SearchablePosition`s, so that OpenSpiel's players can look ahead in them."""
 
     @property
     def sides(self) -> tuple[tuple[int, ...], ...]:

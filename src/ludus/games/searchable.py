@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
-from ludus.games.protocol import Game, Position
+from ludus.games.protocol import Position
 
 
 @runtime_checkable
@@ -18,8 +18,3 @@ class SearchablePosition(Position, Protocol):
     def from_open_spiel(self, action: int) -> int:
         """The position's own number of one of OpenSpiel's actions."""
         ...
-
-
-def open_spiel_name(game: Game) -> str | None:
-    """Name under which OpenSpiel can load the game; None when its positions cannot be searched."""
-    return getattr(game, "open_spiel_name", None)

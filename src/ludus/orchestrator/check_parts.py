@@ -71,7 +71,7 @@ def _find_tabular_game(config: RunConfig, problems: list[str]) -> dict[str, Game
     for choice in config.games:
         with collecting(problems):
             games[choice.key] = make_game(choice.key)
-            load_turn_based(choice.key.removeprefix("open_spiel:"))
+            load_turn_based(games[choice.key].spec.tree)
     return games
 
 

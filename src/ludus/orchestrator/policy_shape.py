@@ -10,9 +10,6 @@ from ludus.lm.language_shape import LanguageModelShape
 from ludus.orchestrator.policy_start import Start
 from ludus.policies import AnyShape, PolicyShape, TabularShape
 
-CHANNELS_LAST = ("pgx:", "pettingzoo:")
-"""Games whose boards have their planes in the last axis."""
-
 
 def policy_shape(config: RunConfig, specs: dict[str, GameSpec], start: Start[AnyShape] | None = None) -> AnyShape:
     """What the policy is: a network that fits the games, or a language model, which fits all of them."""
@@ -39,13 +36,13 @@ def network_shape(config: RunConfig, specs: dict[str, GameSpec]) -> PolicyShape:
     observation_shape, actions = shapes.pop()
     if not observation_shape:
         raise ConfigError(f"games: {', '.join(specs)} has no observation tensor for a network to see")
-    layout = "channels_last" if all(key.startswith(CHANNELS_LAST) for key in specs) else "channels_first"
+    layouts = {spec.layout for spec in specs.values()}
     critic = config.policy.critic or "shared"
     return PolicyShape(
         network=config.policy.network,
         observation_shape=observation_shape,
         actions=actions,
-        layout=layout,
+        layout=layouts.pop() if len(layouts) == 1 else "channels_first",
         games=tuple(specs),
         critic=critic,
         state_size=_state_size(specs) if critic == "central" else 0,

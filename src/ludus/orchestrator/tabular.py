@@ -49,10 +49,8 @@ class Tabular:
 
     def begin(self, saved: Checkpoint | None) -> None:
         """Walk the game's tree, and make the first population or load the saved one."""
-        (key,) = self._rooms.games
-        form = build_sequence_form(
-            key.removeprefix("open_spiel:"), most_histories=self._config.max_histories, report=self._tell_histories
-        )
+        (spec,) = self._rooms.specs.values()
+        form = build_sequence_form(spec.tree, most_histories=self._config.max_histories, report=self._tell_histories)
         self._tell_histories(form.histories)
         self._rooms.shape = shape_of(form)
         started = time.process_time()

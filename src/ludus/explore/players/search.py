@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ludus.errors import ConfigError, PolicyError
-from ludus.games import Game, Position, SearchablePosition, open_spiel_name
+from ludus.games import Game, Position, SearchablePosition
 from ludus.games.protocol import GameSpec
 
 UCT_C = 2.0
@@ -106,7 +106,7 @@ def _minimax_problems(spec: GameSpec) -> Iterator[str]:
 
 def _refuse(player: str, game: Game, problems: Iterator[str]) -> None:
     found = list(problems)
-    if open_spiel_name(game) is None:
+    if not game.spec.is_searchable:
         found.append("OpenSpiel has no equal game")
     if found:
         raise ConfigError(f"player {player!r} cannot play {game.spec.key}: {'; '.join(found)}")

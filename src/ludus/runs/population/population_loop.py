@@ -170,13 +170,13 @@ class PopulationLoop(Driveable):
         """Exact where it can be, or where it is asked for."""
         (key,) = rooms.games
         population, spec = self._population, rooms.specs[key]
-        is_small = key.startswith("open_spiel:") and rooms.config.topology == "fused"
+        is_small = bool(spec.tree) and rooms.config.topology == "fused"
         can_be_exact = is_small and spec.players == 2 and spec.is_zero_sum and population.scheduler != "league"
         if (population.payoffs.kind or ("exact" if can_be_exact else "played")) == "played":
             return PlayedMeasures(rooms, population, lambda: self._stopping)
         from ludus.runs.population.exact_measures import ExactMeasures
 
-        return ExactMeasures(key.removeprefix("open_spiel:"), rooms.policies)
+        return ExactMeasures(spec.tree, rooms.policies)
 
     def _generations(self, rooms: Rooms, state: PopulationState) -> None:
         self._enter("training")
