@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ludus.config import RunConfig, build_config, resolve
-from ludus.config.describe import describe
+from ludus.config.describe.describe_run import describe
 from ludus.errors import ConfigError
 
 

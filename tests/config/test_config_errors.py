@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ludus.config import build_config, load_config, parse_config
+from ludus.config.loading.slots import all_paths
+from ludus.config.loading.suggestions import KNOWN_AS
 from ludus.config.run import RunConfig
-from ludus.config.slots import all_paths
-from ludus.config.suggestions import KNOWN_AS
 from ludus.errors import ConfigError
 
 GOOD = "name: x\ngames: [pgx:connect_four]\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ludus.config import RunConfig, build_config, load_or_demo, parse_resolved, resolve
-from ludus.config.load import parse_config
+from ludus.config.loading.load import parse_config
 from ludus.errors import ConfigError
 
 OPEN_SPIEL = "games.0=open_spiel:tic_tac_toe"

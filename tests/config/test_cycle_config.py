@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ludus.config import RunConfig, build_config, describe, dump_config, parse_config, resolve
-from ludus.config.resume import check_resumable
+from ludus.config.loading.resume import check_resumable
 from ludus.errors import ConfigError
 
 FEEDS = "buffer.feeds=[runs/a]"

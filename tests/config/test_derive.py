@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from ludus.config import ALGORITHMS, AlgorithmConfig, RunConfig, build_config, dump_config, parse_config, resolve
-from ludus.config.presets import wanted_sources
+from ludus.config.sections.train_presets import wanted_sources
 
 
 def make(*overrides: str, game: str = "pgx:connect_four") -> RunConfig:

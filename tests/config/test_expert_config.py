@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from ludus.config import json_schema
-from ludus.config.expert import BotGamesConfig, ExpertConfig, PairsConfig, RowFileConfig, RunEpisodesConfig
+from ludus.config.sections.buffer import BotGamesConfig, ExpertConfig, PairsConfig, RowFileConfig, RunEpisodesConfig
 
 
 def test_path_alone_stands_for_a_file() -> None:

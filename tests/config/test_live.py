@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ludus.config import build_config
-from ludus.config.derive import resolve
-from ludus.config.live import SETTABLE, with_values
-from ludus.config.resume import MAY_CHANGE
+from ludus.config.loading.derive import resolve
+from ludus.config.loading.live import SETTABLE, with_values
+from ludus.config.loading.resume import MAY_CHANGE
 from ludus.errors import ConfigError
 
 CONFIG = resolve(build_config({"name": "x", "games": ["pgx:connect_four"]}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ludus.config import LOSS_OPTIONS, RunConfig, build_config, resolve
-from ludus.config.loss_options import LOSS_SOURCES
+from ludus.config.sections.train_losses import LOSS_SOURCES
 from ludus.errors import ConfigError
 
 OBJECTIVE = "train.algorithm.objective"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ludus.config import parse_config
-from ludus.config.overrides import is_override
+from ludus.config.loading.overrides import is_override
 from ludus.errors import ConfigError
 
 TEXT = """\

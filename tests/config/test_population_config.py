@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ludus.config import RunConfig, build_config, describe, dump_config, parse_resolved, resolve
-from ludus.config.resume import check_resumable
+from ludus.config.loading.resume import check_resumable
 from ludus.errors import ConfigError
 from ludus.league.solvers import META_SOLVERS
 

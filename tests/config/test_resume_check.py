@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ludus.config import RunConfig, build_config, dump_config, resolve
-from ludus.config.resume import MAY_CHANGE, check_resumable
-from ludus.config.slots import all_paths
+from ludus.config.loading.resume import MAY_CHANGE, check_resumable
+from ludus.config.loading.slots import all_paths
 from ludus.errors import ConfigError
 
 

@@ -18,9 +18,9 @@ from ludus.config import (
     parse_config,
     resolve,
 )
+from ludus.config.loading.slots import all_paths
+from ludus.config.loading.yaml_text import read_yaml
 from ludus.config.run import RunConfig
-from ludus.config.slots import all_paths
-from ludus.config.yaml_loading import read_yaml
 from ludus.errors import ConfigError
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.y*ml"))

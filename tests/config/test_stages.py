@@ -6,10 +6,10 @@ import jsonschema
 import pytest
 
 from ludus.config import dump_config, json_schema, parse_config, parse_resolved
-from ludus.config.derive import resolve, resolve_stages
+from ludus.config.loading.derive import resolve, resolve_stages
+from ludus.config.loading.stages import join, split_stages
+from ludus.config.loading.yaml_text import read_yaml
 from ludus.config.run import RunConfig
-from ludus.config.stages import join, split_stages
-from ludus.config.yaml_loading import read_yaml
 from ludus.errors import ConfigError
 
 TEXT = """\

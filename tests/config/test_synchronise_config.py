@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.config import RunConfig, build_config, describe, resolve
-from ludus.config.synchronise import SynchroniseConfig
+from ludus.config.sections.synchronise import SynchroniseConfig
 from ludus.errors import ConfigError
 
 BOARD = "open_spiel:tic_tac_toe"

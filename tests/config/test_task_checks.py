@@ -2,8 +2,8 @@
 
 import pytest
 
-from ludus.config.derive import resolve
-from ludus.config.load import parse_config
+from ludus.config.loading.derive import resolve
+from ludus.config.loading.load import parse_config
 from ludus.errors import ConfigError
 
 GOOD = """

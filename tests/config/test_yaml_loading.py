@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ludus.config.loading.yaml_text import MAX_BYTES, MAX_DEPTH, MAX_NODES, read_yaml
 from ludus.config.problems import Place
-from ludus.config.yaml_loading import MAX_BYTES, MAX_DEPTH, MAX_NODES, read_yaml
 
 
 def problems(text: str | bytes) -> list[str]:

@@ -20,7 +20,7 @@ SCRIPT = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 from ludus.buffer import Buffer
-from ludus.config.flow import BufferConfig
+from ludus.config.sections.buffer import BufferConfig
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.catalog import Catalog
 from ludus.storage.segments import SegmentLog

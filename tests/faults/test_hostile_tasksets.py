@@ -23,7 +23,7 @@ GOOD = b'{"prompt": "a"}\n'
 # Loads every file it is given; the peak of memory is that of the worst of them.
 PROBE = """
 import json, logging, re, sys, time
-from ludus.config.tasksets import TasksetConfig
+from ludus.config.sections.tasks import TasksetConfig
 from ludus.errors import ConfigError
 from ludus.tasks import load_taskset
 import pyarrow.parquet

@@ -1,19 +1,38 @@
 """YAML to strict typed config. An error names file, line, key path, what was expected and the nearest key.
 
-A config is data: names in it are looked up in registries, never imported. The models are in `play`, `flow`, `learn`,
-`judge` and `run`; `load` reads them, `derive` fills in what follows, `describe` says it in words.
+A config is data: names in it are looked up in registries, never imported. The models are in `sections`,
+one file each, and `run`; `loading` reads them and fills in defaults, `describe` says in words what follows.
 """
 
 from ludus.config.base import Model
-from ludus.config.cycle import CycleConfig, RunFeedConfig
-from ludus.config.demo import demo_config, demo_text, load_or_demo
-from ludus.config.derive import fill_defaults, resolve, resolve_stages
-from ludus.config.describe import compute_threads, describe, updates_in_run
-from ludus.config.dump import dump_config
-from ludus.config.endpoints import EndpointConfig, JudgeConfig
-from ludus.config.expert import BotGamesConfig, ExpertConfig, PairsConfig, RowFileConfig, RunEpisodesConfig
-from ludus.config.flow import (
+from ludus.config.describe.describe_run import compute_threads, describe, updates_in_run
+from ludus.config.describe.dump import dump_config
+from ludus.config.describe.schema import DIALECT, json_schema
+from ludus.config.loading.demo import demo_config, demo_text, load_or_demo
+from ludus.config.loading.derive import fill_defaults, resolve, resolve_stages
+from ludus.config.loading.live import SETTABLE, with_values
+from ludus.config.loading.load import build_config, load_config, parse_config, parse_resolved
+from ludus.config.loading.resume import changed_keys, check_resumable
+from ludus.config.loading.scalars import TooManyDigits, resolve_scalar
+from ludus.config.loading.slots import all_paths
+from ludus.config.loading.stages import join, plain_values, stage_folder, stage_path
+from ludus.config.loading.validation import validate
+from ludus.config.problems import Path, dotted, nearest_word, printable, report, shorten, show
+from ludus.config.run import Mode, RunConfig, Schedule, Topology
+from ludus.config.sections.buffer import (
+    BotGamesConfig,
     BufferConfig,
+    ExpertConfig,
+    PairsConfig,
+    RowFileConfig,
+    RunEpisodesConfig,
+    RunFeedConfig,
+)
+from ludus.config.sections.checkpoint import CheckpointConfig
+from ludus.config.sections.cycle import CycleConfig
+from ludus.config.sections.endpoints import EndpointConfig, JudgeConfig
+from ludus.config.sections.evaluate import EvaluateConfig
+from ludus.config.sections.experience import (
     CustomOperatorConfig,
     CustomTransformConfig,
     DeduplicateConfig,
@@ -30,42 +49,22 @@ from ludus.config.flow import (
     ValidityConfig,
     ZeroVarianceConfig,
 )
-from ludus.config.judge import EvaluateConfig, LeagueConfig, OpponentConfig, TrueSkillConfig
-from ludus.config.learn import (
-    GROUP_KINDS,
-    AdvantageConfig,
-    AlgorithmConfig,
-    EarlyStoppingConfig,
-    KlRewardConfig,
-    MuConfig,
-    OptimizerConfig,
-    Source,
-    TermConfig,
-    TrainConfig,
-)
-from ludus.config.live import SETTABLE, with_values
-from ludus.config.load import build_config, load_config, parse_config, parse_resolved
-from ludus.config.loss_options import LOSS_OPTIONS, LossOption
-from ludus.config.play import (
-    ExploreConfig,
-    GameChoice,
+from ludus.config.sections.explore import ExploreConfig, LocalEngineConfig, SpeechConfig, VllmEngineConfig
+from ludus.config.sections.games import GameChoice
+from ludus.config.sections.league import LeagueConfig, OpponentConfig, TrueSkillConfig
+from ludus.config.sections.policy import (
     LanguageModelConfig,
-    LocalEngineConfig,
     LoraConfig,
     MemoryConfig,
     MlpConfig,
     NetworkConfig,
     PolicyConfig,
     ResNetConfig,
-    SpeechConfig,
     TeacherConfig,
-    VllmEngineConfig,
 )
-from ludus.config.population import PayoffConfig, PopulationConfig, Scheduler, StopConfig
-from ludus.config.presets import ALGORITHMS, Preset, needs_critic, needs_greedy, wanted_sources
-from ludus.config.problems import Path, dotted, printable, report, shorten, show
-from ludus.config.resume import changed_keys, check_resumable
-from ludus.config.rewards import (
+from ludus.config.sections.population import PayoffConfig, PopulationConfig, Scheduler, StopConfig
+from ludus.config.sections.record import RecordConfig
+from ludus.config.sections.rewards import (
     LABEL,
     ChoiceRewardConfig,
     CodeRewardConfig,
@@ -82,23 +81,9 @@ from ludus.config.rewards import (
     SandboxConfig,
     label_of,
 )
-from ludus.config.run import (
-    CheckpointConfig,
-    Mode,
-    RecordConfig,
-    RunConfig,
-    RuntimeConfig,
-    Schedule,
-    Topology,
-    WarmStartConfig,
-)
-from ludus.config.scalars import TooManyDigits, resolve_scalar
-from ludus.config.schema import DIALECT, json_schema
-from ludus.config.slots import all_paths
-from ludus.config.stage import StageConfig
-from ludus.config.stages import join, plain_values, stage_folder, stage_path
-from ludus.config.suggestions import nearest_word
-from ludus.config.tasksets import (
+from ludus.config.sections.runtime import RuntimeConfig
+from ludus.config.sections.stages import StageConfig
+from ludus.config.sections.tasks import (
     RESERVED_FIELDS,
     AdaptiveConfig,
     CustomOrderConfig,
@@ -116,9 +101,23 @@ from ludus.config.tasksets import (
     TasksetConfig,
     template_parts,
 )
-from ludus.config.tracking import TelemetryConfig, WandbConfig
-from ludus.config.validation import validate
-from ludus.config.workflows import (
+from ludus.config.sections.telemetry import TelemetryConfig, WandbConfig
+from ludus.config.sections.train import (
+    GROUP_KINDS,
+    AdvantageConfig,
+    AlgorithmConfig,
+    EarlyStoppingConfig,
+    KlRewardConfig,
+    MuConfig,
+    OptimizerConfig,
+    Source,
+    TermConfig,
+    TrainConfig,
+)
+from ludus.config.sections.train_losses import LOSS_OPTIONS, LossOption
+from ludus.config.sections.train_presets import ALGORITHMS, Preset, needs_critic, needs_greedy, wanted_sources
+from ludus.config.sections.warm_start import WarmStartConfig
+from ludus.config.sections.workflow import (
     NAME,
     REWARDED_BY_THE_RUN,
     AgentConfig,

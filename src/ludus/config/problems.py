@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 from ludus.errors import ConfigError
@@ -111,3 +112,16 @@ def report(problems: Iterable[Problem]) -> list[str]:
 def refusal(problems: Iterable[Problem]) -> ConfigError:
     """The error that holds all problems at once."""
     return ConfigError(*report(problems))
+
+
+CLOSE = 0.6
+
+
+def nearest_word(word: str, words: Iterable[str]) -> str | None:
+    """The word that is spelled most like this one, if any is close."""
+    score, best = max(((likeness(word, other), other) for other in words), default=(0.0, ""))
+    return best if score >= CLOSE else None
+
+
+def likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one.lower(), other.lower()).ratio()

@@ -12,77 +12,30 @@ from typing import Literal
 from pydantic import Field
 
 from ludus.config.base import Model
-from ludus.config.cycle import CycleConfig
-from ludus.config.flow import BufferConfig, ExperienceConfig
-from ludus.config.judge import EvaluateConfig, LeagueConfig
-from ludus.config.learn import TrainConfig
-from ludus.config.play import ExploreConfig, GameChoice, PolicyConfig
-from ludus.config.population import PopulationConfig
-from ludus.config.rewards import RewardConfigs
-from ludus.config.stage import StageConfig
-from ludus.config.synchronise import SynchroniseConfig
-from ludus.config.tasksets import TasksetConfig
-from ludus.config.tracking import TelemetryConfig
-from ludus.config.workflows import SingleTurnConfig, WorkflowConfig
+from ludus.config.sections.buffer import BufferConfig
+from ludus.config.sections.checkpoint import CheckpointConfig
+from ludus.config.sections.cycle import CycleConfig
+from ludus.config.sections.evaluate import EvaluateConfig
+from ludus.config.sections.experience import ExperienceConfig
+from ludus.config.sections.explore import ExploreConfig
+from ludus.config.sections.games import GameChoice
+from ludus.config.sections.league import LeagueConfig
+from ludus.config.sections.policy import PolicyConfig
+from ludus.config.sections.population import PopulationConfig
+from ludus.config.sections.record import RecordConfig
+from ludus.config.sections.rewards import RewardConfigs
+from ludus.config.sections.runtime import RuntimeConfig
+from ludus.config.sections.stages import StageConfig
+from ludus.config.sections.synchronise import SynchroniseConfig
+from ludus.config.sections.tasks import TasksetConfig
+from ludus.config.sections.telemetry import TelemetryConfig
+from ludus.config.sections.train import TrainConfig
+from ludus.config.sections.warm_start import WarmStartConfig
+from ludus.config.sections.workflow import SingleTurnConfig, WorkflowConfig
 
 Topology = Literal["fused", "split", "tabular"]
 Schedule = Literal["sync", "async"]
 Mode = Literal["both", "explore", "train", "evaluate"]
-
-
-class CheckpointConfig(Model):
-    """When the state of the run is saved, and how many saves are kept."""
-
-    every: int | None = Field(default=None, gt=0)
-    """Updates between checkpoints. Default: 50 in the fused topology, `synchronise.interval` in the split one, 25
-    (generations) in the tabular one. Whenever a version is published, the state is saved too."""
-    keep: int = Field(default=3, ge=2)
-    """Checkpoints kept; the one before the newest is the fallback when the newest is damaged."""
-
-
-class RecordConfig(Model):
-    """What is kept of the games for people to look at, and for how long."""
-
-    sample_every: int | None = Field(default=None, gt=0)
-    """Fused topology: updates between recorded samples. Default: with each evaluation."""
-    sample_games: int = Field(default=4, ge=0)
-    """Fused topology: games recorded per sample."""
-    keep_mb: int = Field(default=512, gt=0)
-    """Disk budget for episode and experience segments that are no longer needed for training."""
-
-
-class RuntimeConfig(Model):
-    """Processes and threads on this machine."""
-
-    kind: Literal["local"] = "local"
-    threads: int | None = Field(default=None, gt=0)
-    """Compute threads of the process that trains. Default: 1 in the split topology; in the fused one what the other
-    processes leave of the cores, at most 4."""
-    max_restarts: int = Field(default=5, ge=0)
-    """Restarts of a worker within ten minutes before the run fails."""
-    stall_s: float = Field(default=600.0, gt=0)
-    """Seconds that a trainer may take for one update before it counts as hung; an explorer's limit is
-    `explore.deadline_s`."""
-
-
-class WarmStartConfig(Model):
-    """Supervised training of a language model on games of fixed players, before it plays itself.
-
-    Every parameter is trained; what comes out is the model that the run's adapters stand on.
-    """
-
-    games: int = Field(default=2000, gt=0, le=10**7)
-    """Games that the fixed players play; the moves of every seat are learnt from."""
-    players: tuple[str, ...] = Field(default=("random",), strict=False, min_length=1)
-    """Who plays, drawn for each seat of each game."""
-    learn: Literal["everything", "replies"] = "everything"
-    """`replies`: what the players say. `everything`: also what the game tells them, by which a model that knows nothing
-    yet finds out sooner how moves and positions hang together."""
-    epochs: int = Field(default=1, gt=0, le=1000)
-    minibatch: int = Field(default=32, gt=0)
-    """Sequences per optimizer step."""
-    rate: float = Field(default=3e-3, gt=0)
-    """The learning rate at its highest, after a short rise; it falls to a fiftieth."""
 
 
 class RunConfig(Model):

@@ -3,7 +3,7 @@
 Outside, weights are a flat dict by name, such as `torso.0.kernel`, of JAX or NumPy arrays; inside, an nnx module is put
 together around them when `apply` is traced, so nothing of nnx remains at run time.
 
-To add a network: a config in `ludus.config.play`, a module with `__call__(planes [B, ...]) -> (logits, value)` and an
+To add one: a config in `config.sections.policy`, a module with `__call__(planes [B, ...]) -> (logits, value)` and an
 entry in `MODULES`. Networks with a memory or a critic of their own are in `actor_critic.py`.
 
 Layout of a board observation: OpenSpiel gives planes first, `[C, H, W]` (`channels_first`); pgx gives them last,

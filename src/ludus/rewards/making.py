@@ -1,6 +1,6 @@
 """Makes the rewards that a config asks for.
 
-To add a kind: a config in `ludus.config.rewards`, a class with `mark` and `close` (`protocol.py`), a line in `_make`.
+To add one: a config in `config.sections.rewards`, a class with `mark` and `close` (`protocol.py`), a line in `_make`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every loss is elementwise: `[B]` decisions on a board and `[B, T]` tokens alike; `aggregation` turns elements into one
 number, so a loss sees a mask only where it compares whole rows. Loss is minimised. To add one: a function of arrays, an
 entry in `LOSSES` that picks what it needs from `LossInputs` and has its options as keywords, and the same options in
-`ludus.config.loss_options`. Those of a policy by what its actions were worth are in `policy_losses`.
+`ludus.config.sections.train_losses`. Those of a policy by what its actions were worth are in `policy_losses`.
 """
 
 from __future__ import annotations

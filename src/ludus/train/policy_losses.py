@@ -2,7 +2,7 @@
 
 Where the weights have moved since the tokens were sampled, or an engine computed otherwise, `importance` says how the
 elements are weighted for it. To add one: its function in `surrogates.py`, an entry in `POLICY_LOSSES` here, its options
-in `ludus.config.loss_options`.
+in `ludus.config.sections.train_losses`.
 """
 
 from __future__ import annotations

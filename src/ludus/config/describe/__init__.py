@@ -1,0 +1,1 @@
+"""A config in other forms: sentences for `ludus check`, YAML text, JSON Schema."""

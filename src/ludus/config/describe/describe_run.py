@@ -1,0 +1,307 @@
+"""What follows from a resolved config, in words: the lines that `ludus check` prints."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from ludus.config.describe.describe_cycle import describe_waiting
+from ludus.config.describe.describe_population import describe_learned, describe_population
+from ludus.config.problems import dotted
+from ludus.config.run import RunConfig
+from ludus.config.sections.endpoints import EndpointConfig
+from ludus.config.sections.rewards import label_of
+from ludus.config.sections.topology import fused_obstacles
+from ludus.config.sections.train import MuConfig, TermConfig
+from ludus.config.sections.train_presets import needs_greedy, wanted_sources
+
+_MOST_THREADS = 4
+"""Small networks gain nothing from more."""
+
+Row = tuple[str, str]
+
+
+def describe(config: RunConfig, run_dir: Path | None = None) -> list[Row]:
+    """Name and value of everything a reader of the YAML would otherwise have to work out; `run_dir` of a stage."""
+    where = ("run", str(run_dir or config.home))
+    if config.population is not None and config.population.oracle == "exact":
+        return [where, *describe_population(config, config.population)]
+    if config.population is not None:
+        return [where, *_what_runs(config), *describe_learned(config, config.population), *_each_learner(config)]
+    if config.mode == "evaluate":
+        return [where, *_what_runs(config), *_measuring(config), *_endpoints(config)]
+    return [
+        where,
+        *_what_runs(config),
+        *_endpoints(config),
+        *(_fused_batch(config) if config.topology == "fused" else _split_batch(config)),
+        *_learning(config),
+        *_intervals(config),
+        *_machine(config),
+    ]
+
+
+def _each_learner(config: RunConfig) -> list[Row]:
+    """The learners of a population are ordinary runs: how each of them learns."""
+    batch = _fused_batch(config) if config.topology == "fused" else _split_batch(config)
+    rows = [*batch, *_learning(config)]
+    renamed = {"updates in the run": "updates of a learner"}
+    return [*((renamed.get(name, name), value) for name, value in rows), *_machine(config)]
+
+
+def updates_in_run(config: RunConfig) -> int | None:
+    """Updates until `train.steps` are done; None where that depends on how long the games last."""
+    return math.ceil(config.train.steps / config.train.batch_steps) if config.train.batch_steps else None
+
+
+def _what_runs(config: RunConfig) -> list[Row]:
+    games = ", ".join(f"{game.key} ({game.weight:g})" if len(config.games) > 1 else game.key for game in config.games)
+    return [
+        *([("games", games)] if config.games else _tasks(config)),
+        ("policy", f"{config.policy.name}: {_policy(config)}"),
+        *_teacher(config),
+        *([] if config.mode == "evaluate" else _how_it_runs(config)),
+    ]
+
+
+def _how_it_runs(config: RunConfig) -> list[Row]:
+    start = [] if config.policy.start is None else [("begins with", f"the policy of {config.policy.start}")]
+    return [
+        *start,
+        ("topology", f"{config.topology}{_why_split(config)}"),
+        ("schedule", config.schedule if config.mode == "both" else f"{config.schedule}, {config.mode} only"),
+    ]
+
+
+def _measuring(config: RunConfig) -> list[Row]:
+    evaluate, workers, start = config.evaluate, config.explore.workers, config.policy.start or ""
+    which = f"all versions of {start}" if evaluate.versions == "all" else f"the latest version of {start}"
+    if "@" in start:
+        which = f"one version: {start}"
+    if config.tasks:
+        on = f"every task of {', '.join(each.name for each in evaluate.tasks)}, attempts at each: {evaluate.samples}"
+    else:
+        on = f"{evaluate.final_games:,} games against each of {', '.join(evaluate.against) or 'the past versions'}"
+    return [
+        ("measures", f"{which}; nothing is trained"),
+        ("evaluation", on),
+        ("processes", f"main, {workers} explorer{'s' if workers > 1 else ''}"),
+    ]
+
+
+def _tasks(config: RunConfig) -> list[Row]:
+    sets = ", ".join(f"{each.name} ({each.weight:g}, {each.order.kind})" for each in config.tasks)
+    rewards = " + ".join(f"{each.weight:g} {label_of(each)}" for each in config.rewards)
+    return [("tasks", sets), ("rewards", rewards)]
+
+
+def _endpoints(config: RunConfig) -> list[Row]:
+    rows = [
+        (f"endpoint {name}", f"{each.model} at {each.url}, {_key(each)}{_limit(each)}")
+        for name, each in config.explore.endpoints.items()
+    ]
+    if judge := config.explore.judge:
+        scale = f"{judge.lowest:g} to {judge.highest:g}"
+        rows.append(("judge", f"{judge.endpoint}, whose score from {scale} counts {judge.weight:g} times"))
+    return rows
+
+
+def _key(endpoint: EndpointConfig) -> str:
+    return f"key from {endpoint.key_variable}" if endpoint.key_variable else "no key"
+
+
+def _limit(endpoint: EndpointConfig) -> str:
+    return "" if endpoint.max_cost is None else f", costs at most {endpoint.max_cost:g}"
+
+
+def _policy(config: RunConfig) -> str:
+    model, network = config.policy.model, config.policy.network
+    if model is not None:
+        trained = f"LoRA of rank {model.lora.rank}" if model.lora else "every parameter"
+        warm = " after a warm start" if config.warm_start else ""
+        return f"{model.path}, {trained}{warm}; {config.explore.engine.kind} engine"
+    shape = "-".join(map(str, network.hidden)) if network.kind == "mlp" else f"{network.blocks}x{network.channels}"
+    memory = f", gru {network.memory.size}" if network.kind == "mlp" and network.memory else ""
+    critic = {None: "", "shared": "", "own": ", own critic", "central": ", central critic"}[config.policy.critic]
+    return f"{network.kind} {shape}{memory}{critic}{', normalised values' if config.train.value_normalisation else ''}"
+
+
+def _teacher(config: RunConfig) -> list[Row]:
+    teacher = config.policy.teacher
+    return [] if teacher is None else [("teacher", f"{teacher.path or teacher.run}, in {teacher.dtype}")]
+
+
+def _why_split(config: RunConfig) -> str:
+    obstacles = fused_obstacles(config)
+    return f" ({dotted(obstacles[0].path)}: {obstacles[0].reason})" if config.topology == "split" and obstacles else ""
+
+
+def _fused_batch(config: RunConfig) -> list[Row]:
+    train, games = config.train, config.explore.games_in_flight
+    batch = train.batch_steps or games
+    minibatches = batch // train.minibatch
+    updates = math.ceil(train.steps / batch)
+    return [
+        ("batch", f"{batch:,} steps ({batch // games} of each of {games:,} games)"),
+        ("horizon", f"{batch // games} steps, then the value estimate"),
+        ("minibatches per epoch", f"{minibatches:,} of {train.minibatch:,} steps"),
+        ("optimizer steps", f"{minibatches * train.epochs:,} per update (epochs: {train.epochs})"),
+        ("updates in the run", f"{updates:,} ({updates * batch:,} steps)"),
+    ]
+
+
+def _split_batch(config: RunConfig) -> list[Row]:
+    train, buffer = config.train, config.buffer
+    what = "steps" if config.policy.model is None else "sampled tokens"
+    rows = [
+        *_batch_sizes(config),
+        *_optimizer_steps(config),
+        (
+            "updates in the run",
+            f"until {train.steps:,} {what} are done ({'answers' if config.tasks else 'games'} differ in length)",
+        ),
+    ]
+    if config.mode == "both" and "usual" in wanted_sources(train.algorithm):
+        rows.append(("synchronisation", _synchronisation(config)))
+    rows += describe_waiting(config)
+    if config.schedule == "async":
+        rows.append(("experience", f"at most {train.max_staleness} versions old, used at most {buffer.reuse} times"))
+        rows.append(("buffer", f"{buffer.capacity:,} sequences, {buffer.sampler}; first batch at {buffer.min_size:,}"))
+    return rows
+
+
+def _synchronisation(config: RunConfig) -> str:
+    """Who waits for whom, and how far behind the weights that play are."""
+    pace = config.synchronise
+    every = "every update" if config.publish_interval == 1 else f"every {config.publish_interval:,} updates"
+    if config.schedule == "async":
+        return f"driven: a version after {every}, played with as soon as it is there"
+    if not pace.updates_behind:
+        return f"fixed: a version after {every}, and the next batch is played with it"
+    ahead = f", {pace.offset:,} batch{'es' if pace.offset > 1 else ''} played ahead" if pace.offset else ""
+    versions = f"{pace.versions_behind:,} version{'' if pace.versions_behind == 1 else 's'}"
+    updates = f"{pace.updates_behind:,} update{'' if pace.updates_behind == 1 else 's'}"
+    return f"fixed: a version after {every}{ahead}; at most {versions} and {updates} behind"
+
+
+def _optimizer_steps(config: RunConfig) -> list[Row]:
+    train = config.train
+    sequences = _sequences(config)
+    if sequences is None:
+        unit = "steps" if config.policy.model is None else "sequences"
+        return [
+            ("minibatches per epoch", f"one for every {train.minibatch:,} {unit} of the batch"),
+            ("optimizer steps", f"{train.epochs} for every {train.minibatch:,} {unit} of the batch"),
+        ]
+    minibatches = math.ceil(sequences / train.minibatch)
+    return [
+        ("minibatches per epoch", f"{minibatches:,} ({sequences:,} sequences, up to {train.minibatch:,} in each)"),
+        ("optimizer steps", f"{minibatches * train.epochs:,} per update (epochs: {train.epochs})"),
+    ]
+
+
+def _sequences(config: RunConfig) -> int | None:
+    """Sequences in a whole batch; None where that depends on who sits where and on how long games last."""
+    learns_from_play = "usual" in wanted_sources(config.train.algorithm)
+    if config.policy.model is None or (learns_from_play and (not config.tasks or config.explore.speech.rows == "turn")):
+        return None
+    buffer = config.buffer
+    expert = (buffer.expert.rows or 0) if buffer.expert else 0
+    pairs = 2 * (buffer.pairs.pairs or 0) if buffer.pairs else 0
+    episodes = config.train.batch_episodes or 0
+    greedy = episodes // config.explore.group if needs_greedy(config.train.algorithm) else 0
+    return (episodes - greedy) * learns_from_play + expert + pairs
+
+
+def _batch_sizes(config: RunConfig) -> list[Row]:
+    """What a batch is made of: of the policy's own episodes, of experts' rows, of pairs."""
+    wanted, group = wanted_sources(config.train.algorithm), config.explore.group
+    episodes, buffer = config.train.batch_episodes or 0, config.buffer
+    parts: list[Row] = []
+    if "usual" in wanted:
+        beginnings = f" ({episodes // group:,} beginnings, {group} attempts at each)" if group > 1 else ""
+        parts.append(("batch", f"{episodes:,} episodes{beginnings}"))
+        if needs_greedy(config.train.algorithm):
+            greedy = episodes // group
+            text = f"{greedy:,} of these, the last at each beginning; {episodes - greedy:,} are trained on"
+            parts.append(("greedy attempts", text))
+    if buffer.expert is not None:
+        parts.append(("expert rows", f"{buffer.expert.rows:,} in each batch"))
+    if buffer.pairs is not None:
+        parts.append(("preference pairs", f"{buffer.pairs.pairs:,} in each batch"))
+    return parts
+
+
+def _learning(config: RunConfig) -> list[Row]:
+    algorithm, optimizer = config.train.algorithm, config.train.optimizer
+    terms = " + ".join(_term(term) for term in algorithm.objective or ())
+    end = "" if optimizer.schedule == "constant" else f" to {optimizer.learning_rate * optimizer.final_fraction:g}"
+    advantage = algorithm.advantage.kind if algorithm.advantage else "none"
+    return [
+        ("algorithm", f"{algorithm.preset}: {terms}, {advantage}"),
+        *([] if algorithm.mu is None else [("mu", _mu(algorithm.mu))]),
+        ("learning rate", f"{optimizer.learning_rate:g}{end}, {optimizer.schedule} ({optimizer.kind})"),
+    ]
+
+
+def _term(term: TermConfig) -> str:
+    share = {"mu": "mu ", "rest": "(1 - mu) ", None: ""}[term.share]
+    return f"{term.weight:g} {share}{term.loss}" + ("" if term.source == "usual" else f" of {term.source}")
+
+
+def _mu(mu: MuConfig) -> str:
+    valley = mu.peak if mu.valley is None else mu.valley
+    up = f"0 to {mu.peak:g} over {mu.warmup_fraction:.0%} of the run, then " if mu.warmup_fraction else ""
+    down = f"{mu.peak:g} to {valley:g} over {mu.decay_fraction:.0%} of the run, then " if mu.decay_fraction else ""
+    return f"{up}{down}{valley:g}"
+
+
+def _intervals(config: RunConfig) -> list[Row]:
+    updates, every = updates_in_run(config), config.checkpoint.every or 1
+    interval = f"{every:,} updates" if every > 1 else "update"
+    count = "" if updates is None else f", {math.ceil(updates / every):,} in the run"
+    evaluate, steps = config.evaluate, config.train.steps
+    return [
+        ("checkpoints", f"every {interval}{count}, {config.checkpoint.keep} kept"),
+        ("snapshots", f"{_every(config.league.snapshot_every, steps)}, {config.league.pool_size} kept as opponents"),
+        ("evaluations", f"{_every(evaluate.every, steps)}, {_measured(config)}"),
+    ]
+
+
+def _measured(config: RunConfig) -> str:
+    evaluate = config.evaluate
+    if config.tasks:
+        samples = "once" if evaluate.samples == 1 else f"{evaluate.samples} times"
+        names = ", ".join(str(each.name) for each in evaluate.tasks)
+        return f"every task of {names} {samples}" if names else "of nothing (evaluate.tasks is empty)"
+    games = evaluate.games * (len(evaluate.against) + evaluate.pool_opponents)
+    return f"{games:,} games each; {evaluate.final_games * len(evaluate.against):,} at the end"
+
+
+def _every(interval: int | None, steps: int) -> str:
+    interval = interval or steps
+    return f"every {interval:,} steps, {steps // interval:,} in the run"
+
+
+def _machine(config: RunConfig) -> list[Row]:
+    processes = "main and evaluator" if config.topology == "fused" else _split_processes(config)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = compute_threads(config, cores)
+    return [
+        ("processes", processes),
+        ("threads", f"{threads} to train with, 1 in each other process ({cores} cores here)"),
+        ("disk", f"{config.record.keep_mb:,} MB of games kept, and {config.checkpoint.keep} checkpoints"),
+    ]
+
+
+def _split_processes(config: RunConfig) -> str:
+    workers = config.explore.workers
+    return f"main, {workers} explorer{'s' if workers > 1 else ''}, trainer"
+
+
+def compute_threads(config: RunConfig, cores: int) -> int:
+    """Compute threads of the process that trains; see `runtime.threads`."""
+    if config.runtime.threads is not None:
+        return config.runtime.threads
+    return min(max(1, cores - 1), _MOST_THREADS) if config.topology == "fused" else 1

@@ -1,0 +1,197 @@
+"""What follows from a config: every default that depends on other keys, and the refusal of contradictions.
+
+Invariant: `resolve` of a resolved config is the same config, so the `config.yaml` of a run loads back to what ran.
+Keys that the chosen topology does not use stay null. To add a derived default: a line in one of the functions here and
+the rule in the field's documentation.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path as FilePath
+from typing import Any, TypeVar
+
+from ludus.config.base import Model
+from ludus.config.checks import find_contradictions
+from ludus.config.loading.stages import split_stages, stage_contradictions, stage_path
+from ludus.config.problems import Contradiction, dotted
+from ludus.config.run import RunConfig
+from ludus.config.sections.population import PopulationConfig
+from ludus.config.sections.population_checks import NO_EVALUATION
+from ludus.config.sections.topology import fused_obstacles
+from ludus.config.sections.train import AlgorithmConfig, TrainConfig
+from ludus.config.sections.train_presets import ALGORITHMS
+from ludus.errors import ConfigError
+
+_STEPS_PER_GAME = 16
+_SEQUENCES_PER_STEP = 64
+_BATCHES_KEPT = 8
+_ROUNDS_KEPT = 4
+_SNAPSHOTS = 20
+_FUSED_CHECKPOINT_EVERY = 50
+_TABULAR_CHECKPOINT_EVERY = 25
+
+M = TypeVar("M", bound=Model)
+
+
+def resolve(config: RunConfig) -> RunConfig:
+    """Fill in every default that follows from other keys. A config with stages stays as it is: its stages are filled.
+
+    Raises:
+        ConfigError: keys contradict each other; one line for each contradiction, with both key paths.
+    """
+    filled = config if config.stages else fill_defaults(config)
+    if found := whole_contradictions(config) if config.stages else contradictions(filled):
+        raise ConfigError(*(f"{dotted(one.path)}: {one.text}" for one in found))
+    return filled
+
+
+def resolve_stages(config: RunConfig, directory: FilePath | None = None) -> tuple[RunConfig, ...]:
+    """Every stage of a config as the run that it is, with its defaults; of one without stages, itself.
+
+    Raises:
+        ConfigError: keys contradict each other.
+    """
+    resolve(config)
+    return tuple(fill_defaults(stage) for stage in split_stages(config, directory))
+
+
+def whole_contradictions(config: RunConfig) -> list[Contradiction]:
+    """What cannot hold together in any stage of a config, or between them; paths begin with `stages`."""
+    filled = tuple(fill_defaults(stage) for stage in split_stages(config))
+    inside = [
+        Contradiction(path=stage_path(index, one.path), text=one.text)
+        for index, stage in enumerate(filled)
+        for one in contradictions(stage)
+    ]
+    return [*stage_contradictions(config, filled), *inside]
+
+
+def contradictions(filled: RunConfig) -> list[Contradiction]:
+    """What cannot hold together in a config whose defaults are filled."""
+    return find_contradictions(filled, seats=seats_per_game(filled))
+
+
+def fill_defaults(config: RunConfig) -> RunConfig:
+    """Fill in every default that follows from other keys, contradictory or not."""
+    if config.population is not None and config.population.oracle == "exact":
+        return _fill_population(config, config.population)
+    if config.population is not None:
+        return _fill_learned(config, config.population)
+    config = _with(config, topology=config.topology or ("split" if fused_obstacles(config) else "fused"))
+    config = _fill_train(config)
+    config = _fill_intervals(config)
+    return _fill_buffer(config) if config.topology == "split" else config
+
+
+def _fill_learned(config: RunConfig, population: PopulationConfig) -> RunConfig:
+    """What its learners have, and no evaluation beside them: the population's own matches measure."""
+    evaluate = config.evaluate
+    unset = {key: value for key, value in NO_EVALUATION.items() if key not in evaluate.model_fields_set}
+    learners = fill_defaults(_with(config, population=None, evaluate=_with(evaluate, **unset)))
+    return _with(learners, population=population)
+
+
+def _fill_population(config: RunConfig, population: PopulationConfig) -> RunConfig:
+    """A generation is an update of one step, and nothing is played beside it."""
+    train, evaluate, telemetry = config.train, config.evaluate, config.telemetry
+    if "steps" not in train.model_fields_set:
+        train = _with(train, steps=population.stop.generations)
+    league = _fill(config.league, snapshot_every=max(1, train.steps // _SNAPSHOTS))
+    unset = {key: value for key, value in NO_EVALUATION.items() if key not in evaluate.model_fields_set}
+    evaluate = _fill(_with(evaluate, **unset), every=league.snapshot_every)
+    if "every_s" not in telemetry.model_fields_set:
+        telemetry = _with(telemetry, every_s=0.0)
+    return _with(
+        config,
+        topology=config.topology or "tabular",
+        train=train,
+        league=league,
+        evaluate=evaluate,
+        checkpoint=_fill(config.checkpoint, every=_TABULAR_CHECKPOINT_EVERY),
+        telemetry=telemetry,
+    )
+
+
+def seats_per_game(config: RunConfig) -> int:
+    """Seats to reckon with: what the game's key says (`players=3`), else two."""
+    if config.tasks:
+        return 1
+    named = [re.search(r"[(,]\s*players=([0-9]{1,3})\s*[,)]", game.key) for game in config.games]
+    return max((int(found[1]) for found in named if found), default=2)
+
+
+def _fill_train(config: RunConfig) -> RunConfig:
+    train = config.train
+    preset = ALGORITHMS[train.algorithm.preset]
+    if "epochs" not in train.model_fields_set:
+        train = train.model_copy(update={"epochs": preset.epochs})
+    if config.policy.model is not None:
+        train = _fill_aggregation(config, train)
+        if "minibatch" not in train.model_fields_set:
+            train = train.model_copy(update={"minibatch": _SEQUENCES_PER_STEP})
+    else:
+        train = _fill(train, value_normalisation=preset.value_normalisation)
+        config = _with(config, policy=_fill(config.policy, critic=preset.critic))
+    if config.topology == "fused":
+        train = _fill(train, batch_steps=_STEPS_PER_GAME * config.explore.games_in_flight)
+    else:
+        train = _fill(train, batch_episodes=config.explore.games_in_flight)
+    return _with(config, train=_with(train, algorithm=_fill_algorithm(train.algorithm)))
+
+
+def _fill_algorithm(algorithm: AlgorithmConfig) -> AlgorithmConfig:
+    preset = ALGORITHMS[algorithm.preset]
+    algorithm = _fill(algorithm, advantage=preset.advantage, objective=preset.objective)
+    is_shared = any(term.share for term in algorithm.objective or ())
+    return _fill(algorithm, mu=preset.mu) if is_shared else algorithm
+
+
+def _fill_aggregation(config: RunConfig, train: TrainConfig) -> TrainConfig:
+    """How a language model's loss is averaged: as the preset says, over the tokens that a reply may have at most."""
+    if "aggregation" not in train.model_fields_set:
+        train = _with(train, aggregation=ALGORITHMS[train.algorithm.preset].aggregation)
+    if train.aggregation == "constant_norm" and "aggregation_length" not in train.model_fields_set:
+        train = _with(train, aggregation_length=config.explore.speech.max_tokens)
+    return train
+
+
+def _fill_intervals(config: RunConfig) -> RunConfig:
+    league = _fill(config.league, snapshot_every=max(1, config.train.steps // _SNAPSHOTS))
+    evaluate = _fill(config.evaluate, every=league.snapshot_every)
+    if config.tasks and "against" not in evaluate.model_fields_set:
+        evaluate = _with(evaluate, against=())
+    every = _FUSED_CHECKPOINT_EVERY if config.topology == "fused" else config.synchronise.interval
+    checkpoint = _fill(config.checkpoint, every=every)
+    record = config.record
+    if config.topology == "fused" and evaluate.every and config.train.batch_steps:
+        record = _fill(record, sample_every=max(1, evaluate.every // config.train.batch_steps))
+    return _with(config, league=league, evaluate=evaluate, checkpoint=checkpoint, record=record)
+
+
+def _fill_buffer(config: RunConfig) -> RunConfig:
+    episodes = config.train.batch_episodes or 1
+    buffer = _fill(
+        config.buffer,
+        capacity=max(
+            max(_BATCHES_KEPT, config.synchronise.offset + 1) * episodes * seats_per_game(config),
+            _ROUNDS_KEPT * config.cycle.new_sequences if config.cycle else 0,
+        ),
+        # At least one seat of each episode learns: with more, the first batch could wait for rows that never come.
+        min_size=episodes,
+        samples_per_insert=float(config.buffer.reuse),
+    )
+    if buffer.expert is not None:
+        buffer = _with(buffer, expert=_fill(buffer.expert, rows=episodes))
+    if buffer.pairs is not None:
+        buffer = _with(buffer, pairs=_fill(buffer.pairs, pairs=episodes))
+    return _with(config, buffer=buffer)
+
+
+def _fill(model: M, **defaults: Any) -> M:
+    """Replace those of the keys that are null."""
+    return _with(model, **{key: value for key, value in defaults.items() if getattr(model, key) is None})
+
+
+def _with(model: M, **values: Any) -> M:
+    return model.model_copy(update=values)

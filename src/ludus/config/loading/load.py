@@ -1,0 +1,96 @@
+"""From a file or plain values to a `RunConfig`.
+
+Invariant: bad input raises one `ConfigError` with a line for every mistake, and never anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ludus.config.loading.derive import contradictions, fill_defaults, whole_contradictions
+from ludus.config.loading.overrides import apply_overrides
+from ludus.config.loading.staged_documents import stage_mistakes
+from ludus.config.loading.stages import stage_place
+from ludus.config.loading.validation import validate
+from ludus.config.loading.yaml_text import MAX_BYTES, Document, read_yaml
+from ludus.config.problems import Path as KeyPath
+from ludus.config.problems import Place, Problem, nearest_place, refusal
+from ludus.config.run import RunConfig
+from ludus.errors import ConfigError
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a config file, with changes from the command line.
+
+    Raises:
+        ConfigError: the file cannot be read, or its content is not a config.
+    """
+    return parse_config(read_bounded(path), str(path), overrides)
+
+
+def parse_config(text: str | bytes, name: str, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a config from text; `name` stands for the file in messages."""
+    config, _ = parse_document(read_yaml(text, name), overrides)
+    return config
+
+
+def parse_resolved(text: str | bytes, name: str, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a config from text and resolve it; contradictions are reported with the line of the key they are about.
+
+    One with stages is given back as it was written: each of them is resolved for itself (`resolve_stages`).
+    """
+    config, places = parse_document(read_yaml(text, name), overrides)
+    start = Place(source=name, line=1)
+    if config.stages:
+        problems = [
+            Problem(place=stage_place(places, found.path, start), path=found.path, text=found.text)
+            for found in whole_contradictions(config)
+        ]
+        if problems:
+            raise refusal(problems)
+        return config
+    filled = fill_defaults(config)
+    problems = [
+        Problem(place=nearest_place(places, found.path, start), path=found.path, text=found.text)
+        for found in contradictions(filled)
+    ]
+    if problems:
+        raise refusal(problems)
+    return filled
+
+
+def build_config(values: Mapping[str, Any], overrides: Sequence[str] = (), name: str = "config") -> RunConfig:
+    """Make a config from plain values, as a YAML file would hold them."""
+    config, _ = parse_document(Document(source=name, content=dict(values)), overrides)
+    return config
+
+
+def parse_document(document: Document, overrides: Sequence[str]) -> tuple[RunConfig, dict[KeyPath, Place]]:
+    """Turn a document into a config, and say where each of its keys was written."""
+    if not document.is_whole:
+        raise refusal(document.problems)
+    document = apply_overrides(document, overrides)
+    config, mistakes = validate(document.content, document.places, document.source)
+    mistakes += stage_mistakes(document, config, mistakes)
+    known = {problem.path for problem in document.problems if problem.path}
+    problems = [*document.problems, *(found for found in mistakes if not _is_covered(found.path, known))]
+    if problems or config is None:
+        raise refusal(problems)
+    return config, document.places
+
+
+def _is_covered(path: KeyPath, known: set[KeyPath]) -> bool:
+    """Whether something was already said about this value or one around it."""
+    return any(path[:end] in known for end in range(1, len(path) + 1))
+
+
+def read_bounded(path: Path) -> bytes:
+    """Read a file, but no more of it than shows that it is too large."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: cannot be read: {reason}") from None

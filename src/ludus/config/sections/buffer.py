@@ -1,0 +1,186 @@
+"""What is learnt from besides the policy's own play: `buffer.expert` (demonstrations), `buffer.pairs` (preferences).
+
+Invariant: nothing here opens a file. Where rows come from is said here; `ludus.ingest.gathering` fetches them once,
+at the beginning of a run, and from then on the run has its own copy.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+
+from ludus.config.base import Model
+from ludus.config.sections.tasks import FieldName, ProcessorConfig, TasksetConfig, Template
+
+
+class RowFileConfig(Model):
+    """Rows from a file of JSON lines or Parquet, a Hugging Face dataset, or a set that ludus makes itself.
+
+    An expert row has a `prompt` and a `response`, or `messages` that end with the assistant's; a preference pair has a
+    `prompt`, and `chosen` and `rejected` answers to it. `system` is what the model is told before, if anything.
+    """
+
+    kind: Literal["file"] = "file"
+    path: str = Field(min_length=1, max_length=4096, examples=["data/expert.jsonl"])
+    """As in `tasks`: a file, a folder, an id, or `ludus/arithmetic?...`."""
+    format: Literal["auto", "jsonl", "parquet", "hub"] = "auto"
+    """`auto`: by the path."""
+    split: str | None = Field(default=None, min_length=1, max_length=256)
+    """Which part of a dataset."""
+    subset: str | None = Field(default=None, min_length=1, max_length=256)
+    """Which configuration of a Hugging Face dataset, where it has several."""
+    fields: dict[FieldName, str] = Field(default={}, examples=[{"prompt": "question", "response": "solution"}])
+    """What a row is made of: its fields, and the column that each comes from."""
+    system: str | None = Field(default=None, max_length=100_000)
+    """What the model is told first, where a row does not say it itself. Default: what the run's workflow says."""
+    template: Template | None = None
+    """What is asked; `{name}` stands for the row's field of that name. Default: the template of the run's workflow,
+    where it has one, so that experts answer what the policy is asked. Rows with `messages` are taken as they are."""
+    limit: int | None = Field(default=None, gt=0)
+    """Read no more than this many rows."""
+    strict: bool = False
+    """Refuse the whole file for one bad row, instead of that row."""
+    processors: tuple[ProcessorConfig, ...] = Field(default=(), strict=False)
+    """What happens to the rows first, in this order: as in `tasks`."""
+
+    def as_taskset(self, *, name: str, extra: tuple[Any, ...] = ()) -> TasksetConfig:
+        """How `ludus.tasks.load_taskset` is asked for these rows."""
+        return TasksetConfig(
+            path=self.path,
+            name=name,
+            format=self.format,
+            split=self.split,
+            subset=self.subset,
+            fields=self.fields,
+            limit=self.limit,
+            strict=self.strict,
+            processors=(*self.processors, *extra),
+        )
+
+
+class RunEpisodesConfig(Model):
+    """What a policy did in another run: a stronger model's answers, or a bot's that plays there as a policy."""
+
+    kind: Literal["run"]
+    run: str = Field(min_length=1, max_length=4096, examples=["runs/teacher"])
+    """Directory of that run. Its verified sequences are taken as they are when this run begins."""
+    policy: str | None = Field(default=None, pattern=r"^[a-z][a-z0-9_-]{0,31}(@\d{1,9})?$", examples=["main@12"])
+    """Only what this policy did, or this version of it. Default: everybody's."""
+    min_reward: float | None = None
+    """Only sequences that got at least this. Default: all."""
+    limit: int | None = Field(default=None, gt=0)
+    """The newest so many."""
+
+
+class BotGamesConfig(Model):
+    """Games that fixed players play when the run begins, as the run's own games."""
+
+    kind: Literal["bots"]
+    games: int = Field(default=1000, gt=0, le=10**6)
+    """How many games."""
+    players: tuple[str, ...] = Field(default=("random",), strict=False, min_length=1)
+    """Who plays, drawn for each seat of each game."""
+    min_reward: float | None = None
+    """Learn only from seats that got at least this. Default: from all."""
+
+
+class PathAlone:
+    """Lets a path stand for the whole mapping, and a mapping with a path do without its kind."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        file = handler.resolve_ref_schema(schema["oneOf"][0] if "oneOf" in schema else schema)
+        text = {"type": "string", "description": "a file, folder or id, as it is"}
+        return {"anyOf": [text, {**file, "required": ["path"]}, schema]}
+
+
+def _as_file(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"kind": "file", "path": value}
+    return {"kind": "file", **value} if isinstance(value, dict) and "path" in value else value
+
+
+ExpertSource = Annotated[
+    RowFileConfig | RunEpisodesConfig | BotGamesConfig,
+    Field(discriminator="kind"),
+    BeforeValidator(_as_file),
+    PathAlone(),
+]
+PairSource = Annotated[RowFileConfig, BeforeValidator(_as_file), PathAlone()]
+
+
+class ExpertConfig(Model):
+    """Demonstrations: rows of the source `expert`, for terms such as `{loss: sft, source: expert}`.
+
+    Every row is in one batch of each epoch; the order is another in every epoch.
+    """
+
+    sources: tuple[ExpertSource, ...] = Field(strict=False, min_length=1)
+    """Where they come from. A path alone stands for a file."""
+    rows: int | None = Field(default=None, gt=0)
+    """Expert sequences in each batch. Default: as many as `train.batch_episodes`."""
+
+
+class PairsConfig(Model):
+    """Preferences: pairs of answers to one prompt, of the source `pairs`, for the loss `dpo`."""
+
+    sources: tuple[PairSource, ...] = Field(strict=False, min_length=1)
+    """Where they come from. A path alone stands for a file."""
+    pairs: int | None = Field(default=None, gt=0)
+    """Pairs in each batch. Default: as many as `train.batch_episodes`."""
+
+
+class BufferConfig(Model):
+    """The sliding window between explorers and trainer (split topology), and what is learnt from beside it."""
+
+    expert: ExpertConfig | None = None
+    """Demonstrations, for terms with `source: expert`."""
+    pairs: PairsConfig | None = None
+    """Preference pairs, for terms with `source: pairs`."""
+    feeds: tuple[FeedConfig, ...] = Field(default=(), strict=False, max_length=1000)
+    """Mode train: other runs whose sequences are taken in while those runs play. A directory alone stands for a run."""
+    capacity: int | None = Field(default=None, gt=0)
+    """Sequences kept; the oldest make room. Default: 8 batches, and with `cycle` at least 4 times its
+    `new_sequences`."""
+    reuse: int = Field(default=1, gt=0)
+    """How often a sequence may be trained on."""
+    sampler: Literal["uniform", "fifo", "least_used", "least_used_newest", "prioritised"] = "fifo"
+    """Which sequences make a batch: any; the oldest; the least used, of those the oldest or the newest; or drawn by
+    `priority`."""
+    priority: Literal["newest", "surprise"] = "newest"
+    """`prioritised` only. `newest`: every use and every version behind makes a sequence half as important. `surprise`:
+    also, the further its reward is from the mean of its group the more important it is."""
+    priority_exponent: float = Field(default=0.6, ge=0, le=1)
+    """`prioritised` only: 0 is uniform."""
+    cooldown: int = Field(default=0, ge=0)
+    """Batches that a sequence sits out after it was trained on, before it may be used again."""
+    min_size: int | None = Field(default=None, gt=0)
+    """Sequences needed before the first batch. Default: one batch."""
+    samples_per_insert: float | None = Field(default=None, gt=0)
+    """Sequences trained per sequence inserted, at most; explorers and trainer wait for each other to keep it.
+    Default: `reuse`."""
+
+
+class RunFeedConfig(Model):
+    """Another run: what it puts into its log of experiences is taken as soon as it is there."""
+
+    kind: Literal["run"] = "run"
+    run: str = Field(min_length=1, max_length=4096, examples=["runs/explorer"])
+    """Directory of that run. It need not be there yet, and may be alive; it is only read."""
+
+
+class RunAlone:
+    """Lets the directory of a run stand for the whole mapping."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        return {"anyOf": [{"type": "string", "description": "the directory of a run, as it is"}, schema]}
+
+
+def _as_run(value: Any) -> Any:
+    return {"kind": "run", "run": value} if isinstance(value, str) else value
+
+
+FeedConfig = Annotated[RunFeedConfig, BeforeValidator(_as_run), RunAlone()]

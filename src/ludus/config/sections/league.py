@@ -1,0 +1,59 @@
+"""Whom the policy meets and how it is measured: `league` and `evaluate`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from ludus.config.base import Model
+
+FIXED_PLAYER = re.compile(r"^(random|first|mcts-[1-9][0-9]{0,5}|minimax-[1-9][0-9]?|[a-z][a-z0-9_]*(-[0-9]+)?)$")
+
+
+def _check_player(name: str) -> str:
+    if not FIXED_PLAYER.match(name):
+        raise ValueError("expected a fixed player such as random, mcts-25 or minimax-3")
+    return name
+
+
+FixedPlayer = Annotated[str, AfterValidator(_check_player)]
+
+
+class OpponentConfig(Model):
+    """One way to choose an opponent, and how often it is used."""
+
+    kind: Literal["mirror", "lagged", "random", "fixed", "match_quality", "pfsp", "population", "custom"]
+    """`mirror`: the newest version. `lagged`: uniform over past versions. `random`: uniform over past versions and
+    fixed players. `fixed`: uniform over the named players. `match_quality`: in proportion to TrueSkill's quality of
+    the match. `pfsp`: the opponents that win most. `population`: those that a population gave its learner to answer.
+    `custom`: a sampler that a plugin registered."""
+    weight: float = Field(default=1.0, gt=0)
+    players: tuple[FixedPlayer, ...] = Field(default=(), strict=False)
+    """`fixed`: the players to choose from."""
+    weighting: Literal["squared", "variance", "linear", "linear_capped"] = "squared"
+    """`pfsp`: f(x) of the win rate x: (1-x)^2, x(1-x), 1-x or min(1/2, 1-x)."""
+    name: str | None = None
+    """`custom`: the name it was registered under."""
+
+
+class TrueSkillConfig(Model):
+    """Parameters of the rating; the defaults are the `trueskill` package's."""
+
+    mu: float = 25.0
+    sigma: float = Field(default=25 / 3, gt=0)
+    beta: float = Field(default=25 / 6, gt=0)
+    tau: float = Field(default=25 / 300, ge=0)
+    draw_probability: float = Field(default=0.1, ge=0, lt=1)
+
+
+class LeagueConfig(Model):
+    """The pool of past versions and fixed players."""
+
+    opponents: tuple[OpponentConfig, ...] = Field(default=(OpponentConfig(kind="mirror"),), strict=False, min_length=1)
+    snapshot_every: int | None = Field(default=None, gt=0)
+    """Steps between versions that join the pool. Default: a twentieth of `train.steps`."""
+    pool_size: int = Field(default=16, gt=0, le=10_000)
+    """Versions kept as opponents; the newest and the best-rated stay."""
+    trueskill: TrueSkillConfig = TrueSkillConfig()

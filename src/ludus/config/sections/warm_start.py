@@ -1,0 +1,29 @@
+"""Supervised training before self-play: `warm_start`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ludus.config.base import Model
+
+
+class WarmStartConfig(Model):
+    """Supervised training of a language model on games of fixed players, before it plays itself.
+
+    Every parameter is trained; what comes out is the model that the run's adapters stand on.
+    """
+
+    games: int = Field(default=2000, gt=0, le=10**7)
+    """Games that the fixed players play; the moves of every seat are learnt from."""
+    players: tuple[str, ...] = Field(default=("random",), strict=False, min_length=1)
+    """Who plays, drawn for each seat of each game."""
+    learn: Literal["everything", "replies"] = "everything"
+    """`replies`: what the players say. `everything`: also what the game tells them, by which a model that knows nothing
+    yet finds out sooner how moves and positions hang together."""
+    epochs: int = Field(default=1, gt=0, le=1000)
+    minibatch: int = Field(default=32, gt=0)
+    """Sequences per optimizer step."""
+    rate: float = Field(default=3e-3, gt=0)
+    """The learning rate at its highest, after a short rise; it falls to a fiftieth."""
