@@ -11,12 +11,12 @@ import torch
 import transformers
 
 from ludus.config import LoraConfig
-from ludus.lm import attention_kernels, compiled_layers
+from ludus.lm import attention_kernels, compiled_training
 from ludus.lm.adapters import adapter_shapes
-from ludus.lm.torch_decoder import DecoderForward, build_forward, is_supported
 from ludus.records import Experiences
 from ludus.train import torch_head
 from ludus.train.token_rows import targets_of
+from ludus.train.torch_decoder import DecoderForward, build_forward, is_supported
 from ludus.train.torch_forward import Forward, TransformersForward
 from ludus.train.torch_weights import Layout, Leaves
 
@@ -69,8 +69,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Everything holds with compiled kernels, and where there are none."""
     torch.set_num_threads(1)
     if request.param == "plain":
-        monkeypatch.setattr(compiled_layers, "kernels", lambda: None)
-    elif compiled_layers.kernels() is None:
+        monkeypatch.setattr(compiled_training, "kernels", lambda: None)
+    elif compiled_training.kernels() is None:
         pytest.skip("there is no C compiler")
     return str(request.param)
 
@@ -173,13 +173,13 @@ def test_a_table_of_logits_in_pieces_gives_the_same(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_way_for_other_devices_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_layers, "kernels", lambda: None)
+    monkeypatch.setattr(compiled_training, "kernels", lambda: None)
     monkeypatch.setattr(attention_kernels, "FLASH_DEVICES", ())
     assert_alike(make("qwen3"), None, token_experiences(rows=4, turns=2))
 
 
 def test_the_way_for_long_sequences_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_layers, "kernels", lambda: None)
+    monkeypatch.setattr(compiled_training, "kernels", lambda: None)
     monkeypatch.setattr(attention_kernels, "MOST_IN_TABLE", 0)
     assert_alike(make("qwen3"), None, token_experiences(rows=4, turns=2))
 
@@ -192,14 +192,14 @@ def test_long_sequences_give_the_same() -> None:
 
 def test_compiled_kernels_are_used_where_they_fit_and_only_there(way: str) -> None:
     x = torch.zeros(2, 32)
-    assert compiled_layers.fits(x, 32) == (way == "compiled")
-    assert not compiled_layers.fits(x.bfloat16(), 32)
-    assert not compiled_layers.fits(x, 20)
-    assert not compiled_layers.fits(x.to("meta"), 32)
+    assert compiled_training.fits(x, 32) == (way == "compiled")
+    assert not compiled_training.fits(x.bfloat16(), 32)
+    assert not compiled_training.fits(x, 20)
+    assert not compiled_training.fits(x.to("meta"), 32)
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert not compiled_layers.fits(x, 32)
+        assert not compiled_training.fits(x, 32)
     finally:
         torch.set_num_threads(threads)
 
@@ -232,7 +232,7 @@ def test_a_shared_prompt_is_computed_once() -> None:
     from ludus.lm.prefix_tree import plant
 
     rows = token_experiences(rows=8, groups=2, prompt=50, longest=4)
-    forest = plant(rows, targets_of(rows))
+    forest = plant(rows, targets_of(rows).elements)
     sampled = int(rows.steps["mask"].sum())
     assert len(forest.tokens) == 2 * 50 + sampled - 8
     assert len(forest.wanted) == sampled - 8 + 2
@@ -245,7 +245,7 @@ def test_parts_keep_families_together_and_hold_what_they_may() -> None:
     forward = build_forward(make("qwen3"), lora=None)
     parts = forward.parts(rows, 60)
     assert sorted(np.concatenate(parts).tolist()) == list(range(40))
-    sizes = [len(plant(piece, targets_of(piece)).tokens) for piece in (rows.take(part) for part in parts)]
+    sizes = [len(plant(piece, targets_of(piece).elements).tokens) for piece in (rows.take(part) for part in parts)]
     assert max(sizes) <= 60
     assert len(forward.parts(rows, 10_000)) == 1
     assert [len(part) for part in forward.parts(rows, 1)] == [1] * 40

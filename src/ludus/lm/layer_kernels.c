@@ -1,6 +1,6 @@
 /* What a decoder layer does between its matrix products, forwards and backwards, on one thread of a CPU, in float32.
  *
- * Shapes are those of torch_attention.py and torch_kernels.py, which have the same formulas in PyTorch; compiled_layers.py
+ * Shapes are those of torch_attention.py and torch_training.py, which have the same formulas in PyTorch; compiled_training.py
  * is the Python face. Every function writes all of its outputs unless it says that it adds to them.
  */
 

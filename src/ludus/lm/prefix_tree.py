@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.records import Experiences
-from ludus.train.token_rows import Ints, Targets
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +75,11 @@ class Forest:
     """`[M]`: for each target, which of those predicts it."""
 
 
-def plant(rows: Experiences, targets: Targets) -> Forest:
-    """Lay out sequences that each have a target, after a prompt. Offsets begin at 0."""
-    owner = rows.sequence_of_step()[targets.elements]
-    within = targets.elements - rows.offsets[owner]
+def plant(rows: Experiences, targets: Ints) -> Forest:
+    """Lay out sequences that each have a target (`[M]` places in the step columns), after a prompt. Offsets begin at
+    0."""
+    owner = rows.sequence_of_step()[targets]
+    within = targets - rows.offsets[owner]
     first, last = _first_and_last(within, owner, len(rows))
     heads, family = _families(rows, first)
     trunks = Runs(lengths=first[heads], first=0)
@@ -99,10 +101,10 @@ def plant(rows: Experiences, targets: Targets) -> Forest:
     )
 
 
-def cut_by_family(rows: Experiences, targets: Targets, tokens: int) -> list[Ints]:
+def cut_by_family(rows: Experiences, targets: Ints, tokens: int) -> list[Ints]:
     """Rows in parts that compute at most so many tokens (or are one row), families together, long branches first."""
-    owner = rows.sequence_of_step()[targets.elements]
-    first, last = _first_and_last(targets.elements - rows.offsets[owner], owner, len(rows))
+    owner = rows.sequence_of_step()[targets]
+    first, last = _first_and_last(targets - rows.offsets[owner], owner, len(rows))
     heads, family = _families(rows, first)
     length = last - first
     longest = np.zeros(len(heads), np.int64)

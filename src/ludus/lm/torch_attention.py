@@ -16,10 +16,10 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ludus.lm import compiled_layers
+from ludus.lm import compiled_training
 from ludus.lm.attention_kernels import Saved, attention, attention_gradient
 from ludus.lm.prefix_tree import Forest, Runs
-from ludus.lm.torch_kernels import norm_gradient, norm_scale
+from ludus.lm.torch_training import norm_gradient, norm_scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class AttentionPlan:
         device = cos.device
         half = cos.shape[-1] // 2
         self.plain_cos, self.plain_sin = cos.contiguous(), sin.contiguous()
-        self.stretches = compiled_layers.stretches_of(forest)
+        self.stretches = compiled_training.stretches_of(forest)
         self.cos = cos[:, None]
         self.sin = torch.cat([-sin[:, :half], sin[:, half:]], dim=-1)[:, None]
         self.unrolled = torch.roll(self.sin, half, dims=-1)
@@ -115,8 +115,8 @@ def attend(
     norm = None
     if query_norm is not None and key_norm is not None:
         norm = torch.cat([query_norm.expand(heads.queries, -1), key_norm.expand(heads.keys, -1)])
-    if compiled_layers.fits(qkv, heads.size):
-        return compiled_layers.attend(qkv, norm, plan, heads)
+    if compiled_training.fits(qkv, heads.size):
+        return compiled_training.attend(qkv, norm, plan, heads)
     attended: torch.Tensor = _Attend.apply(qkv, norm, heads, plan)  # type: ignore[no-untyped-call]
     return attended
 

@@ -11,11 +11,11 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from ludus.config import LanguageModelConfig, ModelRewardConfig
 from ludus.errors import ConfigError, StorageError
 from ludus.lm.chat import ChatFormat
-from ludus.lm.decoding.critic import read_critic
-from ludus.lm.decoding.weights import check_version, version_parameters
+from ludus.lm.critic import read_critic
 from ludus.lm.language_models import DTYPES, MOST_CONTEXT, load_language_model, quiet_transformers
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.lm.model_folder import find_model_folder
+from ludus.lm.weights import check_version, version_parameters
 from ludus.policies.store import CARD, PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from ludus.config import LoraConfig, TrainConfig, needs_critic
 from ludus.errors import ConfigError, TrainError
 from ludus.lm.language_models import LanguageModel
-from ludus.lm.torch_decoder import build_forward
 from ludus.records import Experiences
 from ludus.train.aggregation import build_aggregation, token_mean
 from ludus.train.importance import MISMATCH_TOTALS, mismatch_totals
@@ -34,6 +33,7 @@ from ludus.train.sources import keep_pairs_whole
 from ludus.train.token_metrics import Floats, Walk, added
 from ludus.train.token_rows import Ints, minibatches, normalised, own_elements, trainable_rows
 from ludus.train.torch_credit import Credit
+from ludus.train.torch_decoder import build_forward
 from ludus.train.torch_optimizer import MOMENTS, init_moments, learning_rate, step
 from ludus.train.torch_scoring import Scorer
 from ludus.train.torch_state import Tensors, TorchState, state_from_tensors, state_tensors

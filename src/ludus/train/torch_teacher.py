@@ -15,10 +15,10 @@ from ludus.lm.adapters import adapter_shapes, check_adapter
 from ludus.lm.language_models import LanguageModel, load_language_model
 from ludus.lm.language_shape import ADAPTER
 from ludus.lm.teachers import TeacherModel
-from ludus.lm.torch_decoder import build_forward
 from ludus.records import Experiences
 from ludus.storage.tensors import load_tensors
 from ludus.train.reducers import Alone, Reducer
+from ludus.train.torch_decoder import build_forward
 from ludus.train.torch_scoring import Scorer
 from ludus.train.torch_weights import Layout, Leaves
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from numpy.typing import NDArray
 
 from ludus.inference.local.block_pool import BlockPool
-from ludus.lm.decoding.kv_cache import BLOCK, NOWHERE, KvCache
+from ludus.lm.kv_cache import BLOCK, NOWHERE, KvCache
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 
 POLICIES = [PolicyRef(name=PolicyName("main"), version=PolicyVersion(version)) for version in range(2)]

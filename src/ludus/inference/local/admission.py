@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ludus.inference.local.block_pool import BlockPool
 from ludus.inference.local.job import Job
 from ludus.inference.local.sessions import Kept, Sessions
-from ludus.lm.decoding.kv_cache import BLOCK, KvCache
+from ludus.lm.kv_cache import BLOCK, KvCache
 
 
 class Admission:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.lm.decoding.kv_cache import BLOCK, KvCache
+from ludus.lm.kv_cache import BLOCK, KvCache
 from ludus.records import PolicyRef
 
 Key = tuple[int, bytes]

@@ -24,13 +24,13 @@ from ludus.inference.local.sessions import Sessions
 from ludus.inference.local.slots import Slots
 from ludus.inference.local.versions import Version, Versions
 from ludus.inference.protocol import Completion, EngineCounters, Request, check_request
-from ludus.lm.decoding.architecture import NotCovered
-from ludus.lm.decoding.critic import read_critic
-from ludus.lm.decoding.lean_model import LeanModel
-from ludus.lm.decoding.token_model import TokenModel
-from ludus.lm.decoding.transformers_model import TransformersModel
-from ludus.lm.decoding.weights import Tensors
+from ludus.lm.architectures import NotCovered
+from ludus.lm.critic import read_critic
+from ludus.lm.decoder_model import DecoderModel
 from ludus.lm.language_models import LanguageModel
+from ludus.lm.token_model import TokenModel
+from ludus.lm.transformers_model import TransformersModel
+from ludus.lm.weights import Tensors
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef
 
@@ -197,7 +197,7 @@ class LocalEngine:
 def _choose_model(base: LanguageModel, lora: LoraConfig | None, merge: bool) -> TokenModel:
     """The lean decoder where it covers the model."""
     try:
-        return LeanModel(base.model, context=base.context, lora=lora, merge=merge)
+        return DecoderModel(base.model, context=base.context, lora=lora, merge=merge)
     except NotCovered as reason:
         logger.warning("%s runs on its own forward, which is slower: %s", base.path, reason)
         return TransformersModel(base.model, context=base.context, lora=lora)

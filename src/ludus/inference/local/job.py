@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ludus.inference.local.block_pool import Key
 from ludus.inference.protocol import Completion, Request
-from ludus.lm.decoding.kv_cache import BLOCK
+from ludus.lm.kv_cache import BLOCK
 
 State = Literal["waiting", "reading", "following", "writing", "done"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ludus.inference.local.job import Job
 from ludus.inference.local.slots import Slots
 from ludus.inference.local.versions import Version
-from ludus.lm.decoding.rows import FEWEST, Rows, Span
+from ludus.lm.rows import FEWEST, Rows, Span
 
 Columns = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 """Tokens, positions and sequences of rows that follow each other."""

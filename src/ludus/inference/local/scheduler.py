@@ -26,8 +26,8 @@ from ludus.inference.local.prompts import Prompts
 from ludus.inference.local.slots import Slots
 from ludus.inference.local.versions import Version, Versions
 from ludus.inference.protocol import Completion, EngineCounters, Finish
-from ludus.lm.decoding.rows import Rows
-from ludus.lm.decoding.token_model import TokenModel
+from ludus.lm.rows import Rows
+from ludus.lm.token_model import TokenModel
 from ludus.records import PolicyRef
 
 Begins = Literal["begun", "wait", "no room"]

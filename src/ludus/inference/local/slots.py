@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.inference.protocol import Request
-from ludus.lm.decoding.drawing import Draws, token_uniforms
-from ludus.lm.decoding.kv_cache import BLOCK, NOWHERE
+from ludus.lm.kv_cache import BLOCK, NOWHERE
+from ludus.lm.sampling import Draws, token_uniforms
 
 MOST_STOPS = 8
 """Stop tokens that have a column from the beginning; more are made when a request has more."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.errors import ConfigError, LudusError, PolicyError
-from ludus.lm.decoding.critic import Critic
-from ludus.lm.decoding.weights import Tensors
+from ludus.lm.critic import Critic
+from ludus.lm.weights import Tensors
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef
 

@@ -1,4 +1,4 @@
-"""What the local engine asks of a model: rows in, logits out. `LeanModel` and `TransformersModel` are such."""
+"""What the local engine asks of a model: rows in, logits out. `DecoderModel` and `TransformersModel` are such."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.lm.decoding.drawing import Draws
-from ludus.lm.decoding.kv_cache import KvCache
-from ludus.lm.decoding.rows import Rows
-from ludus.lm.decoding.weights import Tensors
+from ludus.lm.kv_cache import KvCache
+from ludus.lm.rows import Rows
+from ludus.lm.sampling import Draws
+from ludus.lm.weights import Tensors
 
 
 class TokenModel(Protocol):
@@ -44,5 +44,5 @@ class TokenModel(Protocol):
         ...
 
     def draw(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Tokens and their log-probabilities. See `draw_tokens`."""
+        """Tokens and their log-probabilities. See `sample_tokens`."""
         ...

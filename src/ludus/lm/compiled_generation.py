@@ -18,12 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.lm.decoding.adapter_weights import SITES, Adapter, Site
-from ludus.lm.decoding.architecture import Architecture
-from ludus.lm.decoding.drawing import Draws
-from ludus.lm.decoding.kv_cache import BLOCK, KvCache
-from ludus.lm.decoding.rows import Rows
-from ludus.lm.decoding.weights import LayerWeights
+from ludus.lm.adapter_weights import SITES, Adapter, Site
+from ludus.lm.architectures import Architecture
+from ludus.lm.kv_cache import BLOCK, KvCache
+from ludus.lm.rows import Rows
+from ludus.lm.sampling import Draws
+from ludus.lm.weights import LayerWeights
 from ludus.runtime.native import load_library
 
 SOURCE = Path(__file__).with_name("kernels.c")
@@ -101,7 +101,7 @@ class Plan:
     changes: Changes | None
 
 
-class CompiledOperations:
+class CompiledGeneration:
     """Products, norms, positions, attention, gates, adapters and draws. What a call returns is valid until the next
     call of the same kind."""
 
@@ -231,7 +231,7 @@ class CompiledOperations:
         return self._buffers[key]
 
     def draw(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Tokens and their log-probabilities. See `draw_tokens`."""
+        """Tokens and their log-probabilities. See `sample_tokens`."""
         rows, vocabulary = logits.shape
         tokens, logps = np.empty(rows, np.int32), np.empty(rows, np.float32)
         self._draw(

@@ -20,7 +20,7 @@ from transformers.pytorch_utils import Conv1D
 from ludus.config import LoraConfig
 from ludus.errors import ConfigError
 from ludus.lm.adapters import PREFIX, VALUE_PREFIX, A, B, check_adapter
-from ludus.lm.decoding.architecture import Architecture
+from ludus.lm.architectures import Architecture
 
 Tensors = Mapping[str, NDArray[Any]]
 Parameters = Callable[[str], Tensor | None]

@@ -38,7 +38,7 @@ def token_uniforms(seeds: NDArray[np.uint64], positions: NDArray[np.int32]) -> N
     return scaled
 
 
-def draw_tokens(logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def sample_tokens(logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Tokens and their log-probabilities `[n]` from `[n, vocabulary]` logits."""
     temperatures = torch.from_numpy(draws.temperatures).to(logits.device)
     greedy = temperatures == 0

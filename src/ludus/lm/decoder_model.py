@@ -16,17 +16,17 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ludus.config import LoraConfig
+from ludus.lm.adapter_weights import fuse_adapter
 from ludus.lm.adapters import linear_layers
-from ludus.lm.decoding.adapter_weights import fuse_adapter
-from ludus.lm.decoding.architecture import Architecture, read_architecture
-from ludus.lm.decoding.compiled_operations import CompiledOperations
-from ludus.lm.decoding.decoder import Decoder, Operations, VersionWeights
-from ludus.lm.decoding.drawing import Draws
-from ludus.lm.decoding.kv_cache import KvCache
-from ludus.lm.decoding.row_bits import products_keep_bits
-from ludus.lm.decoding.rows import Rows
-from ludus.lm.decoding.torch_operations import TorchOperations
-from ludus.lm.decoding.weights import Tensors, check_version, fuse_weights, version_parameters
+from ludus.lm.architectures import Architecture, read_architecture
+from ludus.lm.batch_invariance import is_batch_invariant
+from ludus.lm.compiled_generation import CompiledGeneration
+from ludus.lm.decoder import Decoder, Operations, VersionWeights
+from ludus.lm.kv_cache import KvCache
+from ludus.lm.rows import Rows
+from ludus.lm.sampling import Draws
+from ludus.lm.torch_generation import TorchGeneration
+from ludus.lm.weights import Tensors, check_version, fuse_weights, version_parameters
 from ludus.runtime.native import CannotCompile
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ WHOLE_VERSIONS, ADAPTERS = 4, 64
 """Versions kept that nobody uses: copies of the whole model, or adapters beside it."""
 
 
-class LeanModel:
+class DecoderModel:
     """Computes rows of any version of one model."""
 
     def __init__(self, model: PreTrainedModel, *, context: int, lora: LoraConfig | None, merge: bool = False) -> None:
@@ -67,7 +67,7 @@ class LeanModel:
         self._base = VersionWeights(base=fuse_weights(architecture, model.state_dict().get))
         operations = _choose_operations(architecture, self.cache)
         self._decoder = Decoder(operations)
-        self.is_exact = operations.is_exact and products_keep_bits(self._base.base)
+        self.is_exact = operations.is_exact and is_batch_invariant(self._base.base)
 
     def prepare(self, tensors: Tensors) -> VersionWeights:
         """Make a version's tensors into what `forward` computes with.
@@ -108,11 +108,11 @@ def _choose_operations(architecture: Architecture, cache: KvCache) -> Operations
     ]
     try:
         if not reasons:
-            return CompiledOperations(architecture, cache)
+            return CompiledGeneration(architecture, cache)
     except CannotCompile as error:
         reasons = [str(error)]
     logger.warning("the engine uses plain PyTorch between matrix products, which is slower: %s", "; ".join(reasons))
-    return TorchOperations(architecture, cache)
+    return TorchGeneration(architecture, cache)
 
 
 def _sizes(architecture: Architecture) -> tuple[int, int, int]:

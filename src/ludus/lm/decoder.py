@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.lm.decoding.adapter_weights import DOWN, GATE_UP, OUT, QKV, Adapter
-from ludus.lm.decoding.drawing import Draws
-from ludus.lm.decoding.rows import Rows
-from ludus.lm.decoding.weights import DecoderWeights, LayerWeights
+from ludus.lm.adapter_weights import DOWN, GATE_UP, OUT, QKV, Adapter
+from ludus.lm.rows import Rows
+from ludus.lm.sampling import Draws
+from ludus.lm.weights import DecoderWeights, LayerWeights
 
 
 class Operations(Protocol):
@@ -76,7 +76,7 @@ class Decoder:
         return self._look_ahead(rows, weights, x)
 
     def draw(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Tokens and their log-probabilities. See `draw_tokens`."""
+        """Tokens and their log-probabilities. See `sample_tokens`."""
         return self._do.draw(logits, draws)
 
     def _look_ahead(self, rows: Rows, weights: DecoderWeights, x: Tensor) -> tuple[Tensor, Tensor]:

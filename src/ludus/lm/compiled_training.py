@@ -1,6 +1,6 @@
 """The parts of a decoder layer, compiled from `layer_kernels.c`: float32 on one thread of a CPU.
 
-Invariant: the same face and, to rounding, the same results and gradients as in `torch_kernels.py` and
+Invariant: the same face and, to rounding, the same results and gradients as in `torch_training.py` and
 `torch_attention.py`, which serve every other type, device and number of threads, and machines without a C compiler.
 """
 
@@ -73,13 +73,13 @@ def stretches_of(forest: Forest) -> NDArray[np.int64]:
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """See `torch_kernels.rms_norm`."""
+    """See `torch_training.rms_norm`."""
     normed: torch.Tensor = _RmsNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]
     return normed
 
 
 def swiglu(x: torch.Tensor) -> torch.Tensor:
-    """See `torch_kernels.swiglu`."""
+    """See `torch_training.swiglu`."""
     gated: torch.Tensor = _SwiGlu.apply(x)  # type: ignore[no-untyped-call]
     return gated
 

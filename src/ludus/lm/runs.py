@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.lm.decoding.kv_cache import BLOCK
-from ludus.lm.decoding.rows import Rows
+from ludus.lm.kv_cache import BLOCK
+from ludus.lm.rows import Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

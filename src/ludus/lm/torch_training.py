@@ -13,21 +13,21 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ludus.lm import compiled_layers
+from ludus.lm import compiled_training
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """`x / sqrt(mean(x^2) + eps) * weight` over the last axis."""
-    if compiled_layers.fits(x, x.shape[-1]):
-        return compiled_layers.rms_norm(x, weight, eps)
+    if compiled_training.fits(x, x.shape[-1]):
+        return compiled_training.rms_norm(x, weight, eps)
     normed: torch.Tensor = _RmsNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]
     return normed
 
 
 def swiglu(x: torch.Tensor) -> torch.Tensor:
     """`silu(gate) * up` of `[gate, up]` `[R, 2 n]`."""
-    if compiled_layers.fits(x, x.shape[-1]):
-        return compiled_layers.swiglu(x)
+    if compiled_training.fits(x, x.shape[-1]):
+        return compiled_training.swiglu(x)
     gated: torch.Tensor = _SwiGlu.apply(x)  # type: ignore[no-untyped-call]
     return gated
 

@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 
 from ludus.config import LoraConfig
 from ludus.lm.adapters import PREFIX, A, B
-from ludus.lm.decoding.weights import Tensors
+from ludus.lm.weights import Tensors
 
 SITES = {
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),

@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.lm.decoding.adapter_weights import Adapter
-from ludus.lm.decoding.architecture import Architecture
-from ludus.lm.decoding.drawing import Draws, draw_tokens
-from ludus.lm.decoding.kv_cache import BLOCK, KvCache
-from ludus.lm.decoding.rows import Rows
-from ludus.lm.decoding.runs import Run, make_runs
-from ludus.lm.decoding.weights import LayerWeights
+from ludus.lm.adapter_weights import Adapter
+from ludus.lm.architectures import Architecture
+from ludus.lm.kv_cache import BLOCK, KvCache
+from ludus.lm.rows import Rows
+from ludus.lm.runs import Run, make_runs
+from ludus.lm.sampling import Draws, sample_tokens
+from ludus.lm.weights import LayerWeights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Plan:
     adapters: tuple[tuple[slice, Adapter], ...]
 
 
-class TorchOperations:
+class TorchGeneration:
     """Products, norms, positions, attention, gates, adapters and draws."""
 
     is_exact = False
@@ -120,8 +120,8 @@ class TorchOperations:
                 out[rows, columns].addmm_(inner[:, up.ranks], up.matrix)
 
     def draw(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Tokens and their log-probabilities. See `draw_tokens`."""
-        return draw_tokens(logits, draws)
+        """Tokens and their log-probabilities. See `sample_tokens`."""
+        return sample_tokens(logits, draws)
 
 
 def _rotate(x: Tensor, plan: Plan) -> Tensor:

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "inference"))
 
 from engine_models import CONTEXT, FAMILIES, LORA, SIZES, random_adapter, random_gpt2, random_model, with_peft
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from ludus.errors import ConfigError
-from ludus.lm.decoding.architecture import NotCovered, read_architecture
-from ludus.lm.decoding.compiled_operations import CompiledOperations
-from ludus.lm.decoding.decoder import Decoder
-from ludus.lm.decoding.kv_cache import BLOCK
-from ludus.lm.decoding.lean_model import LeanModel
-from ludus.lm.decoding.rows import Rows, Span
-from ludus.lm.decoding.torch_operations import TorchOperations
+from ludus.lm.architectures import NotCovered, read_architecture
+from ludus.lm.compiled_generation import CompiledGeneration
+from ludus.lm.decoder import Decoder
+from ludus.lm.decoder_model import DecoderModel
+from ludus.lm.kv_cache import BLOCK
+from ludus.lm.rows import Rows, Span
+from ludus.lm.torch_generation import TorchGeneration
 
 TOKENS = np.random.default_rng(0).integers(0, 259, (3, 100))
 BLOCKS = -(-CONTEXT // BLOCK)
@@ -55,7 +55,7 @@ def expected(model: Any, sequence: int) -> torch.Tensor:
         return model(torch.from_numpy(TOKENS[sequence : sequence + 1, : LENGTHS[sequence]])).logits[0]
 
 
-def computed(model: LeanModel, weights: Any) -> list[torch.Tensor]:
+def computed(model: DecoderModel, weights: Any) -> list[torch.Tensor]:
     """Logits of all sequences: prompts in two uneven chunks, the last tokens one by one, all mixed."""
     assert model.cache.blocks > 3 * BLOCKS
     found: list[list[torch.Tensor]] = [[], [], []]
@@ -74,7 +74,7 @@ def computed(model: LeanModel, weights: Any) -> list[torch.Tensor]:
 @pytest.mark.parametrize("kind", sorted(FAMILIES))
 def test_chunks_and_single_tokens_of_many_sequences_give_transformers_logits(kind: str) -> None:
     model = random_model(kind)
-    lean = LeanModel(model, context=CONTEXT, lora=None)
+    lean = DecoderModel(model, context=CONTEXT, lora=None)
     for sequence, logits in enumerate(computed(lean, lean.prepare({}))):
         torch.testing.assert_close(logits, expected(model, sequence), atol=2e-5, rtol=0)
 
@@ -84,7 +84,7 @@ def test_chunks_and_single_tokens_of_many_sequences_give_transformers_logits(kin
 def test_adapters_merged_or_beside_give_what_peft_gives(kind: str, merge: bool) -> None:
     model = random_model(kind)
     tensors = random_adapter(model, 5)
-    lean = LeanModel(model, context=CONTEXT, lora=LORA, merge=merge)
+    lean = DecoderModel(model, context=CONTEXT, lora=LORA, merge=merge)
     adapted = with_peft(model, tensors)
     for sequence, logits in enumerate(computed(lean, lean.prepare(tensors))):
         torch.testing.assert_close(logits, expected(adapted, sequence), atol=2e-5, rtol=0)
@@ -94,7 +94,7 @@ def test_adapters_of_some_layers_only_are_added_where_they_belong() -> None:
     model = random_model("qwen3")
     lora = LORA.model_copy(update={"targets": ("v_proj", "up_proj")})
     tensors = random_adapter(model, 6, lora=lora)
-    lean = LeanModel(model, context=CONTEXT, lora=lora, merge=False)
+    lean = DecoderModel(model, context=CONTEXT, lora=lora, merge=False)
     adapted = with_peft(model, tensors, lora=lora)
     for sequence, logits in enumerate(computed(lean, lean.prepare(tensors))):
         torch.testing.assert_close(logits, expected(adapted, sequence), atol=2e-5, rtol=0)
@@ -104,8 +104,8 @@ def test_adapters_of_some_layers_only_are_added_where_they_belong() -> None:
 def test_plain_pytorch_between_products_gives_what_the_kernels_give(kind: str) -> None:
     model = random_model(kind)
     results = []
-    for operations in (CompiledOperations, TorchOperations):
-        lean = LeanModel(model, context=CONTEXT, lora=None)
+    for operations in (CompiledGeneration, TorchGeneration):
+        lean = DecoderModel(model, context=CONTEXT, lora=None)
         lean._decoder = Decoder(operations(lean._architecture, lean.cache))
         results.append(computed(lean, lean.prepare({})))
     for one, other in zip(*results, strict=True):
@@ -114,7 +114,7 @@ def test_plain_pytorch_between_products_gives_what_the_kernels_give(kind: str) -
 
 def test_bfloat16_is_close_to_transformers_in_bfloat16() -> None:
     model = random_model("qwen3").to(torch.bfloat16)
-    lean = LeanModel(model, context=CONTEXT, lora=None)
+    lean = DecoderModel(model, context=CONTEXT, lora=None)
     assert not lean.is_exact
     for sequence, logits in enumerate(computed(lean, lean.prepare({}))):
         torch.testing.assert_close(logits, expected(model, sequence), atol=0.15, rtol=0)
@@ -136,13 +136,13 @@ def test_what_is_not_covered_is_refused_with_the_reason() -> None:
 def test_weights_that_do_not_fit_are_refused_with_the_tensor_named() -> None:
     model = random_model("qwen3")
     whole = {name: value.numpy() for name, value in model.named_parameters()}
-    lean = LeanModel(model, context=CONTEXT, lora=None)
+    lean = DecoderModel(model, context=CONTEXT, lora=None)
     with pytest.raises(ConfigError, match=r"they have no model\.norm\.weight"):
         lean.prepare({name: tensor for name, tensor in whole.items() if name != "model.norm.weight"})
     with pytest.raises(ConfigError, match=r"model\.norm\.weight has shape \[65\], the model needs \[64\]"):
         lean.prepare(whole | {"model.norm.weight": np.zeros(65, np.float32)})
     with pytest.raises(ConfigError, match="it has no lm_head"):
         lean.prepare(whole | {"lm_head.extra": np.zeros(65, np.float32)})
-    adapted = LeanModel(model, context=CONTEXT, lora=LORA)
+    adapted = DecoderModel(model, context=CONTEXT, lora=LORA)
     with pytest.raises(ConfigError, match="the adapter does not fit the model"):
         adapted.prepare(random_adapter(model, 0, lora=LORA.model_copy(update={"rank": 3})))

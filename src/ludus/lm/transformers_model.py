@@ -21,11 +21,11 @@ from transformers import Cache, DynamicCache, PreTrainedModel
 
 from ludus.config import LoraConfig
 from ludus.errors import ConfigError
-from ludus.lm.decoding.drawing import Draws, draw_tokens
-from ludus.lm.decoding.kv_cache import BLOCK, KvCache
-from ludus.lm.decoding.rows import Rows, Span
-from ludus.lm.decoding.runs import Run, make_runs
-from ludus.lm.decoding.weights import Tensors, check_version, version_parameters
+from ludus.lm.kv_cache import BLOCK, KvCache
+from ludus.lm.rows import Rows, Span
+from ludus.lm.runs import Run, make_runs
+from ludus.lm.sampling import Draws, sample_tokens
+from ludus.lm.weights import Tensors, check_version, version_parameters
 
 FIRST_BLOCKS = 64
 CLOSE = 1e-3
@@ -118,7 +118,7 @@ class TransformersModel:
 
     def draw(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Tokens and their log-probabilities."""
-        return draw_tokens(logits, draws)
+        return sample_tokens(logits, draws)
 
     def _run(self, parameters: dict[str, Tensor], run: Run, tokens: Tensor, positions: Tensor) -> Any:
         mask = torch.zeros(run.visible.shape, dtype=self.cache.keys.dtype, device=tokens.device)

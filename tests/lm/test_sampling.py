@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "inference"))
 
 from engine_models import CONTEXT, random_model
 
-from ludus.lm.decoding.drawing import Draws, draw_tokens, token_uniforms
-from ludus.lm.decoding.lean_model import LeanModel
+from ludus.lm.decoder_model import DecoderModel
+from ludus.lm.sampling import Draws, sample_tokens, token_uniforms
 
 Draw = Callable[[Tensor, Draws], tuple[NDArray[np.int32], NDArray[np.float32]]]
 
@@ -26,9 +26,9 @@ Draw = Callable[[Tensor, Draws], tuple[NDArray[np.int32], NDArray[np.float32]]]
 @pytest.fixture(params=["compiled", "torch"])
 def draw(request: pytest.FixtureRequest) -> Draw:
     return (
-        LeanModel(random_model("llama"), context=CONTEXT, lora=None).draw
+        DecoderModel(random_model("llama"), context=CONTEXT, lora=None).draw
         if request.param == "compiled"
-        else draw_tokens
+        else sample_tokens
     )
 
 

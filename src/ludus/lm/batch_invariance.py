@@ -11,13 +11,13 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from ludus.lm.decoding.rows import FEWEST
-from ludus.lm.decoding.weights import DecoderWeights
+from ludus.lm.rows import FEWEST
+from ludus.lm.weights import DecoderWeights
 
 COUNTS = (FEWEST, FEWEST + 1, 7, 8, 13, 16, 33, 64)
 
 
-def products_keep_bits(weights: DecoderWeights) -> bool:
+def is_batch_invariant(weights: DecoderWeights) -> bool:
     """Whether products with matrices of these shapes treat rows alike."""
     if weights.head.device.type != "cpu" or weights.head.dtype != torch.float32 or torch.get_num_threads() != 1:
         return False

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ludus.errors import ConfigError
-from ludus.lm.decoding.critic import read_critic
+from ludus.lm.critic import read_critic
 
 CPU = torch.device("cpu")
 

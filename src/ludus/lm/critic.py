@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.errors import ConfigError
-from ludus.lm.decoding.rows import FEWEST
-from ludus.lm.decoding.weights import Tensors
+from ludus.lm.rows import FEWEST
+from ludus.lm.weights import Tensors
 
 WEIGHT = "value_head.weight"
 BIAS = "value_head.bias"

@@ -22,7 +22,7 @@ from ludus.config import LoraConfig
 from ludus.lm.adapters import PREFIX, A, B, adapter_names
 from ludus.lm.prefix_tree import Forest, cut_by_family, plant
 from ludus.lm.torch_attention import AttentionPlan, Heads, attend
-from ludus.lm.torch_kernels import adapted_linear, rms_norm, swiglu
+from ludus.lm.torch_training import adapted_linear, rms_norm, swiglu
 from ludus.records import Experiences
 from ludus.train.token_rows import Ints, Targets, targets_of
 from ludus.train.torch_forward import Forward, Scores, TransformersForward
@@ -119,11 +119,11 @@ class DecoderForward:
 
     def parts(self, rows: Experiences, tokens: int) -> list[Ints]:
         """Families together, their prompt counted once."""
-        return cut_by_family(rows, targets_of(rows), tokens)
+        return cut_by_family(rows, targets_of(rows).elements, tokens)
 
     def score(self, rows: Experiences, targets: Targets, weights: Leaves | None, *, temperature: float) -> Scores:
         """Score the targets."""
-        forest = plant(rows, targets)
+        forest = plant(rows, targets.elements)
         device = self._model.device
         hidden = self._hidden(forest, weights, device)
         place = torch.from_numpy(forest.place).to(device)
