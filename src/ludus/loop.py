@@ -27,7 +27,6 @@ from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
-from ludus.tasks import TasksetTasks
 from ludus.telemetry import RoomReading, Sink, SinkStatus, attach_trackers, check_trackers
 
 log = logging.getLogger(__name__)
@@ -302,8 +301,7 @@ class Loop(Driveable):
         rooms.progress.load_state(saved.state["progress"])
         rooms.pool.load_state(saved.state["league"])
         rooms.evaluation.load_state(saved.state["evaluation"])
-        if isinstance(rooms.tasks, TasksetTasks):
-            rooms.tasks.load_state(saved.state["tasks"])
+        rooms.tasks.load_state(saved.state.get("tasks", {}))
         rooms.early_stopping.load_state(saved.state.get("enough", rooms.early_stopping.state()))
         taken_in = saved.state.get("buffer", {}).get("counters", {}).get("inserted", 0)
         self._cycle.load_state(saved.state.get("cycle"), taken_in=taken_in)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -41,5 +43,6 @@ def test_of_words_the_form_the_rules_and_the_length_are_counted_for_learning_sea
 
 def test_attempts_at_tasks_have_no_form_of_a_move() -> None:
     window = RolloutMetrics()
-    window.add([spoken("tasks:x", ("what is 2+2?", "?"), (1, 1), ("4", "4"))])
+    episode = spoken("tasks:x", ("what is 2+2?", "?"), (1, 1), ("4", "4"))
+    window.add([replace(episode, task=replace(episode.task, inputs={"row": 3}))])
     assert "explore/format_success" not in window.metrics()

@@ -4,8 +4,8 @@ from collections import Counter
 
 from ludus.config import GameChoice
 from ludus.records import PolicyName, PolicyRef, Seat, TaskId
-from ludus.tasks import GameTasks
-from ludus.tasks.game_tasks import EVALUATION_STRIDE, FIRST_EVALUATION_TASK
+from ludus.tasks import EvaluationPlan, GameTasks
+from ludus.tasks.protocol import EVALUATION_STRIDE, FIRST_EVALUATION_TASK
 
 SEATS = (Seat(policy=PolicyRef(name=PolicyName("main")), learns=True),)
 
@@ -30,8 +30,8 @@ def test_games_are_played_in_proportion_to_their_weights() -> None:
 
 def test_evaluation_tasks_never_meet_training_tasks_or_each_other() -> None:
     tasks = make(("pgx:tic_tac_toe", 1))
-    lineups = [("pgx:tic_tac_toe", SEATS)] * 5
-    first, second = tasks.evaluation(0, lineups), tasks.evaluation(1, lineups)
+    plan = EvaluationPlan(line_ups=[("pgx:tic_tac_toe", SEATS)] * 5, attempt=SEATS[0])
+    first, second = tasks.evaluation(0, plan), tasks.evaluation(1, plan)
     assert [task.id for task in first] == list(range(FIRST_EVALUATION_TASK, FIRST_EVALUATION_TASK + 5))
     assert second[0].id - first[0].id == EVALUATION_STRIDE
     assert {task.purpose for task in first} == {"evaluate"}

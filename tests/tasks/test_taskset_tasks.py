@@ -13,10 +13,11 @@ import pytest
 from ludus.config import TasksetConfig
 from ludus.errors import ConfigError, StorageError
 from ludus.records import Episode, EpisodeId, PolicyName, PolicyRef, Seat, Task, TaskId
-from ludus.tasks import GameTasks, Taskset, TasksetTasks, load_taskset, taskset_tasks
-from ludus.tasks.game_tasks import EVALUATION_STRIDE, FIRST_EVALUATION_TASK
+from ludus.tasks import EvaluationPlan, Taskset, TasksetTasks, load_taskset, protocol
+from ludus.tasks.protocol import EVALUATION_STRIDE, FIRST_EVALUATION_TASK
 
 SEATS = (Seat(policy=PolicyRef(name=PolicyName("main")), learns=True),)
+PLAN = EvaluationPlan(attempt=SEATS[0], samples=4)
 Make = Callable[..., Taskset]
 
 
@@ -40,12 +41,6 @@ def make(tmp_path: Path) -> Make:
 def played(task: Task, reward: float = 1.0, error: str = "") -> Episode:
     failed = Episode.failed(EpisodeId(f"e{task.id}"), task, error)
     return replace(failed, returns=(reward,))
-
-
-def test_it_has_the_face_of_game_tasks() -> None:
-    for name in ("game", "training", "evaluation"):
-        assert callable(getattr(GameTasks, name))
-        assert callable(getattr(TasksetTasks, name))
 
 
 def test_a_task_has_its_row_as_inputs(make: Make) -> None:
@@ -95,7 +90,6 @@ def test_sets_are_mixed_by_weight_and_each_is_gone_through_whole(make: Make) -> 
     assert len(of_b) == pytest.approx(300, abs=2)
     for first in range(0, 295, 5):
         assert sorted(of_b[first : first + 5]) == list(range(5))
-    assert [tasks.game(task.id) for task in made] == [task.game for task in made]
 
 
 def test_sets_of_one_run_have_different_orders(make: Make) -> None:
@@ -120,7 +114,7 @@ def test_an_order_that_does_not_fit_is_refused_with_the_name_of_its_set(make: Ma
 
 def test_evaluation_attempts_every_held_out_row_as_often_as_asked(make: Make) -> None:
     tasks = TasksetTasks([make("a", 4)], seed=0, held_out=[make("b", 3), make("c", 2)])
-    made = tasks.evaluation_tasks(2, SEATS, samples=4)
+    made = tasks.evaluation(2, PLAN)
     assert [task.id for task in made] == [FIRST_EVALUATION_TASK + 2 * EVALUATION_STRIDE + i for i in range(20)]
     assert [(task.game, task.inputs["row"]) for task in made[::4]] == [
         ("tasks:b", 0),
@@ -133,30 +127,18 @@ def test_evaluation_attempts_every_held_out_row_as_often_as_asked(make: Make) ->
     assert len({task.group for task in made}) == 5
     assert len({task.group for task in made[:4]}) == 1
     assert len({task.seed for task in made}) == 20
-    later = tasks.evaluation_tasks(3, SEATS, samples=4)
+    later = tasks.evaluation(3, PLAN)
     assert not {task.id for task in made} & {task.id for task in later}
     assert not {task.group for task in made} & {task.group for task in later}
     assert [task.game_seed for task in made] == [task.game_seed for task in later]
-    assert len(tasks.evaluation_tasks(0, SEATS, sets=["a"])) == 4
-
-
-def test_evaluation_by_line_ups_goes_through_the_rows(make: Make) -> None:
-    tasks = TasksetTasks([make("a", 4)], seed=0, held_out=[make("b", 3)])
-    made = tasks.evaluation(0, [("tasks:b", SEATS), ("tasks:a", SEATS), *[("tasks:b", SEATS)] * 3])
-    assert [(task.game, task.inputs["row"]) for task in made] == [
-        ("tasks:b", 0),
-        ("tasks:a", 0),
-        ("tasks:b", 1),
-        ("tasks:b", 2),
-        ("tasks:b", 0),
-    ]
+    assert tasks.evaluation(0, EvaluationPlan()) == []
 
 
 def test_an_evaluation_that_would_meet_the_next_one_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = TasksetTasks([make()], seed=0, held_out=[make("b", 64)])
-    monkeypatch.setattr(taskset_tasks, "EVALUATION_STRIDE", 127)
-    with pytest.raises(ConfigError, match="an evaluation of 128 attempts is too large; at most 127"):
-        tasks.evaluation_tasks(0, SEATS, samples=2)
+    monkeypatch.setattr(protocol, "EVALUATION_STRIDE", 127)
+    with pytest.raises(ConfigError, match="an evaluation of more than 127 games and attempts is too large"):
+        tasks.evaluation(0, EvaluationPlan(attempt=SEATS[0], samples=2))
 
 
 # -- feedback and state ------------------------------------------------------------------------------------------------
@@ -208,9 +190,9 @@ def test_an_episode_counts_once_however_often_it_is_absorbed(make: Make) -> None
 
 
 def test_evaluation_episodes_teach_the_order_nothing(make: Make) -> None:
-    tasks = TasksetTasks([make(order="adaptive")], seed=0)
+    tasks = TasksetTasks([make(order="adaptive")], seed=0, held_out=[make("b")])
     before = tasks.state()
-    tasks.absorb(played(task) for task in tasks.evaluation_tasks(0, SEATS, sets=["sums"]))
+    tasks.absorb(played(task) for task in tasks.evaluation(0, PLAN))
     tasks.settle()
     assert tasks.state() == before
 

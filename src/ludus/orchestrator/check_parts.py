@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ludus.config import RunConfig
@@ -21,33 +21,34 @@ from ludus.lm.model_folder import find_model_folder
 from ludus.orchestrator.policy_shape import network_shape
 from ludus.orchestrator.policy_start import check_fits_games, find_start
 from ludus.orchestrator.source_problems import source_problems
-from ludus.orchestrator.task_sets import TasksetGame, find_tasksets
+from ludus.orchestrator.task_sets import Playables, load_tasksets, warn_of_overlaps
 from ludus.orchestrator.teacher import check_teacher
 from ludus.rewards.making import check_rewards
 from ludus.storage.run_directory import RunDirectory
 
-Games = Mapping[str, Game | TextGame | TasksetGame]
-"""What a run plays, by key: boards for networks, games of words or tasksets for language models."""
 
-
-def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Games:
-    """Make every game of a config, and check that all parts that it names exist and fit together; `run` may have some.
+def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables:
+    """Make all that a config plays, and check that all parts that it names exist and fit together; `run` may have some.
 
     Raises:
         ConfigError: one line for each part that is unknown or does not fit; nothing has been written yet.
     """
     problems: list[str] = []
-    games: Games = {}
     if config.population is not None and config.population.oracle == "exact":
-        games = _find_tabular_game(config, problems)
-    elif config.tasks:
-        games = find_tasksets(config, problems)
+        playables = Playables(games=_find_tabular_game(config, problems))
+    elif config.policy.model is None:
+        playables = Playables(games=_find_boards(config, problems))
+    else:
+        playables = Playables(
+            games=_find_text_games(config, problems),
+            tasksets=load_tasksets(config.tasks, problems),
+            held_out=load_tasksets(config.evaluate.tasks, problems),
+        )
+        warn_of_overlaps(playables)
         with collecting(problems):
             check_rewards(config.rewards)
         _check_endpoints(config, problems)
-        _find_voice(config, problems)
-    else:
-        games = _find_text_games(config, problems) if config.policy.model else _find_boards(config, problems)
+        _check_language_model(config, problems)
     for choice in config.league.opponents:
         with collecting(problems):
             make_sampler(choice)
@@ -61,7 +62,7 @@ def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Games:
             check_teacher(config, run)
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
-    return games
+    return playables
 
 
 def _find_tabular_game(config: RunConfig, problems: list[str]) -> dict[str, Game]:
@@ -98,16 +99,14 @@ def _find_text_games(config: RunConfig, problems: list[str]) -> dict[str, TextGa
     games: dict[str, TextGame] = {}
     with collecting(problems):
         games = {choice.key: make_text_game(choice.key) for choice in config.games}
-    _check_endpoints(config, problems)
     for name in sorted(set(_fixed_players(config)) - config.explore.endpoints.keys()):
         for game in games.values():
             with collecting(problems):
                 make_text_player(name, game)
-    _find_voice(config, problems)
     return games
 
 
-def _find_voice(config: RunConfig, problems: list[str]) -> None:
+def _check_language_model(config: RunConfig, problems: list[str]) -> None:
     """What a language model speaks with: its prompt, how its words are read, and the model itself."""
     with collecting(problems):
         find_prompt(config.explore.speech.prompt)

@@ -17,7 +17,7 @@ from ludus.league import Pool, evaluation_seats, rating_opponents
 from ludus.orchestrator.rollout_metrics import invalid_share
 from ludus.orchestrator.task_scores import score_attempts
 from ludus.records import Episode, Match, PolicyName, PolicyRef, Seat, Task
-from ludus.tasks import GameTasks, TasksetTasks
+from ludus.tasks import EvaluationPlan, TaskStream
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,9 +53,8 @@ class Job:
 class Evaluation:
     """Issues evaluation jobs and settles them into the pool."""
 
-    def __init__(
-        self, config: EvaluateConfig, tasks: GameTasks | TasksetTasks, pool: Pool, specs: Mapping[str, GameSpec]
-    ) -> None:
+    def __init__(self, config: EvaluateConfig, tasks: TaskStream, pool: Pool, specs: Mapping[str, GameSpec]) -> None:
+        """`specs` are those of the games; whatever else comes back is an attempt at a task."""
         self._config = config
         self._tasks = tasks
         self._pool = pool
@@ -81,8 +80,7 @@ class Evaluation:
     def issue(self, learner: PolicyRef, *, step: int, is_final: bool) -> None:
         """Begin a job: `learner` against the fixed players and some past versions. The one before must be settled."""
         fixed = [PolicyRef(name=PolicyName(name)) for name in self._config.against]
-        on_tasks = isinstance(self._tasks, TasksetTasks)
-        past = [] if on_tasks else rating_opponents(self._pool, learner, self._config.pool_opponents)
+        past = rating_opponents(self._pool, learner, self._config.pool_opponents) if self._specs else ()
         self.job = Job(
             number=self._issued,
             learner=learner,
@@ -106,26 +104,25 @@ class Evaluation:
         if self.job is None:
             return {}
         job, self.job = self.job, None
-        if isinstance(self._tasks, TasksetTasks):
-            return score_attempts(job.played.values(), samples=self._config.samples, success=self._config.success)
+        played = [job.played[number] for number in sorted(job.played)]
+        attempts = [episode for episode in played if episode.task.is_attempt]
+        games = [episode for episode in played if not episode.task.is_attempt]
+        scores = score_attempts(attempts, samples=self._config.samples, success=self._config.success)
+        return scores | (self._count_games(job, games) if self._specs else {})
+
+    def _count_games(self, job: Job, games: Sequence[Episode]) -> dict[str, float]:
         scores: dict[str, list[float]] = {}
-        for number in sorted(job.played):
-            episode = job.played[number]
+        for episode in games:
             if episode.error or not _is_sound(episode):
                 continue
             seats = tuple(seat.policy for seat in episode.task.seats)
             self._pool.record(Match(id=episode.id, game=episode.task.game, seats=seats, returns=episode.returns))
-            mine = seats.index(job.learner)
-            if set(seats) == {job.learner}:
-                scores.setdefault("evaluate/return", []).append(sum(episode.returns) / len(seats))
-                continue
-            opponent = next(ref for ref in seats if ref != job.learner)
-            label = "past" if opponent.name == job.learner.name else str(opponent.name)
-            scores.setdefault(f"evaluate/{label}/score", []).append(score(episode.returns, mine))
-            if not self._specs[episode.task.game].is_zero_sum:
-                scores.setdefault(f"evaluate/{label}/return", []).append(episode.returns[mine])
+            for name, value in self._results(episode, job.learner).items():
+                scores.setdefault(f"evaluate/{name}", []).append(value)
+                if len(self._specs) > 1:
+                    scores.setdefault(f"evaluate/{episode.task.game}/{name}", []).append(value)
         metrics = {name: sum(values) / len(values) for name, values in scores.items()}
-        spoken = [episode for episode in job.played.values() if episode.replies and not episode.error]
+        spoken = [episode for episode in games if episode.replies and not episode.error]
         invalid = invalid_share((episode, _seat_of(episode, job.learner)) for episode in spoken)
         if invalid is not None:
             metrics["evaluate/invalid_moves"] = invalid
@@ -133,6 +130,19 @@ class Evaluation:
         if member is not None and metrics:
             metrics |= {"league/mu": member.rating.mu, "league/sigma": member.rating.sigma}
         return metrics
+
+    def _results(self, episode: Episode, learner: PolicyRef) -> dict[str, float]:
+        """What one game says of the learner, by name of the metric."""
+        seats = [seat.policy for seat in episode.task.seats]
+        if set(seats) == {learner}:
+            return {"return": sum(episode.returns) / len(seats)}
+        mine = seats.index(learner)
+        opponent = next(ref for ref in seats if ref != learner)
+        label = "past" if opponent.name == learner.name else str(opponent.name)
+        results = {f"{label}/score": score(episode.returns, mine)}
+        if not self._specs[episode.task.game].is_zero_sum:
+            results[f"{label}/return"] = episode.returns[mine]
+        return results
 
     def state(self) -> dict[str, Any]:
         """For the checkpoint: the job in progress is issued again on resume."""
@@ -150,12 +160,10 @@ class Evaluation:
             self._make_tasks(self.job)
 
     def _make_tasks(self, job: Job) -> None:
-        if isinstance(self._tasks, TasksetTasks):
-            # Several attempts at a task must differ; a single one is the likeliest.
-            seat = Seat(policy=job.learner, greedy=self._config.greedy and self._config.samples == 1)
-            self._pending = self._tasks.evaluation_tasks(job.number, (seat,), samples=self._config.samples)
-        else:
-            self._pending = self._tasks.evaluation(job.number, self._lineups(job))
+        # Several attempts at a task must differ; a single one is the likeliest.
+        attempt = Seat(policy=job.learner, greedy=self._config.greedy and self._config.samples == 1)
+        plan = EvaluationPlan(line_ups=self._lineups(job), attempt=attempt, samples=self._config.samples)
+        self._pending = self._tasks.evaluation(job.number, plan)
         job.tasks = {task.id: task for task in self._pending}
 
     def _lineups(self, job: Job) -> list[tuple[str, tuple[Seat, ...]]]:

@@ -10,13 +10,12 @@ from ludus.orchestrator.rooms import Rooms
 from ludus.sources.feed import FIRST_TASK
 from ludus.storage.arrow import episodes_from_table
 from ludus.storage.segments import SegmentLog
-from ludus.tasks import TasksetTasks
 
 
 def note_logged_episodes(rooms: Rooms, done: DoneTasks) -> None:
     """Episodes that were acknowledged before the last stop need not be played again."""
     for _, table in rooms.episodes.scan():
-        if isinstance(rooms.tasks, TasksetTasks):
+        if rooms.tasks.learns:
             rooms.tasks.absorb(episodes_from_table(table))
         columns = zip(table.column("task").to_pylist(), table.column("purpose").to_pylist(), strict=True)
         done.add(task for task, purpose in columns if purpose == "train")
@@ -29,7 +28,7 @@ def note_logged_rows(rooms: Rooms, done: DoneTasks, experiences: SegmentLog, int
         table = table.filter(pc.field("task") < FIRST_TASK)  # other runs' tasks are theirs to play
         numbers = table.column("task").to_pylist()
         done.add(numbers)
-        if isinstance(rooms.tasks, TasksetTasks):
+        if rooms.tasks.learns:
             rooms.tasks.absorb_rewards(dict(zip(numbers, table.column("final_reward").to_pylist(), strict=True)))
     for numbers in intake.refused_tasks():
         done.add(numbers)

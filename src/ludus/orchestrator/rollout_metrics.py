@@ -45,7 +45,7 @@ def _speech(episodes: Sequence[Episode]) -> dict[str, float]:
     share = invalid_share(spoken)
     if share is None:
         return {}
-    if episodes[0].task.game.startswith("tasks:"):
+    if episodes[0].task.is_attempt:
         return {"invalid_moves": share}
     said = [
         (bool(move), len(reply))

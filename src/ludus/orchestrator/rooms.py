@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from ludus.config import RunConfig
 from ludus.errors import ConfigError
-from ludus.games.protocol import GameSpec
+from ludus.games.protocol import Game, GameSpec
+from ludus.games.text_protocol import TextGame
 from ludus.league import Matchmaker, Pool
 from ludus.league.matchmaking.lineups import LineUps
-from ludus.orchestrator.check_parts import Games
 from ludus.orchestrator.early_stopping import EarlyStopping
 from ludus.orchestrator.evaluation import Evaluation
 from ludus.orchestrator.policy_shape import policy_shape
 from ludus.orchestrator.policy_start import Start, find_start
 from ludus.orchestrator.progress import Progress
-from ludus.orchestrator.task_sets import make_tasks
+from ludus.orchestrator.task_sets import Playables, make_tasks
 from ludus.policies import AnyShape, PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.runtime import Supervisor
@@ -30,7 +30,7 @@ from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import Checkpoint, CheckpointStore
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.segments import SegmentLog
-from ludus.tasks import GameTasks, TasksetTasks
+from ludus.tasks import TaskStream
 from ludus.telemetry import Telemetry
 
 VERSIONS_KEPT = 16
@@ -43,7 +43,7 @@ class Rooms:
 
     config: RunConfig
     run: RunDirectory
-    games: Games
+    games: Mapping[str, Game | TextGame]
     specs: dict[str, GameSpec]
     shape: AnyShape
     catalog: Catalog
@@ -52,7 +52,7 @@ class Rooms:
     episodes: SegmentLog
     telemetry: Telemetry
     supervisor: Supervisor
-    tasks: GameTasks | TasksetTasks
+    tasks: TaskStream
     pool: Pool
     matchmaker: Matchmaker
     evaluation: Evaluation
@@ -84,7 +84,7 @@ class Rooms:
             "progress": self.progress.state(),
             "league": self.pool.state(),
             "evaluation": self.evaluation.state(),
-            **({"tasks": self.tasks.state()} if isinstance(self.tasks, TasksetTasks) else {}),
+            "tasks": self.tasks.state(),
             "enough": self.early_stopping.state(),
             "episodes_before": self.episodes.next_seq,
         }
@@ -143,9 +143,11 @@ class Rooms:
         self.catalog.close()
 
 
-def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path, plugins: Sequence[str]) -> Rooms:
+def open_rooms(
+    config: RunConfig, playables: Playables, run: RunDirectory, log_dir: Path, plugins: Sequence[str]
+) -> Rooms:
     """Open every room of a run on its directory."""
-    specs = {key: game.spec for key, game in games.items()}
+    specs = playables.specs
     start = find_start(config)
     catalog = Catalog(run.catalog)
     progress = Progress()
@@ -157,11 +159,11 @@ def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path
         pool.line_ups = LineUps.from_json(read_json(run.opponents))
     for name in config.evaluate.against:
         pool.add_fixed(name)
-    tasks = make_tasks(config, games)
+    tasks = make_tasks(config, playables)
     return Rooms(
         config=config,
         run=run,
-        games=games,
+        games=playables.games,
         specs=specs,
         shape=policy_shape(config, specs, start),
         start=start,
@@ -174,7 +176,7 @@ def open_rooms(config: RunConfig, games: Games, run: RunDirectory, log_dir: Path
         tasks=tasks,
         pool=pool,
         matchmaker=Matchmaker(config.league, pool, config.seed),
-        evaluation=Evaluation(config.evaluate, tasks, pool, specs),
+        evaluation=Evaluation(config.evaluate, tasks, pool, playables.game_specs),
         progress=progress,
         early_stopping=EarlyStopping(config.train.stop),
         plugins=tuple(plugins),

@@ -36,7 +36,6 @@ from ludus.sources.feeds import Feeds
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.segments import SegmentLog
 from ludus.storage.tensors import load_tensors
-from ludus.tasks import TasksetTasks
 from ludus.telemetry import Fill
 from ludus.train.messages import Trained
 
@@ -193,7 +192,7 @@ class Split:
     def save(self, staging: Path) -> dict[str, Any]:
         """The trainer's files, and the cursors that belong to them."""
         self._trainer.save(staging, self.tend)
-        if self._is_async and isinstance(self._rooms.tasks, TasksetTasks):
+        if self._is_async:
             self._rooms.tasks.settle()
         self._weights = load_tensors(staging / "weights.safetensors")
         return {
@@ -268,8 +267,7 @@ class Split:
         end = self._ahead.first.end
         with self._rooms.telemetry.room("explore"):
             self._wait_until(lambda: self._done.before >= end)
-        if isinstance(self._rooms.tasks, TasksetTasks):
-            self._rooms.tasks.settle(before=end)
+        self._rooms.tasks.settle(before=end)
         return self._ahead.take()
 
     def _submit(self, tasks: Sequence[TaskId]) -> list[Task]:
@@ -430,8 +428,7 @@ class Split:
         if self._explorers is not None:
             for delivery in self._explorers.absorb(event):
                 played = self._intake.take(delivery)
-                if isinstance(self._rooms.tasks, TasksetTasks):
-                    self._rooms.tasks.absorb(played)
+                self._rooms.tasks.absorb(played)
                 self._done.add(episode.task.id for episode in played)
         self._finished += self._trainer.absorb(event)
 

@@ -38,6 +38,11 @@ class Task:
     """Whatever else a workflow needs: a prompt, an answer. JSON values only."""
 
     @property
+    def is_attempt(self) -> bool:
+        """Whether it is a row of a taskset, and not a game."""
+        return "row" in self.inputs
+
+    @property
     def game_seed(self) -> int:
         """What decides all chance in the game. Tasks of one group share it by the input `group_seed`."""
         return derive_seed(int(self.inputs.get("group_seed", self.seed)), "game")

@@ -4,24 +4,18 @@ again after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from ludus.config import GameChoice
-from ludus.records import Seat, Task, TaskId, derive_seed
+from ludus.records import Task, TaskId, derive_seed
 from ludus.tasks.greedy_attempts import greedy_seats, is_greedy
-
-FIRST_EVALUATION_TASK = 2**40
-"""Evaluation tasks are numbered from here; no run gets that far with training tasks."""
-EVALUATION_STRIDE = 2**20
-"""Room for that many games in one evaluation."""
-
-SeatsFor = Callable[[TaskId, str], tuple[Seat, ...]]
+from ludus.tasks.protocol import EvaluationPlan, LearnsNothing, SeatsFor, evaluation_task_id
 
 
-class GameTasks:
-    """Training tasks are numbered 0, 1, 2, ...; evaluation tasks from `FIRST_EVALUATION_TASK` on."""
+class GameTasks(LearnsNothing):
+    """Games by weight, each task with a line-up of its own."""
 
     def __init__(self, games: Sequence[GameChoice], seed: int, group: int = 1, *, greedy: bool = False) -> None:
         """`group` tasks that follow each other begin alike: same game, same chance, same line-up.
@@ -63,15 +57,15 @@ class GameTasks:
             inputs={"group_seed": derive_seed(self._seed, "group", number)},
         )
 
-    def evaluation(self, job: int, lineups: Sequence[tuple[str, tuple[Seat, ...]]]) -> list[Task]:
-        """The tasks of the `job`-th evaluation, one per (game, who sits where)."""
+    def evaluation(self, job: int, plan: EvaluationPlan, *, first: int = 0) -> list[Task]:
+        """The tasks of the `job`-th evaluation, one for each line-up."""
         return [
             Task(
-                id=TaskId(FIRST_EVALUATION_TASK + job * EVALUATION_STRIDE + index),
+                id=evaluation_task_id(job, index),
                 purpose="evaluate",
                 game=game,
                 seed=derive_seed(self._seed, "evaluate", job, index),
                 seats=seats,
             )
-            for index, (game, seats) in enumerate(lineups)
+            for index, (game, seats) in enumerate(plan.line_ups, first)
         ]

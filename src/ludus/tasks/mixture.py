@@ -1,4 +1,4 @@
-"""Several tasksets in one run: which set each group is of.
+"""Several sets or streams in one run: which of them each group is of.
 
 Invariant: a function of the group's number alone, in whole numbers: of the first n groups, set i has its share of n,
 give or take as many as there are sets; and its groups are numbered 0, 1, 2, ... without a gap.
@@ -49,3 +49,11 @@ class Mixture:
                 return index, own
             number -= own
         return len(self._shares), number
+
+    def counts(self, group: int) -> list[int]:
+        """Of the groups below this one, how many each set has."""
+        counts, left = [], group
+        for share in self._shares:
+            counts.append(share.before(left))
+            left -= counts[-1]
+        return [*counts, left]

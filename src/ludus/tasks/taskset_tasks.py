@@ -14,18 +14,17 @@ episode, failed ones too; a group that never comes back whole is never settled.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
 from ludus.errors import ConfigError, StorageError
-from ludus.records import Episode, Seat, Task, TaskId, derive_seed
+from ludus.records import Episode, Task, TaskId, derive_seed
 from ludus.tasks.curricula import Curriculum, make_curriculum
-from ludus.tasks.game_tasks import EVALUATION_STRIDE, FIRST_EVALUATION_TASK, SeatsFor
 from ludus.tasks.greedy_attempts import greedy_seats, is_greedy
 from ludus.tasks.group_ledger import GroupLedger
 from ludus.tasks.mixture import Mixture
+from ludus.tasks.protocol import EvaluationPlan, SeatsFor, evaluation_task_id
 from ludus.tasks.taskset import Taskset
 
 
@@ -56,7 +55,7 @@ class TasksetTasks:
         self._mixture = Mixture([taskset.config.weight for taskset in tasksets], seed)
         self._curricula = {taskset.name: self._curriculum(taskset) for taskset in tasksets}
         self._ledger = GroupLedger(group)
-        self._adapts = any(curriculum.adapts for curriculum in self._curricula.values())
+        self.learns = any(curriculum.adapts for curriculum in self._curricula.values())
 
     def _curriculum(self, taskset: Taskset) -> Curriculum:
         try:
@@ -65,10 +64,6 @@ class TasksetTasks:
             raise ConfigError(*(f"taskset {taskset.name}: {problem}" for problem in error.problems)) from error
 
     # -- tasks -----------------------------------------------------------------------------------------------------
-
-    def game(self, task: TaskId) -> str:
-        """Of which set a training task is, as a game."""
-        return self._sets[self._names[self._mixture.place(task // self._group)[0]]].game
 
     def training(self, first: int, count: int, seats_for: SeatsFor) -> list[Task]:
         """Tasks `[first, first + count)`."""
@@ -91,7 +86,7 @@ class TasksetTasks:
         return self._greedy and is_greedy(task, self._group)
 
     def _choice(self, group: int) -> tuple[Taskset, int]:
-        known = self._ledger.find(group) if self._adapts else None
+        known = self._ledger.find(group) if self.learns else None
         if known is not None:
             return self._sets[known.taskset], known.row
         index, number = self._mixture.place(group)
@@ -99,57 +94,26 @@ class TasksetTasks:
         row = self._curricula[name].choose(number)
         if not 0 <= row < len(self._sets[name]):
             raise ConfigError(f"taskset {name}: its order chose row {row} of {len(self._sets[name])}")
-        if self._adapts:
+        if self.learns:
             self._ledger.open(group, name, row)
         return self._sets[name], row
 
-    def evaluation(self, job: int, lineups: Sequence[tuple[str, tuple[Seat, ...]]]) -> list[Task]:
-        """The tasks of the `job`-th evaluation, one per (game, who sits where).
-
-        A set's first line-up attempts its first row, the second its second, and so on; then from the beginning.
-        """
-        by_game = {taskset.game: taskset for taskset in self._sets.values()}
-        turns: Counter[str] = Counter()
-        chosen: list[tuple[Taskset, int, tuple[Seat, ...]]] = []
-        for game, seats in lineups:
-            taskset = by_game[game]
-            chosen.append((taskset, turns[game] % len(taskset), seats))
-            turns[game] += 1
-        return self._evaluation(job, chosen)
-
-    def evaluation_tasks(
-        self, job: int, seats: tuple[Seat, ...], *, samples: int = 1, sets: Sequence[str] | None = None
-    ) -> list[Task]:
-        """The tasks of the `job`-th evaluation: every row of these sets `samples` times, a group for each row.
-
-        Args:
-            job: Counted from 0.
-            seats: Who is evaluated.
-            samples: Attempts at each row.
-            sets: Names of tasksets. Default: those that are held out.
-        """
-        chosen = [
-            (self._sets[name], row, seats)
-            for name in (self._held_out if sets is None else sets)
-            for row in range(len(self._sets[name]))
-            for _ in range(samples)
-        ]
-        return self._evaluation(job, chosen)
-
-    def _evaluation(self, job: int, chosen: Sequence[tuple[Taskset, int, tuple[Seat, ...]]]) -> list[Task]:
-        if len(chosen) > EVALUATION_STRIDE:
-            raise ConfigError(f"an evaluation of {len(chosen):,} attempts is too large; at most {EVALUATION_STRIDE:,}")
+    def evaluation(self, job: int, plan: EvaluationPlan, *, first: int = 0) -> list[Task]:
+        """The tasks of the `job`-th evaluation: every held-out row `plan.samples` times, a group for each row."""
+        if plan.attempt is None:
+            return []
+        rows = [(self._sets[name], row) for name in self._held_out for row in range(len(self._sets[name]))]
         return [
             Task(
-                id=TaskId(FIRST_EVALUATION_TASK + job * EVALUATION_STRIDE + index),
+                id=evaluation_task_id(job, index),
                 purpose="evaluate",
                 game=taskset.game,
                 seed=derive_seed(self._seed, "evaluate", job, index),
-                seats=seats,
+                seats=(plan.attempt,),
                 group=f"e{job}.{taskset.name}.{row}",
                 inputs=_inputs(taskset, row, derive_seed(self._seed, "evaluation row", taskset.name, row)),
             )
-            for index, (taskset, row, seats) in enumerate(chosen)
+            for index, (taskset, row) in enumerate((each for each in rows for _ in range(plan.samples)), first)
         ]
 
     # -- feedback --------------------------------------------------------------------------------------------------
@@ -158,7 +122,7 @@ class TasksetTasks:
         """Note training episodes that came back or were found in the log, in any order and as often as one likes."""
         for episode in episodes:
             group, attempt = divmod(episode.task.id, self._group)
-            if self._adapts and episode.task.purpose == "train" and not self._ledger.is_settled(group):
+            if self.learns and episode.task.purpose == "train" and not self._ledger.is_settled(group):
                 self._ledger.open(group, episode.task.game.partition(":")[2], int(episode.task.inputs["row"]))
                 self._ledger.note(group, attempt, _reward(episode))
 
@@ -166,7 +130,7 @@ class TasksetTasks:
         """After a resume: note training tasks, by number, whose experience is in the log and whose episode is not."""
         for task, reward in rewards.items():
             group, attempt = divmod(task, self._group)
-            if self._adapts and not self._ledger.is_settled(group):
+            if self.learns and not self._ledger.is_settled(group):
                 self._choice(group)
                 self._ledger.note(group, attempt, reward if isfinite(reward) else None)
 

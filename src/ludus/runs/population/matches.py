@@ -19,7 +19,7 @@ from ludus.orchestrator import Rooms
 from ludus.orchestrator.dispatcher import Dispatcher
 from ludus.records import Episode, Match, PolicyRef, Seat
 from ludus.runs.population.population_state import PopulationState
-from ludus.tasks import GameTasks
+from ludus.tasks import EvaluationPlan
 
 POLL_S = 0.05
 SLOTS = 64
@@ -63,9 +63,8 @@ class Matches:
     def _play(self, job: int, matches: Sequence[Seats]) -> list[Episode]:
         rooms = self._rooms
         ((game, spec),) = rooms.specs.items()
-        assert isinstance(rooms.tasks, GameTasks)  # noqa: S101 - a population plays games
         lineups = [(game, spread(spec, [Seat(policy=ref) for ref in sides])) for sides in matches]
-        tasks = rooms.tasks.evaluation(job, lineups)
+        tasks = rooms.tasks.evaluation(job, EvaluationPlan(line_ups=lineups))
         if self._explorers is None:
             self._explorers = Dispatcher(rooms, workers=rooms.config.explore.workers, slots=SLOTS)
         self._explorers.submit(tasks)

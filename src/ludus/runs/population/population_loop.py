@@ -72,8 +72,8 @@ class PopulationLoop(Driveable):
         self._base = base_config(config)
         self._games = check_parts(self._base, self.run)
         check_kinds(self._kinds, config.population, self.run)
-        for game in self._games.values():
-            check_meta_solver(config.population, game.spec)
+        for spec in self._games.game_specs.values():
+            check_meta_solver(config.population, spec)
         self._voice = find_voice(self._kinds)
         self._scheduler = SCHEDULERS[config.population.scheduler]()
         self._runs = LearnerRuns(config, self.run, plugins=plugins, strict_resume=strict_resume, voice=self._voice)

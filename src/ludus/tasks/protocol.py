@@ -1,0 +1,107 @@
+"""What makes a run's tasks, whatever they are made from: games, tasksets, or both.
+
+Invariant: training tasks are numbered 0, 1, 2, ..., and a task follows from its number and the state, so that any of
+them can be made again after a crash. Evaluation tasks are numbered from `FIRST_EVALUATION_TASK` on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ludus.errors import ConfigError
+from ludus.records import Episode, Seat, Task, TaskId
+
+FIRST_EVALUATION_TASK = 2**40
+"""No run gets that far with training tasks."""
+EVALUATION_STRIDE = 2**20
+"""Room for that many tasks in one evaluation."""
+
+SeatsFor = Callable[[TaskId, str], tuple[Seat, ...]]
+LineUp = tuple[str, tuple[Seat, ...]]
+"""A game, and who sits where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationPlan:
+    """What one evaluation consists of. A stream takes the part that is its own."""
+
+    line_ups: Sequence[LineUp] = ()
+    """The games to play."""
+    attempt: Seat | None = None
+    """Who attempts the held-out tasks; nobody when None."""
+    samples: int = 1
+    """Attempts at each of them."""
+
+
+class TaskStream(Protocol):
+    """Makes tasks, and may learn from how they went."""
+
+    learns: bool
+    """Whether it does; if not, `absorb` and `absorb_rewards` need not be called."""
+
+    def training(self, first: int, count: int, seats_for: SeatsFor) -> list[Task]:
+        """Tasks `[first, first + count)`."""
+        ...
+
+    def evaluation(self, job: int, plan: EvaluationPlan, *, first: int = 0) -> list[Task]:
+        """The tasks of the `job`-th evaluation, counted from `first` on."""
+        ...
+
+    def absorb(self, episodes: Iterable[Episode]) -> None:
+        """Note training episodes that came back or were found in the log, in any order and any number of times."""
+        ...
+
+    def absorb_rewards(self, rewards: Mapping[int, float]) -> None:
+        """After a resume: note training tasks, by number, whose experience is in the log and whose episode is not."""
+        ...
+
+    def settle(self, before: int | None = None) -> None:
+        """Learn from what is complete. `before`: only from tasks below this one."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """JSON for the checkpoint."""
+        ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned.
+
+        Raises:
+            ConfigError: the tasks are not those of the checkpoint.
+        """
+        ...
+
+
+class LearnsNothing:
+    """Base of streams whose tasks follow from their numbers alone."""
+
+    learns = False
+
+    def absorb(self, episodes: Iterable[Episode]) -> None:
+        """Nothing is learnt."""
+
+    def absorb_rewards(self, rewards: Mapping[int, float]) -> None:
+        """Nothing is learnt."""
+
+    def settle(self, before: int | None = None) -> None:
+        """Nothing is learnt."""
+
+    def state(self) -> dict[str, Any]:
+        """There is none."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """There is none."""
+
+
+def evaluation_task_id(job: int, index: int) -> TaskId:
+    """The number of one task of an evaluation.
+
+    Raises:
+        ConfigError: it would be a number of the next evaluation.
+    """
+    if index >= EVALUATION_STRIDE:
+        raise ConfigError(f"an evaluation of more than {EVALUATION_STRIDE:,} games and attempts is too large")
+    return TaskId(FIRST_EVALUATION_TASK + job * EVALUATION_STRIDE + index)
