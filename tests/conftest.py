@@ -68,7 +68,7 @@ name: words
 games: [open_spiel:tic_tac_toe]
 policy: {model: {path: MODEL, lora: {rank: 4}}}
 warm_start: {games: 20, minibatch: 8}
-explore: {games_in_flight: 8, speech: {prompt: bare, max_tokens: 4, invalid_moves: 1}}
+explore: {games_in_flight: 8, prompt: {template: bare, invalid_moves: 1}, sampling: {max_tokens: 4}}
 experience: {final: [{kind: role_advantage}]}
 train: {steps: 400, batch_episodes: 4, minibatch: 4, algorithm: {preset: ppo}}
 league: {opponents: [{kind: mirror, weight: 2}, {kind: lagged}], snapshot_every: 200}

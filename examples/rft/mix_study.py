@@ -34,7 +34,7 @@ def shared(name: str, seed: int) -> dict[str, Any]:
         "tasks": [f"{SUMS}&count=8000"],
         "rewards": [{"kind": "numeric"}],
         "policy": {"model": {"path": "ludus/mini", "lora": None}},
-        "explore": {"games_in_flight": 256, "group": 8, "speech": {"max_tokens": 24}},
+        "explore": {"games_in_flight": 256, "group": 8, "sampling": {"max_tokens": 24}},
         "evaluate": {"every": 60000, "tasks": [{"path": f"{SUMS}&count=400", "split": "test", "name": "held_out"}]},
         "telemetry": {"tensorboard": False},
     }

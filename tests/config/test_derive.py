@@ -99,7 +99,7 @@ def test_presets_and_their_names_in_the_schema_are_the_same_set() -> None:
 
 
 def make_language(*overrides: str) -> RunConfig:
-    words = ("policy.model.path=models/tiny", "explore.group=4", "explore.speech.max_tokens=77")
+    words = ("policy.model.path=models/tiny", "explore.group=4", "explore.sampling.max_tokens=77")
     return make(*words, *overrides, game="open_spiel:tic_tac_toe")
 
 

@@ -38,7 +38,7 @@ tasks: [{path: "ludus/arithmetic?digits=1&count=40", order: adaptive}]
 rewards: [{kind: exact}]
 workflow: {kind: custom, name: luck}
 policy: {model: {path: MODEL, lora: null}}
-explore: {games_in_flight: 8, group: 4, speech: {max_tokens: 3}}
+explore: {games_in_flight: 8, group: 4, sampling: {max_tokens: 3}}
 train: {steps: 90, batch_episodes: 8, minibatch: 8, algorithm: {preset: remax}}
 telemetry: {tensorboard: false, every_s: 0}
 """
@@ -46,7 +46,7 @@ GAMES = """
 name: baselines
 games: ["open_spiel:tic_tac_toe"]
 policy: {model: {path: MODEL, lora: {rank: 2}}}
-explore: {games_in_flight: 6, group: 3, speech: {max_tokens: 2}}
+explore: {games_in_flight: 6, group: 3, sampling: {max_tokens: 2}}
 league: {opponents: [{kind: fixed, players: [random]}]}
 train: {steps: 12, batch_episodes: 6, minibatch: 8, algorithm: {preset: remax}}
 evaluate: {against: []}

@@ -33,7 +33,8 @@ games: [open_spiel:tic_tac_toe]
 policy: {model: {path: MODEL, lora: {rank: 4}}}
 explore:
   games_in_flight: 4
-  speech: {max_tokens: 4, action: choice}
+  prompt: {action: choice}
+  sampling: {max_tokens: 4}
   endpoints:
     gpt: {model: big, url: 'URL', key_variable: GUEST_KEY, retries: 0, prompt_price: 1.0, completion_price: 2.0}
     critic: {model: critic, url: 'URL', retries: 0, prompt_price: 3.0}
@@ -153,7 +154,7 @@ games: [open_spiel:tic_tac_toe]
 policy: {model: {path: MODEL, lora: {rank: 4}}}
 explore:
   games_in_flight: 4
-  speech: {max_tokens: 4}
+  sampling: {max_tokens: 4}
   endpoints: {elder: {model: main@0, url: 'URL'}}
 train: {steps: 10, batch_episodes: 4, minibatch: 4, algorithm: {preset: reinforce}}
 league: {opponents: [{kind: fixed, players: [elder]}]}

@@ -29,7 +29,7 @@ name: sums
 tasks: ["ludus/arithmetic?digits=1&count=60"]
 rewards: [{kind: exact}, {kind: length, label: short, weight: 0.1, longest: 3, buffer: 2}]
 policy: {model: {path: ludus/mini, lora: null}}
-explore: {games_in_flight: 8, group: 4, speech: {max_tokens: 3}}
+explore: {games_in_flight: 8, group: 4, sampling: {max_tokens: 3}}
 buffer: {expert: {sources: [{path: "ludus/arithmetic?digits=1&count=60", fields: {prompt: prompt, response: answer}}], rows: 8}}
 train: {batch_episodes: 8, minibatch: 16}
 evaluate: {tasks: [{path: "ludus/arithmetic?digits=1&count=4", split: test, name: held_out}]}
@@ -44,7 +44,7 @@ name: words
 games: [open_spiel:tic_tac_toe]
 policy: {model: {path: ludus/mini, lora: {rank: 4}}}
 warm_start: {games: 20, minibatch: 8}
-explore: {games_in_flight: 8, speech: {prompt: bare, max_tokens: 4}}
+explore: {games_in_flight: 8, prompt: {template: bare}, sampling: {max_tokens: 4}}
 train: {steps: 50, batch_episodes: 4, minibatch: 4, algorithm: {preset: reinforce}}
 evaluate: {against: [random], games: 2, final_games: 2}
 telemetry: {tensorboard: false, every_s: 0}

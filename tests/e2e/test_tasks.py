@@ -17,7 +17,7 @@ name: sums
 tasks: [{path: "ludus/arithmetic?digits=1&count=60", order: adaptive}]
 rewards: [{kind: exact}, {kind: length, label: short, weight: 0.1, longest: 3, buffer: 2}]
 policy: {model: {path: MODEL, lora: null}}
-explore: {games_in_flight: 8, group: 4, speech: {max_tokens: 3}}
+explore: {games_in_flight: 8, group: 4, sampling: {max_tokens: 3}}
 experience: {operators: [{kind: zero_variance}]}
 buffer: {expert: {sources: [{path: "ludus/arithmetic?digits=1&count=60", fields: {prompt: prompt, response: answer}}], rows: 8}}
 train: {steps: 200, batch_episodes: 8, minibatch: 16, algorithm: {preset: mix}}

@@ -77,7 +77,7 @@ def export(run: Path) -> Export:
 
 def bring_back(run: Path, lines: Sequence[dict[str, Any]], *, has_expert: bool = True) -> EditedRows:
     numbered = [Line(number=number, fields=line) for number, line in enumerate(lines, start=1)]
-    return import_rows(numbered, "rows.jsonl", KeptRows(run), decode=decode, speech=Letters(), has_expert=has_expert)
+    return import_rows(numbered, "rows.jsonl", KeptRows(run), decode=decode, text=Letters(), has_expert=has_expert)
 
 
 def test_export_has_what_a_person_needs_to_judge_a_row(export: Export) -> None:
@@ -278,11 +278,11 @@ def test_board_rows_have_moves_and_their_rewards_can_be_changed(tmp_path: Path) 
     assert len(first["actions"]) == 3
     assert "response" not in first
     lines = [Line(number=1, fields={**first, "reward": 0.5}), Line(number=2, fields=second)]
-    made = import_rows(lines, "f", KeptRows(tmp_path), decode=None, speech=None, has_expert=False)
+    made = import_rows(lines, "f", KeptRows(tmp_path), decode=None, text=None, has_expert=False)
     assert (made.usual, made.along) == (1, 0)
     bad = [Line(number=1, fields={**first, "response": "a"})]
     with pytest.raises(ConfigError, match="unknown field 'response'"):
-        import_rows(bad, "f", KeptRows(tmp_path), decode=None, speech=None, has_expert=False)
+        import_rows(bad, "f", KeptRows(tmp_path), decode=None, text=None, has_expert=False)
 
 
 def test_last_reply_is_the_last_run_of_chosen_tokens() -> None:

@@ -23,7 +23,7 @@ seed: 5
 tasks: [{path: "ludus/arithmetic?digits=1&count=60", order: adaptive}]
 rewards: [{kind: length, longest: 6, buffer: 6, unit: characters}, {kind: exact}]
 policy: {model: {path: MODEL, lora: null}}
-explore: {games_in_flight: 8, group: 4, speech: {max_tokens: 3}}
+explore: {games_in_flight: 8, group: 4, sampling: {max_tokens: 3}}
 experience: {operators: [{kind: deduplicate}]}
 train: {steps: 300, batch_episodes: 8, minibatch: 3, algorithm: {preset: remax}}
 evaluate: {every: 1000000}

@@ -26,7 +26,8 @@ policy: {model: {path: MODEL, lora: {rank: 2}}}
 explore:
   games_in_flight: 4
   engine: {kind: vllm, url: "URL", model: base}
-  speech: {prompt: bare, max_tokens: 4, invalid_moves: 1}
+  prompt: {template: bare, invalid_moves: 1}
+  sampling: {max_tokens: 4}
 train: {steps: 640, batch_episodes: 4, minibatch: 4, algorithm: {preset: reinforce, advantage: {normalise: false}}}
 league: {snapshot_every: 1000000}
 evaluate: {against: [random], games: 2, final_games: 2}

@@ -196,7 +196,7 @@ def test_bots_play_boards_and_only_those_who_got_enough_are_imitated(run: RunDir
 
 
 def test_bots_speak_as_a_model_would_and_within_its_context(run: RunDirectory, model: Path) -> None:
-    spoken = {**WORDS, "explore": {"speech": {"prompt": "bare"}}}
+    spoken = {**WORDS, "explore": {"prompt": {"template": "bare"}}}
     work(run, spoken, model=model, expert=[{"kind": "bots", "games": 8}])
     rows = GatheredRows(run.expert)
     assert 0 < len(rows) < 16

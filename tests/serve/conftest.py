@@ -56,7 +56,7 @@ def talking_run(tmp_path_factory: pytest.TempPathFactory) -> TalkingRun:
     directory = RunDirectory(folder / "run")
     directory.create(
         f"name: talking\ngames: ['open_spiel:tic_tac_toe']\n"
-        f"policy: {{model: {{path: {model}, lora: {{rank: 4}}}}}}\nexplore: {{speech: {{max_tokens: 24}}}}\n"
+        f"policy: {{model: {{path: {model}, lora: {{rank: 4}}}}}}\nexplore: {{sampling: {{max_tokens: 24}}}}\n"
     )
     config = load_config(directory.config)
     assert config.policy.model is not None

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from scripted_engine import ScriptedEngine
 
-from ludus.config import SpeechConfig
+from ludus.config import SamplingConfig
 from ludus.errors import ConfigError, PolicyError, TimeoutExceeded
 from ludus.http.access import TOKEN_VARIABLE, read_token
 from ludus.http.token_text import TokenText
@@ -46,7 +46,11 @@ def serve(talking_run: Any) -> Serve:
             engine=engine,
             members=Members(talking_run.store, "main"),
             writer=Writer(
-                engine, ChatFormat(tokenizer), context=256, speech=SpeechConfig(max_tokens=100), deadline_s=deadline_s
+                engine,
+                ChatFormat(tokenizer),
+                context=256,
+                sampling=SamplingConfig(max_tokens=100),
+                deadline_s=deadline_s,
             ),
             token_text=TokenText(tokenizer),
             **options,

@@ -24,7 +24,8 @@ policy: {model: {path: MODEL, lora: {rank: 4}}}
 explore:
   games_in_flight: 8
   engine: {kind: vllm, url: "URL", model: base}
-  speech: {prompt: bare, max_tokens: 4, invalid_moves: 1}
+  prompt: {template: bare, invalid_moves: 1}
+  sampling: {max_tokens: 4}
 train: {steps: 1200, batch_episodes: 8, minibatch: 8, algorithm: {preset: reinforce}}
 league: {snapshot_every: 1000000}
 evaluate: {against: [random], games: 2, final_games: 2}

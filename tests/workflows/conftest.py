@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from attempting import MAIN, Make, ParrotEngine, Say
 from pydantic import TypeAdapter
 
-from ludus.config import LanguageModelConfig, RewardConfigs, SpeechConfig, WorkflowConfig
+from ludus.config import LanguageModelConfig, PromptConfig, RewardConfigs, SamplingConfig, WorkflowConfig
 from ludus.explore.runners.workflow_runner import WorkflowRunner
 from ludus.inference.local.engine import LocalEngine
 from ludus.lm.chat import ChatFormat
@@ -46,7 +46,8 @@ def make_runner(chat: ChatFormat, tiny: LanguageModel) -> Iterator[Make]:
         workflow: Any = "single_turn",
         *,
         rewards: Any = EXACT,
-        speech: Any = None,
+        prompt: Any = None,
+        sampling: Any = None,
         context: int = CONTEXT,
         **options: Any,
     ) -> tuple[WorkflowRunner, ParrotEngine]:
@@ -61,7 +62,8 @@ def make_runner(chat: ChatFormat, tiny: LanguageModel) -> Iterator[Make]:
             engine=engine,
             chat=chat,
             context=context,
-            speech=SpeechConfig(**(speech or {})),
+            prompt=PromptConfig(**(prompt or {})),
+            sampling=SamplingConfig(**(sampling or {})),
             rewards=make_rewards(scoring) if scoring else None,
             max_tokens=config.max_tokens,
             retries=config.retries,

@@ -49,7 +49,7 @@ register_agent("solver", solver)
 
 
 def test_the_tokens_of_the_rows_are_those_that_the_engine_sampled(make_runner: Make) -> None:
-    runner, engine = make_runner(None, agent("solver", turns=3), speech={"max_tokens": 10, "temperature": 1.3})
+    runner, engine = make_runner(None, agent("solver", turns=3), sampling={"max_tokens": 10, "temperature": 1.3})
     heard = listen(engine)
     batch = run(runner, [attempt(n) for n in range(3)])
     assert [episode.error for episode in batch.episodes] == [""] * 3
@@ -64,9 +64,9 @@ def test_the_tokens_of_the_rows_are_those_that_the_engine_sampled(make_runner: M
 
 
 def test_every_attempt_gives_the_same_again(make_runner: Make) -> None:
-    speech = {"max_tokens": 8}
-    first = run(make_runner(None, agent("solver"), speech=speech)[0], [attempt(n) for n in range(4)])
-    second = run(make_runner(None, agent("solver"), speech=speech, slots=1)[0], [attempt(n) for n in range(4)])
+    sampling = {"max_tokens": 8}
+    first = run(make_runner(None, agent("solver"), sampling=sampling)[0], [attempt(n) for n in range(4)])
+    second = run(make_runner(None, agent("solver"), sampling=sampling, slots=1)[0], [attempt(n) for n in range(4)])
     said = {episode.id: episode.replies for episode in first.episodes}
     assert {episode.id: episode.replies for episode in second.episodes} == said
     assert len(set(said.values())) == 4
@@ -119,7 +119,7 @@ def test_a_branch_has_the_true_tokens_of_what_was_said_before_it(make_runner: Ma
         return 1.0
 
     register_agent("twice", twice)
-    runner, engine = make_runner(None, agent("twice"), speech={"max_tokens": 20})
+    runner, engine = make_runner(None, agent("twice"), sampling={"max_tokens": 20})
     heard = listen(engine)
     batch = run(runner, [attempt(n) for n in range(8)])
     assert not any(episode.error for episode in batch.episodes)
@@ -143,7 +143,7 @@ def test_requests_at_the_same_time_are_conversations_of_their_own(make_runner: M
             return float(len({choice.message.content for choice in several.choices}))
 
     register_agent("crowd", crowd)
-    runner, engine = make_runner(None, agent("crowd"), speech={"max_tokens": 12})
+    runner, engine = make_runner(None, agent("crowd"), sampling={"max_tokens": 12})
     heard = listen(engine)
     batch = run(runner, [attempt()])
     assert not batch.episodes[0].error
@@ -213,7 +213,7 @@ def test_stop_strings_end_a_reply_with_the_token_that_completed_them(make_runner
             return "Answer: 4" if "Obs: 4" in prompt else "Thought: add. Obs: made up and on it goes"
 
     register_agent("react", react)
-    runner, engine = make_runner(Continuing(), agent("react"), speech={"max_tokens": 64})
+    runner, engine = make_runner(Continuing(), agent("react"), sampling={"max_tokens": 64})
     heard = listen(engine)
     batch = run(runner, [attempt(answer="Thought: add. |Answer: 4")])
     (episode,) = batch.episodes
@@ -266,7 +266,7 @@ def test_tools_of_the_api_work_with_any_chat_template(make_runner: Make, chat: C
         return f"I add. {call}"
 
     register_agent("caller", caller)
-    runner, _ = make_runner(say, agent("caller"), context=2048, speech={"max_tokens": 200})
+    runner, _ = make_runner(say, agent("caller"), context=2048, sampling={"max_tokens": 200})
     batch = run(runner, [attempt()])
     (episode,) = batch.episodes
     assert not episode.error

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from ludus.config import REWARDED_BY_THE_RUN, WorkflowConfig, workflows
+from ludus.config import REWARDED_BY_THE_RUN, WorkflowConfig
+from ludus.config.sections import workflow as section
 from ludus.errors import ConfigError
 from ludus.workflows import register_agent, register_workflow
 from ludus.workflows.making import check_workflow_config
@@ -61,8 +62,8 @@ def test_what_does_not_exist_is_named(workflow: Any, problem: str) -> None:
 def test_the_kinds_that_need_rewards_are_kinds() -> None:
     kinds = {
         model.model_fields["kind"].annotation.__args__[0]
-        for model in vars(workflows).values()
-        if isinstance(model, type) and issubclass(model, workflows._Workflow) and "kind" in model.model_fields
+        for model in vars(section).values()
+        if isinstance(model, type) and issubclass(model, section._Workflow) and "kind" in model.model_fields
     }
     assert set(REWARDED_BY_THE_RUN) < kinds
     assert kinds == {"single_turn", "attempts", "tool_agent", "multi_turn", "agent", "custom"}

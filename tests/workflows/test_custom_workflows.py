@@ -47,7 +47,7 @@ def test_every_chat_is_a_row_with_the_reward_of_the_whole(make_runner: Make) -> 
 
 
 def test_rows_may_be_replies_with_all_that_came_before(make_runner: Make) -> None:
-    runner, _ = make_runner(lambda prompt: "hm", custom("debate", rounds=2), speech={"rows": "turn"})
+    runner, _ = make_runner(lambda prompt: "hm", custom("debate", rounds=2), prompt={"rows": "turn"})
     rows = run(runner, [attempt()]).experiences
     assert rows.sequences["turn"].tolist() == [0, 1, 2, 3]
     assert [part(rows, row, "reward").sum() for row in range(4)] == [0.25] * 4

@@ -85,7 +85,7 @@ def test_a_limit_of_turns_cuts_the_attempt_and_leaves_what_was_earned(make_runne
 
 
 def test_a_full_context_cuts_it_too(make_runner: Make) -> None:
-    runner, _ = make_runner(walker(*(["left"] * 9)), lake(), rewards=(), context=256, speech={"max_tokens": 8})
+    runner, _ = make_runner(walker(*(["left"] * 9)), lake(), rewards=(), context=256, sampling={"max_tokens": 8})
     batch = run(runner, [attempt()])
     (episode,) = batch.episodes
     assert (episode.truncated, episode.error) == (True, "")

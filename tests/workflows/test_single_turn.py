@@ -74,9 +74,9 @@ def test_evaluation_is_scored_and_not_learnt_from(make_runner: Make) -> None:
 
 def test_hundreds_are_in_flight_and_none_depends_on_its_neighbours(make_runner: Make) -> None:
     tasks = [attempt(n, prompt=f"{n}+1=") for n in range(12)]
-    alone = {e.id: e.replies for e in run(make_runner(None, slots=1, speech={"max_tokens": 6})[0], tasks).episodes}
+    alone = {e.id: e.replies for e in run(make_runner(None, slots=1, sampling={"max_tokens": 6})[0], tasks).episodes}
     crowd = [*tasks, *(attempt(n, prompt="x") for n in range(12, 300))]
-    crowded = run(make_runner(None, slots=400, speech={"max_tokens": 6})[0], crowd[::-1])
+    crowded = run(make_runner(None, slots=400, sampling={"max_tokens": 6})[0], crowd[::-1])
     assert len(crowded.episodes) == 300
     assert {e.id: e.replies for e in crowded.episodes if e.id in alone} == alone
     assert len(set(alone.values())) > 1
@@ -84,7 +84,7 @@ def test_hundreds_are_in_flight_and_none_depends_on_its_neighbours(make_runner: 
 
 def test_the_tokens_of_a_row_are_those_that_the_engine_samples(make_runner: Make) -> None:
     """Asked again for the same, the engine gives the tokens and log-probabilities that stand in the row."""
-    runner, engine = make_runner(None, speech={"max_tokens": 12})
+    runner, engine = make_runner(None, sampling={"max_tokens": 12})
     asked: list[Request] = []
     generate = engine.generate
 

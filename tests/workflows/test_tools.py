@@ -103,7 +103,7 @@ def speaker(*replies: str) -> Any:
 
 def test_a_policy_calls_a_tool_and_answers(make_runner: Make, chat: ChatFormat) -> None:
     say = speaker(f"Let me see. {call('calculator', expression='2+2')}", "4")
-    runner, _ = make_runner(say, agent(system="Be exact."), context=2048, speech={"max_tokens": 200})
+    runner, _ = make_runner(say, agent(system="Be exact."), context=2048, sampling={"max_tokens": 200})
     batch = run(runner, [attempt()])
     (episode,) = batch.episodes
     assert not episode.error
@@ -128,7 +128,7 @@ def test_what_is_wrong_with_a_call_is_told(make_runner: Make) -> None:
         call("calculator", expression="1/0"),
         "<tool_call>1</tool_call>",
     ]
-    runner, _ = make_runner(speaker(*wrong, "4"), agent(), context=4096, speech={"max_tokens": 200})
+    runner, _ = make_runner(speaker(*wrong, "4"), agent(), context=4096, sampling={"max_tokens": 200})
     (episode,) = run(runner, [attempt()]).episodes
     assert not episode.error
     told = [text.splitlines()[1] for text in episode.move_texts[1:]]
@@ -148,7 +148,7 @@ def test_limits_of_turns_calls_and_results_hold(make_runner: Make) -> None:
         lambda prompt: many,
         agent(tools=["flood"], turns=2, calls=2, output_chars=40),
         context=8192,
-        speech={"max_tokens": 400},
+        sampling={"max_tokens": 400},
     )
     (episode,) = run(runner, [attempt()]).episodes
     assert (episode.truncated, len(episode.replies), episode.error) == (True, 2, "")
@@ -167,7 +167,7 @@ def test_a_users_tools_may_be_async_and_know_the_task(make_runner: Make) -> None
 
     register_tool("lookup", lookup)
     say = speaker(call("lookup", word="it", times=2), "4")
-    runner, _ = make_runner(say, agent(tools=["lookup"]), context=2048, speech={"max_tokens": 200})
+    runner, _ = make_runner(say, agent(tools=["lookup"]), context=2048, sampling={"max_tokens": 200})
     (episode,) = run(runner, [attempt()]).episodes
     assert episode.move_texts[1] == '<tool_response>\n{"it": "44"}\n</tool_response>'
     assert "Looks something up" in str(runner._workflow._system)  # type: ignore[attr-defined]
@@ -188,7 +188,7 @@ def test_a_tool_that_fails_costs_the_attempt_and_a_slow_one_is_told(make_runner:
             speaker(call("broken", how=how), "4"),
             agent(tools=["broken"], limit_s=0.05),
             context=2048,
-            speech={"max_tokens": 200},
+            sampling={"max_tokens": 200},
         )
         (episode,) = run(runner, [attempt()]).episodes
         if told:
@@ -205,7 +205,9 @@ def test_programs_run_in_the_sandbox(make_runner: Make, tmp_path: Any) -> None:
         f"open({str(outside)!r}, 'w').write('x')",
     ]
     replies = [call("python", code=code) for code in programs]
-    runner, _ = make_runner(speaker(*replies, "10"), agent(tools=["python"]), context=4096, speech={"max_tokens": 300})
+    runner, _ = make_runner(
+        speaker(*replies, "10"), agent(tools=["python"]), context=4096, sampling={"max_tokens": 300}
+    )
     (episode,) = run(runner, [attempt(answer="10")]).episodes
     assert not episode.error
     first, second, third = episode.move_texts[1:]

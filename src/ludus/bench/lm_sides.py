@@ -25,7 +25,11 @@ LETTERS = """
 name: bench_letters
 games: [bench_letters]
 policy: {{model: {{path: ludus/tiny, lora: null}}}}
-explore: {{games_in_flight: 64, group: 8, speech: {{prompt: bare, max_tokens: {tokens}, ignore_end: true}}}}
+explore:
+  games_in_flight: 64
+  group: 8
+  prompt: {{template: bare}}
+  sampling: {{max_tokens: {tokens}, ignore_end: true}}
 train: {{steps: 1000000000000, batch_episodes: 64, minibatch: 64, epochs: 1, algorithm: {{preset: grpo}}}}
 """
 DIALOGUE = """
@@ -35,7 +39,8 @@ policy: {{model: {{path: ludus/tiny}}}}
 explore:
   games_in_flight: 64
   engine: {{kind: local, reuse: {reuse}}}
-  speech: {{prompt: bare, max_tokens: {tokens}, ignore_end: true, rows: {rows}}}
+  prompt: {{template: bare, rows: {rows}}}
+  sampling: {{max_tokens: {tokens}, ignore_end: true}}
 train:
   steps: 1000000000000
   batch_episodes: 64

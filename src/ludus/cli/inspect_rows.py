@@ -22,7 +22,7 @@ SHOWN_CHARACTERS = 400
 WHAT = ("verified", "refused", "all")
 
 
-class RunSpeech:
+class RunText:
     """The way of a run's model with text; loaded when it is first asked."""
 
     def __init__(self, directory: RunDirectory, config: RunConfig) -> None:
@@ -123,7 +123,7 @@ def take_rows(directory: RunDirectory, config: RunConfig, path: Path, *, is_live
         str(path),
         KeptRows(directory.path),
         decode=_decoder(directory, config),
-        speech=RunSpeech(directory, config) if config.policy.model is not None else None,
+        text=RunText(directory, config) if config.policy.model is not None else None,
         has_expert=config.buffer.expert is not None,
     )
     along = f" (and {made.along} more of their groups)" if made.along else ""
@@ -156,7 +156,7 @@ def _decoder(directory: RunDirectory, config: RunConfig) -> Decoder | None:
         return None
     from ludus.lm.model_text import load_decoder
 
-    return load_decoder(RunSpeech(directory, config).folder)
+    return load_decoder(RunText(directory, config).folder)
 
 
 def _lines(path: Path) -> Iterator[Line]:

@@ -49,7 +49,13 @@ from ludus.config.sections.experience import (
     ValidityConfig,
     ZeroVarianceConfig,
 )
-from ludus.config.sections.explore import ExploreConfig, LocalEngineConfig, SpeechConfig, VllmEngineConfig
+from ludus.config.sections.explore import (
+    ExploreConfig,
+    LocalEngineConfig,
+    PromptConfig,
+    SamplingConfig,
+    VllmEngineConfig,
+)
 from ludus.config.sections.games import GameChoice
 from ludus.config.sections.league import LeagueConfig, OpponentConfig, TrueSkillConfig
 from ludus.config.sections.policy import (
@@ -205,6 +211,7 @@ __all__ = [
     "PopulationConfig",
     "Preset",
     "PrioritiseConfig",
+    "PromptConfig",
     "RandomConfig",
     "RecordConfig",
     "ResNetConfig",
@@ -218,6 +225,7 @@ __all__ = [
     "RunEpisodesConfig",
     "RunFeedConfig",
     "RuntimeConfig",
+    "SamplingConfig",
     "SandboxConfig",
     "Schedule",
     "Scheduler",
@@ -227,7 +235,6 @@ __all__ = [
     "ShuffleConfig",
     "SingleTurnConfig",
     "Source",
-    "SpeechConfig",
     "StageConfig",
     "StopConfig",
     "TaskDeduplicateConfig",

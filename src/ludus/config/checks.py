@@ -123,7 +123,7 @@ def _language_model(config: RunConfig) -> Iterator[Contradiction]:
     if kind in GROUP_KINDS and config.explore.group < 2:
         yield _at("explore.group", f"the advantage {kind} compares episodes of one group; write at least 2")
     if config.explore.noise:
-        yield _at("explore.noise", "is for boards; a language model explores by explore.speech.temperature")
+        yield _at("explore.noise", "is for boards; a language model explores by explore.sampling.temperature")
 
 
 def _buffer(config: RunConfig, seats: int) -> Iterator[Contradiction]:

@@ -25,7 +25,7 @@ MOST_PROBLEMS = 20
 MOST_LINES = 1_000_000
 
 
-class Speech(Protocol):
+class RowText(Protocol):
     """A model's way with text, as far as rows that people wrote need it."""
 
     @property
@@ -77,7 +77,7 @@ def import_rows(
     kept: KeptRows,
     *,
     decode: Decoder | None,
-    speech: Speech | None,
+    text: RowText | None,
     has_expert: bool,
 ) -> EditedRows:
     """What the lines of a file come to.
@@ -85,7 +85,7 @@ def import_rows(
     Args:
         name: What the file is called in messages.
         decode: Makes tokens text; None for boards.
-        speech: Only looked at where an answer was changed.
+        text: Only looked at where an answer was changed.
         has_expert: Whether the run learns from expert rows.
 
     Raises:
@@ -97,8 +97,8 @@ def import_rows(
     edits, problems = _read(given, _find_rows(kept, given), decode, has_expert=has_expert)
     made = None
     if not problems:
-        needs_speech = any(edit.response is not None for edit in edits)
-        encode, context = (speech.encode, speech.context) if needs_speech and speech else (None, None)
+        needs_text = any(edit.response is not None for edit in edits)
+        encode, context = (text.encode, text.context) if needs_text and text else (None, None)
         made = make_rows(edits, encode=encode, context=context)
         problems = list(made.problems)
     if problems or made is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from ludus.config import SpeechConfig
+from ludus.config import SamplingConfig
 from ludus.errors import Unreachable
 from ludus.inference.outage import Outage
 from ludus.inference.protocol import Completion, Engine, Request, Sampling
@@ -18,11 +18,11 @@ class PolicyVoice:
     """Asks one engine, for any number of conversations at once."""
 
     def __init__(
-        self, engine: Engine, speech: SpeechConfig, *, stop_tokens: Set[int], outage: Outage, pulse: Pulse
+        self, engine: Engine, sampling: SamplingConfig, *, stop_tokens: Set[int], outage: Outage, pulse: Pulse
     ) -> None:
         self.engine = engine
-        self.sampling = make_sampling(speech, stop_tokens, greedy=False)
-        self.greedy = make_sampling(speech, stop_tokens, greedy=True)
+        self.sampling = make_sampling(sampling, stop_tokens, greedy=False)
+        self.greedy = make_sampling(sampling, stop_tokens, greedy=True)
         """The same for seats that are to say the likeliest."""
         self._outage = outage
         self._pulse = pulse
@@ -44,12 +44,12 @@ class PolicyVoice:
         return completion
 
 
-def make_sampling(speech: SpeechConfig, stop_tokens: Set[int], *, greedy: bool) -> Sampling:
+def make_sampling(sampling: SamplingConfig, stop_tokens: Set[int], *, greedy: bool) -> Sampling:
     """How the policy's tokens are drawn."""
     return Sampling(
-        max_tokens=speech.max_tokens,
-        temperature=0.0 if greedy else speech.temperature,
-        top_p=speech.top_p,
-        top_k=speech.top_k,
-        stop_tokens=frozenset() if speech.ignore_end else frozenset(stop_tokens),
+        max_tokens=sampling.max_tokens,
+        temperature=0.0 if greedy else sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        stop_tokens=frozenset() if sampling.ignore_end else frozenset(stop_tokens),
     )

@@ -109,9 +109,9 @@ def _find_text_games(config: RunConfig, problems: list[str]) -> dict[str, TextGa
 def _check_language_model(config: RunConfig, problems: list[str]) -> None:
     """What a language model speaks with: its prompt, how its words are read, and the model itself."""
     with collecting(problems):
-        find_prompt(config.explore.speech.prompt)
+        find_prompt(config.explore.prompt.template)
     with collecting(problems):
-        check_extraction(config.explore.speech.action)
+        check_extraction(config.explore.prompt.action)
     if config.policy.model is not None:
         with collecting(problems):
             find_model_folder(config.policy.model.path)

@@ -54,7 +54,7 @@ def find_version(key: str, text: str) -> Start[LanguageModelShape]:
 
 def follow_move(run: RunDirectory, start: str | None) -> None:
     """Let a run that is a part of another find what it began with, also after that was moved."""
-    saved = parse_config(run.read_config(), "config.yaml")
+    saved = parse_config(run.read_config(), "config.yaml", stored=True)
     if saved.policy.start != start:
         policy = saved.policy.model_copy(update={"start": start})
         write_text(run.config, dump_config(saved.model_copy(update={"policy": policy})))

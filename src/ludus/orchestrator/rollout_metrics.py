@@ -38,7 +38,7 @@ class RolloutMetrics:
         return values
 
 
-def _speech(episodes: Sequence[Episode]) -> dict[str, float]:
+def _replies(episodes: Sequence[Episode]) -> dict[str, float]:
     """In games of words, of what the learning seats said: how much had the form that was asked for, which share of the
     moves the rules did not allow, and how long replies were."""
     spoken = [(episode, seat) for episode in episodes for seat in _learning(episode) if episode.replies]
@@ -73,7 +73,7 @@ def _means(episodes: Sequence[Episode]) -> dict[str, float]:
     best = returns.max(axis=1, keepdims=True)
     drawn = (returns == best).all(axis=1) & (returns.shape[1] > 1)
     values = {
-        **_speech(episodes),
+        **_replies(episodes),
         "length": float(np.mean([episode.length for episode in episodes])),
         "draws": float(drawn.mean()),
     }

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from ludus.config import SpeechConfig
+from ludus.config import SamplingConfig
 from ludus.errors import TimeoutExceeded
 from ludus.http.answers import Piece
 from ludus.http.chat_request import ChatRequest
@@ -42,13 +42,13 @@ class Writer:
     """Turns requests into replies of one engine."""
 
     def __init__(
-        self, engine: Engine, chat: ChatFormat, *, context: int, speech: SpeechConfig, deadline_s: float = 600.0
+        self, engine: Engine, chat: ChatFormat, *, context: int, sampling: SamplingConfig, deadline_s: float = 600.0
     ) -> None:
-        """`speech` has what a request leaves open; `deadline_s` bounds a whole reply."""
+        """`sampling` has what a request leaves open; `deadline_s` bounds a whole reply."""
         self._engine = engine
         self._chat = chat
         self._context = context
-        self._speech = speech
+        self._defaults = sampling
         self._deadline_s = deadline_s
 
     def plan(self, request: ChatRequest, policy: PolicyRef) -> list[Generation]:
@@ -132,12 +132,12 @@ class Writer:
                 parameter="messages",
                 code="context_length_exceeded",
             )
-        speech = self._speech
+        defaults = self._defaults
         return Sampling(
-            max_tokens=wanted or min(speech.max_tokens, room),
-            temperature=speech.temperature if request.temperature is None else request.temperature,
-            top_p=speech.top_p if request.top_p is None else request.top_p,
-            top_k=speech.top_k if request.top_k is None else request.top_k,
+            max_tokens=wanted or min(defaults.max_tokens, room),
+            temperature=defaults.temperature if request.temperature is None else request.temperature,
+            top_p=defaults.top_p if request.top_p is None else request.top_p,
+            top_k=defaults.top_k if request.top_k is None else request.top_k,
             stop_tokens=self._chat.stop_tokens,
         )
 

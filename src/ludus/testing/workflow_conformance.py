@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ludus.config import SpeechConfig
+from ludus.config import PromptConfig, SamplingConfig
 from ludus.explore.runners.workflow_runner import WorkflowRunner
 from ludus.inference.openai.message_format import MessageFormat
 from ludus.inference.protocol import Completion, EngineCounters, Request
@@ -75,7 +75,8 @@ def _attempt(
         engine=SayingEngine(say),
         chat=MessageFormat(),
         context=CONTEXT,
-        speech=SpeechConfig(max_tokens=CONTEXT // 4),
+        prompt=PromptConfig(),
+        sampling=SamplingConfig(max_tokens=CONTEXT // 4),
         slots=slots,
         rewards=Rewards([Part(label="nothing", weight=1.0, reward=_Nothing())]),
         deadline_s=limit_s,

@@ -85,7 +85,7 @@ def make_torch_learner(
     from ludus.train.torch_learner import TorchLearner
     from ludus.train.torch_teacher import Teacher
 
-    language, temperature = LanguageModelShape.from_json(shape), config.explore.speech.temperature
+    language, temperature = LanguageModelShape.from_json(shape), config.explore.sampling.temperature
     model = load_language_model(language.model)
     judge: Teacher | None = None
     if teacher:

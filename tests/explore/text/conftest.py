@@ -7,7 +7,7 @@ import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from ludus.config import SpeechConfig
+from ludus.config import PromptConfig, SamplingConfig
 from ludus.explore.players.text import TextPlayer, make_text_player
 from ludus.explore.runners.text_runner import TextRunner
 from ludus.games.text_protocol import TextGame
@@ -71,13 +71,15 @@ def make_runner(chat: ChatFormat) -> Iterator[Callable[..., tuple[TextRunner, Pa
 
     def make(say: Say, *, game: TextGame | None = None, **options: object) -> tuple[TextRunner, ParrotEngine]:
         engine = ParrotEngine(chat, say)
-        speech = SpeechConfig(**options.pop("speech", {}))  # type: ignore[arg-type]
+        prompt = PromptConfig(**options.pop("prompt", {}))  # type: ignore[arg-type]
+        sampling = SamplingConfig(**options.pop("sampling", {}))  # type: ignore[arg-type]
         runner = TextRunner(
             run="test",
             games=(lambda key: game) if game else make_text_game,
             engine=engine,
             chat=chat,
-            speech=speech,
+            prompt=prompt,
+            sampling=sampling,
             **{"slots": 8, "players": fixed_player, **options},  # type: ignore[arg-type]
         )
         made.append(runner)

@@ -54,7 +54,8 @@ def make(make_runner: Make) -> Make:
                 "endpoints": {"gpt": given},
                 "judge": judge,
                 "workers": options.pop("workers", 1),
-                "speech": options.get("speech", {}),
+                "prompt": options.get("prompt", {}),
+                "sampling": options.get("sampling", {}),
             }
         )
         runner, _ = make_runner(
@@ -107,7 +108,7 @@ def test_an_endpoint_plays_a_whole_game_and_is_not_learnt_from(make: Make) -> No
 def test_an_endpoint_is_asked_in_its_own_way(make: Make) -> None:
     with scripted(plays(lambda text: f"Let me see... \\boxed{{{first_move(text)}}}")) as server:
         own = {"prompt": "boxed", "action": "boxed", "max_tokens": 300, "temperature": 0.3, "options": {"user": "me"}}
-        episode, _ = play_one(make(server.url, endpoint=own, speech={"max_tokens": 8}))
+        episode, _ = play_one(make(server.url, endpoint=own, sampling={"max_tokens": 8}))
     assert not episode.error
     body = server.bodies[0]
     assert (body["max_tokens"], body["temperature"], body["user"]) == (300, 0.3, "me")
@@ -120,7 +121,7 @@ def test_an_endpoint_samples_where_the_policy_is_greedy(make: Make) -> None:
     """Two greedy players would play the same game over and over."""
     greedy = [Seat(policy=seat.policy, greedy=True) for seat in (LEARNER, GUEST)]
     with scripted(plays()) as server:
-        play_one(make(server.url, speech={"temperature": 0.7}), *greedy)
+        play_one(make(server.url, sampling={"temperature": 0.7}), *greedy)
     assert {body["temperature"] for body in server.bodies} == {0.7}
 
 
@@ -145,7 +146,7 @@ def test_nonsense_costs_the_endpoint_the_game_as_it_would_anybody(make: Make) ->
 def test_an_endpoint_may_try_again_as_often_as_anybody(make: Make) -> None:
     answers = [says("hm"), plays()]
     with scripted(*answers) as server:
-        episode, _ = play_one(make(server.url, speech={"invalid_moves": 1}), GUEST, LEARNER)
+        episode, _ = play_one(make(server.url, prompt={"invalid_moves": 1}), GUEST, LEARNER)
     assert not episode.error
     assert episode.move_actions.tolist()[:2] == [0, 1]
     assert "Try again" in server.bodies[1]["messages"][-1]["content"]
@@ -255,7 +256,7 @@ def test_a_verdict_is_part_of_the_reward_at_the_last_reply_and_not_of_the_result
 
 def test_each_turn_of_turn_rows_is_given_the_verdict_with_the_result(make: Make) -> None:
     with scripted(says("score: 8")) as server:
-        runner = judged(server, make, speech={"rows": "turn"})
+        runner = judged(server, make, prompt={"rows": "turn"})
         episode, batch = play_one(runner, LEARNER, LEARNER)
     expected = [episode.returns[seat] + 4.0 for seat in batch.experiences.sequences["seat"].tolist()]
     assert rewards(batch) == expected

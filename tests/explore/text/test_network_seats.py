@@ -154,7 +154,7 @@ def test_a_forfeit_of_the_language_model_is_the_networks_gain(
 ) -> None:
     publish(store, make_game("open_spiel:kuhn_poker"))
     networks = Networks(NetworkActors(store), is_network)
-    runner, _ = make_runner(lambda prompt: "nonsense", networks=networks, speech={"invalid_reward": -2.0})
+    runner, _ = make_runner(lambda prompt: "nonsense", networks=networks, prompt={"invalid_reward": -2.0})
     batch = play(runner, meetings("open_spiel:kuhn_poker", 8))
     rows = batch.experiences
     # Where the model moves first the network has not decided anything yet: there is nothing to learn from.

@@ -75,7 +75,7 @@ def test_each_prompt_extends_the_one_before_with_what_was_sampled(make_runner: M
 
 
 def test_turn_rows_hold_one_reply_each_with_what_came_before(make_runner: Make) -> None:
-    runner, _ = make_runner(first_move, speech={"rows": "turn"})
+    runner, _ = make_runner(first_move, prompt={"rows": "turn"})
     batch = play(runner, [task(0, learner(), Seat(policy=RANDOM))])
     rows = batch.experiences
     assert rows.sequences["turn"].tolist() == list(range(len(rows)))
@@ -101,7 +101,7 @@ def test_a_seat_may_try_again_as_often_as_allowed(make_runner: Make) -> None:
     def stubborn(prompt: str) -> str:
         return first_move(prompt) if prompt.endswith("a") and "Try again" in prompt.rpartition("Moves:")[0] else "no"
 
-    runner, engine = make_runner(stubborn, speech={"invalid_moves": 1})
+    runner, engine = make_runner(stubborn, prompt={"invalid_moves": 1})
     batch = play(runner, [task(0, learner(), Seat(policy=RANDOM))])
     episode = batch.episodes[0]
     assert not episode.error
@@ -131,7 +131,7 @@ def test_fixed_players_that_learn_are_taken_down_word_by_word(make_runner: Make,
 
 
 def test_a_long_game_is_cut_and_counts_as_truncated(make_runner: Make) -> None:
-    runner, _ = make_runner(first_move, speech={"max_turns": 1})
+    runner, _ = make_runner(first_move, prompt={"max_turns": 1})
     batch = play(runner, [task(0, learner(), learner())])
     assert batch.episodes[0].truncated
     assert batch.experiences.sequences["truncated"].all()

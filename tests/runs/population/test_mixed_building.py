@@ -32,7 +32,7 @@ def words_text(model: Path) -> str:
 name: x
 games: [{KUHN}]
 policy: {{name: learner, model: {{path: {model}, lora: null}}}}
-explore: {{speech: {{prompt: bare, max_tokens: 4}}}}
+explore: {{prompt: {{template: bare}}, sampling: {{max_tokens: 4}}}}
 train: {{algorithm: {{preset: reinforce}}}}
 """
 

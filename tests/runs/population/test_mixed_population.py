@@ -36,7 +36,7 @@ population:
     words:
       changes:
         policy: {{model: {{path: MODEL, lora: {{rank: 2}}}}}}
-        explore: {{speech: {{prompt: bare, max_tokens: 4, invalid_reward: -2.0}}}}
+        explore: {{prompt: {{template: bare, invalid_reward: -2.0}}, sampling: {{max_tokens: 4}}}}
         train: {{steps: 200, minibatch: 16}}
 telemetry: {{tensorboard: false, every_s: 0}}
 """
@@ -125,7 +125,7 @@ def test_kinds_that_cannot_meet_are_refused_before_anything_is_written(poker_spe
         "population.learners.words: policy.start: runs/none is not a run": text.replace(
             "policy: {model:", "policy: {start: runs/none, model:"
         ),
-        "population.learners.more: explore.speech: is another": f"{text}".replace(
+        "population.learners.more: explore.prompt: is another": f"{text}".replace(
             "telemetry:",
             f"    more: {{changes: {{policy: {{model: {{path: {poker_speaker}, lora: {{rank: 2}}}}}}}}}}\ntelemetry:",
         ),

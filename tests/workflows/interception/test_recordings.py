@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from attempting import ParrotEngine, attempt
 
-from ludus.config import SpeechConfig
+from ludus.config import SamplingConfig
 from ludus.http.problems import BadRequest
 from ludus.inference.outage import Outage
 from ludus.inference.policy_voice import PolicyVoice
@@ -60,9 +60,9 @@ class Odd(ParrotEngine):
 
 
 def open_recording(chat: ChatFormat, engine: ParrotEngine) -> Recording:
-    speech = SpeechConfig()
-    policy = PolicyVoice(engine, speech, stop_tokens=chat.stop_tokens, outage=Outage(0.0), pulse=Pulse())
-    voice = Voice(policy=policy, format=chat, context=4096, max_tokens=speech.max_tokens)
+    sampling = SamplingConfig()
+    policy = PolicyVoice(engine, sampling, stop_tokens=chat.stop_tokens, outage=Outage(0.0), pulse=Pulse())
+    voice = Voice(policy=policy, format=chat, context=4096, max_tokens=sampling.max_tokens)
     return Recording(RolloutModel(attempt(), EpisodeId("e"), voice))
 
 

@@ -204,7 +204,7 @@ def _optimizer_steps(config: RunConfig) -> list[Row]:
 def _sequences(config: RunConfig) -> int | None:
     """Sequences in a whole batch; None where that depends on who sits where and on how long games last."""
     learns_from_play = "usual" in wanted_sources(config.train.algorithm)
-    if config.policy.model is None or (learns_from_play and (not config.tasks or config.explore.speech.rows == "turn")):
+    if config.policy.model is None or (learns_from_play and (not config.tasks or config.explore.prompt.rows == "turn")):
         return None
     buffer = config.buffer
     expert = (buffer.expert.rows or 0) if buffer.expert else 0

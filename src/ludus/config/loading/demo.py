@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from ludus.config.loading.load import parse_config, parse_resolved, read_bounded
+from ludus.config.loading.load import is_stored, parse_config, parse_resolved, read_bounded
 from ludus.config.run import RunConfig
 
 DEMO_SOURCE = "demo.yaml"
@@ -30,4 +30,4 @@ def load_or_demo(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
     """
     if path is None:
         return parse_resolved(demo_text(), DEMO_SOURCE, overrides)
-    return parse_resolved(read_bounded(path), str(path), overrides)
+    return parse_resolved(read_bounded(path), str(path), overrides, stored=is_stored(path))

@@ -152,7 +152,7 @@ def _fill_aggregation(config: RunConfig, train: TrainConfig) -> TrainConfig:
     if "aggregation" not in train.model_fields_set:
         train = _with(train, aggregation=ALGORITHMS[train.algorithm.preset].aggregation)
     if train.aggregation == "constant_norm" and "aggregation_length" not in train.model_fields_set:
-        train = _with(train, aggregation_length=config.explore.speech.max_tokens)
+        train = _with(train, aggregation_length=config.explore.sampling.max_tokens)
     return train
 
 

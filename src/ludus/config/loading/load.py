@@ -6,11 +6,13 @@ Invariant: bad input raises one `ConfigError` with a line for every mistake, and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ludus.config.loading.derive import contradictions, fill_defaults, whole_contradictions
 from ludus.config.loading.overrides import apply_overrides
+from ludus.config.loading.renamed import upgrade
 from ludus.config.loading.staged_documents import stage_mistakes
 from ludus.config.loading.stages import stage_place
 from ludus.config.loading.validation import validate
@@ -27,21 +29,28 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         ConfigError: the file cannot be read, or its content is not a config.
     """
-    return parse_config(read_bounded(path), str(path), overrides)
+    return parse_config(read_bounded(path), str(path), overrides, stored=is_stored(path))
 
 
-def parse_config(text: str | bytes, name: str, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a config from text; `name` stands for the file in messages."""
-    config, _ = parse_document(read_yaml(text, name), overrides)
+def parse_config(text: str | bytes, name: str, overrides: Sequence[str] = (), *, stored: bool = False) -> RunConfig:
+    """Read a config from text.
+
+    Args:
+        text: YAML.
+        name: stands for the file in messages.
+        overrides: changes from the command line.
+        stored: it is the `config.yaml` of a run, in which older names are upgraded.
+    """
+    config, _ = parse_document(_document(text, name, stored=stored), overrides)
     return config
 
 
-def parse_resolved(text: str | bytes, name: str, overrides: Sequence[str] = ()) -> RunConfig:
+def parse_resolved(text: str | bytes, name: str, overrides: Sequence[str] = (), *, stored: bool = False) -> RunConfig:
     """Read a config from text and resolve it; contradictions are reported with the line of the key they are about.
 
     One with stages is given back as it was written: each of them is resolved for itself (`resolve_stages`).
     """
-    config, places = parse_document(read_yaml(text, name), overrides)
+    config, places = parse_document(_document(text, name, stored=stored), overrides)
     start = Place(source=name, line=1)
     if config.stages:
         problems = [
@@ -65,6 +74,16 @@ def build_config(values: Mapping[str, Any], overrides: Sequence[str] = (), name:
     """Make a config from plain values, as a YAML file would hold them."""
     config, _ = parse_document(Document(source=name, content=dict(values)), overrides)
     return config
+
+
+def _document(text: str | bytes, name: str, *, stored: bool) -> Document:
+    document = read_yaml(text, name)
+    return replace(document, content=upgrade(document.content)) if stored and document.is_whole else document
+
+
+def is_stored(path: Path) -> bool:
+    """Whether a file is the config that a run has stored, not one that a user writes."""
+    return path.name == "config.yaml" and any((path.parent / name).exists() for name in ("format.json", "stages.json"))
 
 
 def parse_document(document: Document, overrides: Sequence[str]) -> tuple[RunConfig, dict[KeyPath, Place]]:

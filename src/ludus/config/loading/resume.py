@@ -76,7 +76,7 @@ def changed_keys(saved: str, config: RunConfig, *, also: Sequence[str] = ()) -> 
         config: the resolved config that it is to go on with.
         also: keys of `MAY_CHANGE` that may not.
     """
-    before, after = parse_config(saved, "config.yaml"), config
+    before, after = parse_config(saved, "config.yaml", stored=True), config
     if not before.stages:
         before = fill_defaults(before)  # a run of an earlier version lacks the keys that are newer than it
     may_change = [key.split(".") for key in MAY_CHANGE if key not in also]

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ludus.config.loading.expectations import choices, expected
+from ludus.config.loading.renamed import new_keys, new_word
 from ludus.config.loading.slots import Slot, find_slot, slots_of
 from ludus.config.loading.suggestions import nearest_key
 from ludus.config.problems import (
@@ -82,12 +83,16 @@ def _describe(details: ErrorDetails, path: Path, slot: Slot | None) -> str:
         case "value_error":
             return f"{details['ctx']['error']}, got {show(details['input'])}"
         case "literal_error" if slot:
+            if renamed := new_word(path, details["input"]):
+                return f"{show(details['input'])} has another name now; write {renamed}"
             return _wrong_word(details["input"], list(slot.kind.__args__))
         case _:
             return _wrong_value(details["input"], slot)
 
 
 def _unknown_key(details: ErrorDetails, path: Path) -> str:
+    if renamed := new_keys(path, details["input"]):
+        return f"has another name now; write {' and '.join(renamed)}"
     _, around = find_slot(RunConfig, details["loc"][:-1])
     siblings = list(slots_of(around.model)) if around and around.model else []
     if near := nearest_key(RunConfig, path, siblings):

@@ -36,13 +36,13 @@ class EndpointConfig(Model):
     key_variable: Annotated[str, AfterValidator(_check_variable)] | None = None
     """Environment variable that has the key; null sends none. Default: OPENAI_API_KEY at api.openai.com, else null."""
     prompt: str | None = None
-    """Name of the prompt template that it is asked with. Default: `explore.speech.prompt`."""
+    """Name of the prompt template that it is asked with. Default: `explore.prompt.template`."""
     action: str | None = None
-    """How the move is found in its replies. Default: `explore.speech.action`."""
+    """How the move is found in its replies. Default: `explore.prompt.action`."""
     max_tokens: int | None = Field(default=None, gt=0, le=131_072)
-    """Tokens of one reply, as the endpoint counts them. Default: `explore.speech.max_tokens`, and 512 for a verdict."""
+    """Tokens of one reply, as the endpoint counts them. Default: `explore.sampling.max_tokens`; 512 for a verdict."""
     temperature: float | None = Field(default=None, ge=0, le=10)
-    """Of a player's replies, in evaluation too. Default: `explore.speech.temperature`."""
+    """Of a player's replies, in evaluation too. Default: `explore.sampling.temperature`."""
     options: dict[str, Any] = Field(default={})
     """More fields of every request, such as `{reasoning_effort: low}`."""
     attempt_s: float = Field(default=120.0, gt=0)

@@ -36,8 +36,8 @@ class VllmEngineConfig(Model):
 EngineConfig = Annotated[LocalEngineConfig | VllmEngineConfig, Field(discriminator="kind")]
 
 
-class SpeechConfig(Model):
-    """How a language model talks with its game."""
+class SamplingConfig(Model):
+    """How a language model samples a reply."""
 
     max_tokens: int = Field(default=64, gt=0, le=131_072)
     """Tokens of one reply."""
@@ -47,7 +47,12 @@ class SpeechConfig(Model):
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=0, ge=0)
     """0: no limit."""
-    prompt: str = "plain"
+
+
+class PromptConfig(Model):
+    """How a game and a language model talk: prompts, moves in replies, invalid moves, and what a training row is."""
+
+    template: str = "plain"
     """Name of the prompt template: `plain`, `boxed`, `think`, or one that a plugin registered."""
     action: str = "whole"
     """How the move is found in a reply: `whole`, `boxed`, `bracket`, `last_line`, `choice`, `regex:...`."""
@@ -75,8 +80,10 @@ class ExploreConfig(Model):
     """Share of training moves played uniformly at random and not trained on, so that rare positions are seen."""
     engine: EngineConfig = LocalEngineConfig()
     """Language models: what writes their replies."""
-    speech: SpeechConfig = SpeechConfig()
-    """Language models: prompts, replies and what an invalid move costs."""
+    prompt: PromptConfig = PromptConfig()
+    """Language models: prompts, and what an invalid move costs."""
+    sampling: SamplingConfig = SamplingConfig()
+    """Language models: how replies are sampled."""
     endpoints: dict[str, EndpointConfig] = Field(default={})
     """Language models: models behind OpenAI-compatible endpoints, by the names under which they are fixed players."""
     judge: JudgeConfig | None = None

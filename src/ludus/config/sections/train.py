@@ -179,7 +179,7 @@ class TrainConfig(Model):
     When not given: as the preset has it."""
     aggregation_length: int | None = Field(default=None, gt=0)
     """`constant_norm`: that constant, such as the tokens a sequence may have at most. When not given:
-    `explore.speech.max_tokens`."""
+    `explore.sampling.max_tokens`."""
     tokens_per_micro_batch: int | None = Field(default=None, gt=0)
     """Language models: tokens computed at once; a minibatch is cut into parts of this size and their gradients add up.
     Changes memory and speed, not the result. A longer sequence is a part of its own. Default: 2,048 on a CPU, 16,384 on

@@ -22,7 +22,7 @@ class _Workflow(Model):
     """What all workflows have."""
 
     max_tokens: int | None = Field(default=None, gt=0, le=131_072)
-    """Tokens of one reply. Default: `explore.speech.max_tokens`."""
+    """Tokens of one reply. Default: `explore.sampling.max_tokens`."""
     retries: int = Field(default=0, ge=0, le=100)
     """How often an attempt that failed (not one whose reward failed) is made again, each time with other seeds and
     with all of `explore.deadline_s`."""

@@ -91,18 +91,18 @@ class Endpoints:
         return self._engines[name]
 
     def _make_speaker(self, name: str, endpoint: EndpointConfig) -> Speaker:
-        speech, engine = self._explore.speech, self.engine(name)
+        explore, engine = self._explore, self.engine(name)
         # A fixed player has a manner of its own: it samples in evaluation, too, or games would repeat themselves.
         sampling = Sampling(
-            max_tokens=endpoint.max_tokens or speech.max_tokens,
-            temperature=speech.temperature if endpoint.temperature is None else endpoint.temperature,
+            max_tokens=endpoint.max_tokens or explore.sampling.max_tokens,
+            temperature=explore.sampling.temperature if endpoint.temperature is None else endpoint.temperature,
             stop_tokens=engine.format.stop_tokens,
         )
         return Speaker(
             engine=engine,
             chat=engine.format,
-            template=find_prompt(endpoint.prompt or speech.prompt),
-            action=endpoint.action or speech.action,
+            template=find_prompt(endpoint.prompt or explore.prompt.template),
+            action=endpoint.action or explore.prompt.action,
             sampling=sampling,
             greedy=sampling,
         )

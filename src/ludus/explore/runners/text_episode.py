@@ -1,7 +1,7 @@
 """One game of words, played to its end: whose turn it is, what they say, what comes of it.
 
-An invalid move is answered with what was wrong with it as often as `speech.invalid_moves` allows; one more, and the
-seat forfeits: it gets `speech.invalid_reward`, and the others share the opposite.
+A seat is told what is wrong with an invalid move, `explore.prompt.invalid_moves` times in a row. One more, and it
+forfeits: it gets `explore.prompt.invalid_reward`, and the others share the opposite.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ludus.config import SpeechConfig
+from ludus.config import PromptConfig
 from ludus.errors import EnvError, RolloutError, rollout_error
 from ludus.explore.phrasing import phrase
 from ludus.explore.players.network_seats import NetworkSeat
@@ -69,7 +69,7 @@ class TextEpisode:
         players: tuple[TextPlayer | None, ...],
         conversations: dict[int, Conversation],
         speakers: tuple[Speaker, ...],
-        speech: SpeechConfig,
+        prompt: PromptConfig,
         voice: Voice,
         mark: Callable[[int], None],
         networks: Mapping[int, NetworkSeat] | None = None,
@@ -91,7 +91,7 @@ class TextEpisode:
         self.conversations = conversations
         self._players = players
         self._speakers = speakers
-        self._speech = speech
+        self._prompt = prompt
         self._voice = voice
         self._mark = mark
         self._networks = networks or {}
@@ -148,7 +148,7 @@ class TextEpisode:
     def _is_over_limit(self, seat: int) -> bool:
         if self._max_length is not None and self._ply >= self._max_length:
             return True
-        conversation, most = self.conversations.get(seat), self._speech.max_turns
+        conversation, most = self.conversations.get(seat), self._prompt.max_turns
         return most is not None and conversation is not None and len(conversation.replies) >= most
 
     async def _decide(self, position: TextPosition, seat: int) -> tuple[str, str]:
@@ -195,7 +195,7 @@ class TextEpisode:
             self._record.add(self._ply, seat, move, reply, is_valid=False)
             conversation.replies[-1].is_invalid = True
             self._invalid_in_a_row += 1
-            if self._invalid_in_a_row > self._speech.invalid_moves:
+            if self._invalid_in_a_row > self._prompt.invalid_moves:
                 return False
             conversation.hear(self._speakers[seat].template.retry(await self._guarded(position.moves, seat)))
             return True
@@ -221,7 +221,7 @@ class TextEpisode:
 
     def _forfeit(self, loser: int) -> list[float]:
         spec = self.game.spec
-        cost = self._speech.invalid_reward
+        cost = self._prompt.invalid_reward
         share = -cost / max(spec.players - 1, 1)
         wanted = [cost if seat == loser else share for seat in range(spec.players)]
         return [min(max(value, spec.min_return), spec.max_return) for value in wanted]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from ludus.config import ExploreConfig, SpeechConfig
+from ludus.config import ExploreConfig, PromptConfig, SamplingConfig
 from ludus.errors import EnvError, RolloutError, TimeoutExceeded, boundary
 from ludus.explore.players.endpoints import Counts, Endpoints
 from ludus.explore.players.network_seats import Networks, NetworkSeat
@@ -55,7 +55,8 @@ class TextRunner:
         players: Callable[[str, TextGame], TextPlayer | None],
         engine: Engine,
         chat: ChatFormat,
-        speech: SpeechConfig,
+        prompt: PromptConfig,
+        sampling: SamplingConfig,
         slots: int,
         deadline_s: float = math.inf,
         patience_s: float = 0.0,
@@ -72,15 +73,17 @@ class TextRunner:
         self._run = run
         self._games = games
         self._players = players
-        self._speech = speech
+        self._prompt = prompt
         self._outage = Outage(patience_s)
         self._pulse = pulse or Pulse()
-        self._voice = PolicyVoice(engine, speech, stop_tokens=chat.stop_tokens, outage=self._outage, pulse=self._pulse)
+        self._voice = PolicyVoice(
+            engine, sampling, stop_tokens=chat.stop_tokens, outage=self._outage, pulse=self._pulse
+        )
         self._policy = Speaker(
             engine=engine,
             chat=chat,
-            template=find_prompt(speech.prompt),
-            action=speech.action,
+            template=find_prompt(prompt.template),
+            action=prompt.action,
             sampling=self._voice.sampling,
             greedy=self._voice.greedy,
         )
@@ -122,7 +125,7 @@ class TextRunner:
         """Hand over what has finished since the last call."""
         finished = self._flight.take()
         # Of the policies of a run one learns, so there are rows of one kind.
-        told = assemble_conversations(finished, by_turn=self._speech.rows == "turn")
+        told = assemble_conversations(finished, by_turn=self._prompt.rows == "turn")
         seen = assemble_traces((episode, playing.traces) for playing, episode in finished if playing)
         return EpisodeBatch(
             episodes=tuple(episode for _, episode in finished), experiences=Experiences.concatenate([told, seen])
@@ -183,7 +186,7 @@ class TextRunner:
                 if seat not in networks and (player is None or task.seats[seat].learns)
             },
             speakers=speakers,
-            speech=self._speech,
+            prompt=self._prompt,
             voice=partial(self._speak, ends=ends),
             mark=self._pulse.working_on,
             networks=networks,

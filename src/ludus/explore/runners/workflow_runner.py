@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ludus.config import ExploreConfig, SpeechConfig
+from ludus.config import ExploreConfig, PromptConfig, SamplingConfig
 from ludus.errors import RewardError, RolloutError, TimeoutExceeded
 from ludus.explore.players.endpoints import Counts, Endpoints
 from ludus.explore.runners.conversation_rows import gather_rows
@@ -42,7 +42,8 @@ class WorkflowRunner:
         engine: Engine,
         chat: Chat,
         context: int,
-        speech: SpeechConfig,
+        prompt: PromptConfig,
+        sampling: SamplingConfig,
         slots: int,
         rewards: Rewards | None = None,
         max_tokens: int | None = None,
@@ -57,7 +58,7 @@ class WorkflowRunner:
             workflow: how tasks are attempted; it is closed with the runner, and so are engine, rewards and endpoints.
             context: tokens that a conversation may have.
             rewards: what scores responses that the workflow does not reward itself.
-            max_tokens: of a reply, where it is not what `speech` says.
+            max_tokens: of a reply, where it is not what `sampling` says.
             retries: how often a failed attempt is made again.
             deadline_s: of one attempt, its reward included.
             patience_s: how long the engine may be out of reach.
@@ -67,12 +68,14 @@ class WorkflowRunner:
         self._rewards = rewards
         self._retries = retries
         self._deadline_s = deadline_s
-        self._by_turn = speech.rows == "turn"
+        self._by_turn = prompt.rows == "turn"
         self._outage = Outage(patience_s)
         self._pulse = pulse or Pulse()
-        self._policy = PolicyVoice(engine, speech, stop_tokens=chat.stop_tokens, outage=self._outage, pulse=self._pulse)
+        self._policy = PolicyVoice(
+            engine, sampling, stop_tokens=chat.stop_tokens, outage=self._outage, pulse=self._pulse
+        )
         self._voice = Voice(
-            policy=self._policy, format=chat, context=context, max_tokens=max_tokens or speech.max_tokens
+            policy=self._policy, format=chat, context=context, max_tokens=max_tokens or sampling.max_tokens
         )
         self._endpoints = endpoints or Endpoints(ExploreConfig())
         self._counts: defaultdict[str, float] = defaultdict(float)

@@ -76,6 +76,6 @@ def _differences(one: RunConfig, other: RunConfig) -> Iterator[str]:
         yield "policy.model"
     if (one.policy.start or "").partition("@")[0] != (other.policy.start or "").partition("@")[0]:
         yield "policy.start"
-    for key in ("speech", "engine", "endpoints"):
+    for key in ("prompt", "sampling", "engine", "endpoints"):
         if getattr(one.explore, key) != getattr(other.explore, key):
             yield f"explore.{key}"
