@@ -1,25 +1,121 @@
-"""A user's own code: games, players, transforms and opponent samplers, by entry point or `--plugin file.py`.
+"""A user's own code, by entry point or `--plugin file.py`: one `Registry` for each kind of thing that it may add.
 
-A config can only name what is registered; it can never name code to import.
+A config can only name what is registered; it can never name code to import. Every process of a run loads the same
+files: a process that starts another passes on `plugin_files()`.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ludus.errors import ConfigError
+
+NAME = r"^[a-z][a-z0-9_]{0,31}$"
+"""What a registered thing may be called."""
+
+T = TypeVar("T")
+
+_FILES: dict[str, None] = {}
+
+
+class Registry(Generic[T]):
+    """Things of one kind, by name: those that ludus has, those of plugins, those of installed packages."""
+
+    every: ClassVar[list[Registry[Any]]] = []
+    """All registries whose rooms are imported."""
+
+    def __init__(
+        self,
+        what: str,
+        group: str,
+        *,
+        built_in: Mapping[str, T] | None = None,
+        reserved: tuple[str, ...] = (),
+        pattern: str = NAME,
+        expected: str = "small letters, digits and _, at most 32",
+    ) -> None:
+        """An empty registry.
+
+        Args:
+            what: What they are called in errors.
+            group: Of entry points.
+            built_in: Those that ludus has.
+            reserved: Names of others that it has, which are made elsewhere.
+            pattern: Of names.
+            expected: The same in words.
+        """
+        self.what = what
+        self.group = group
+        self.built_in: Mapping[str, T] = built_in or {}
+        self._taken = (*self.built_in, *reserved)
+        self.added: dict[str, T] = {}
+        self._pattern, self._expected = pattern, expected
+        self.every.append(self)
+
+    def add(self, name: str, thing: T) -> None:
+        """Make something known under a new name.
+
+        Raises:
+            ConfigError: it cannot have that name, or another thing has it.
+        """
+        if not re.fullmatch(self._pattern, name) or name in self._taken:
+            taken = f"; taken are {', '.join(self._taken)}" if self._taken else ""
+            raise ConfigError(f"{self.what} name {name!r}: expected a new name of {self._expected}{taken}")
+        if self.added.setdefault(name, thing) != thing:
+            raise ConfigError(f"{self.what} {name!r} is registered already, as something else")
+
+    def get(self, name: str) -> T | None:
+        """What is known under a name, or None."""
+        for known in (self.built_in, self.added):
+            if name in known:
+                return known[name]
+        thing: T | None = load_entry_point(self.group, name)
+        return thing
+
+    def find(self, name: str) -> T:
+        """What is known under a name.
+
+        Raises:
+            ConfigError: nothing is.
+        """
+        if (thing := self.get(name)) is None:
+            raise ConfigError(f"{self.what} {name!r}: {self.unknown(name)}")
+        return thing
+
+    def unknown(self, name: str) -> str:
+        """What to tell whoever asked for a name that nothing has."""
+        known = self.names()
+        nearest = get_close_matches(name, known, n=1, cutoff=0.5) or known
+        hint = f"did you mean {' or '.join(nearest)}?" if nearest else "register it in a file given with --plugin"
+        return f"no such {self.what}; {hint}"
+
+    def names(self) -> list[str]:
+        """Every name that is known."""
+        return sorted({*self._taken, *self.added, *entry_points(self.group)})
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.built_in or name in self.added or name in entry_points(self.group)
 
 
 def load_plugins(files: Iterable[str | Path]) -> None:
     """Run each file once, so that what it registers is known by name."""
     for file in files:
-        _load_file(Path(file).resolve())
+        path = Path(file).resolve()
+        _load_file(path)
+        _FILES[str(path)] = None
+
+
+def plugin_files() -> list[str]:
+    """The files that this process has loaded, in their order: what a process that it starts has to load, too."""
+    return list(_FILES)
 
 
 @cache

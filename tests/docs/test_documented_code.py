@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ludus.cli.app import COMMANDS, GROUPS
-from ludus.experience import TRANSFORMS
-from ludus.league import OPPONENTS
+from ludus.plugins import Registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
@@ -30,15 +29,8 @@ def run_blocks(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> d
 @pytest.fixture
 def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a recipe registers is forgotten after its test."""
-    monkeypatch.setattr("ludus.games.registry._REGISTERED", {})
-    monkeypatch.setattr("ludus.games.text_registry._REGISTERED", {})
-    monkeypatch.setattr("ludus.explore.players.fixed._REGISTERED", {})
-    monkeypatch.setattr("ludus.experience.operators.registry._REGISTERED", {})
-    for registry in ("registry.WORKFLOWS", "environments.ENVIRONMENTS", "tools.tool.TOOLS", "agents.agent.AGENTS"):
-        monkeypatch.setattr(f"ludus.workflows.{registry}._things", {})
-    monkeypatch.setattr("ludus.league.matchmaking.opponents.OPPONENTS", dict(OPPONENTS))
-    copies = {stage: dict(factories) for stage, factories in TRANSFORMS.items()}
-    monkeypatch.setattr("ludus.experience.pipeline.TRANSFORMS", copies)
+    for registry in Registry.every:
+        monkeypatch.setattr(registry, "added", {})
 
 
 @pytest.mark.usefixtures("own_registries")

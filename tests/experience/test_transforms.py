@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from ludus.config import ExperienceConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.experience import TRANSFORMS, Stage, Stateless, build_pipeline, decisions, register_transform
+from ludus.experience.pipeline import REGISTRIES
 from ludus.experience.transform_phases import Values
 from ludus.experience.transforms import FormatReward, InvalidMove, Normalise, NormaliseByGame, RoleAdvantage
 from ludus.records import Experiences
@@ -27,12 +27,9 @@ def build(**stages: list[dict[str, Any]]) -> Any:
 
 
 @pytest.fixture
-def clean_registry() -> Iterator[None]:
-    before = {stage: dict(names) for stage, names in TRANSFORMS.items()}
-    yield
-    for stage, names in before.items():
-        TRANSFORMS[stage].clear()
-        TRANSFORMS[stage].update(names)
+def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    for registry in REGISTRIES.values():
+        monkeypatch.setattr(registry, "added", {})
 
 
 def test_role_advantage_reads_the_baseline_before_it_updates_it() -> None:

@@ -91,7 +91,7 @@ def test_cpp_mcts_is_as_strong_as_the_python_one(monkeypatch: pytest.MonkeyPatch
     game, random = make_game(CONNECT_FOUR), np.random.RandomState(0)
     evaluator = mcts.RandomRolloutEvaluator(1, random)
     bot = mcts.MCTSBot(pyspiel.load_game("connect_four"), 2, 25, evaluator, random_state=random, solve=True)
-    monkeypatch.setattr(players, "_REGISTERED", {})
+    monkeypatch.setattr("ludus.explore.players.fixed.PLAYERS.added", {})
     register_player("python_mcts", lambda game: PythonMcts())
     # 600 games: a standard error of 0.02.
     assert 0.44 < score(game, "mcts-25", "python_mcts", 600) < 0.56
@@ -164,7 +164,7 @@ def test_player_that_cannot_play_is_refused_with_the_reason(name: str, key: str,
 
 
 def test_registered_player_is_made_for_the_game(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(players, "_REGISTERED", {})
+    monkeypatch.setattr("ludus.explore.players.fixed.PLAYERS.added", {})
 
     class Last:
         def __init__(self, game: Game) -> None:

@@ -11,7 +11,7 @@ from ludus.explore.prompts import PROMPTS, PromptTemplate, find_prompt, register
 
 @pytest.fixture
 def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompts, "_REGISTERED", {})
+    monkeypatch.setattr(prompts.PROMPTS, "added", {})
 
 
 def test_plain_names_the_news_and_the_moves() -> None:
@@ -46,7 +46,7 @@ def test_retry_says_that_the_move_was_not_legal() -> None:
     assert find_prompt("plain").retry(["a"]) == "Not a legal move. Try again.\nMoves: a"
 
 
-@pytest.mark.parametrize("name", sorted(PROMPTS))
+@pytest.mark.parametrize("name", PROMPTS.names())
 def test_every_template_tells_all_that_the_game_says(name: str) -> None:
     assert "line one\nline two" in find_prompt(name).message("line one\nline two", ["a"])
 
@@ -65,5 +65,5 @@ def test_taken_name_is_refused(name: str) -> None:
 
 
 def test_unknown_template_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="prompt 'plane': no such template; did you mean plain"):
+    with pytest.raises(ConfigError, match="prompt template 'plane': no such prompt template; did you mean plain"):
         find_prompt("plane")

@@ -27,7 +27,7 @@ class Renamed:
 
 @pytest.fixture
 def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_REGISTERED", {})
+    monkeypatch.setattr(registry.GAMES, "added", {})
 
 
 @pytest.mark.parametrize(

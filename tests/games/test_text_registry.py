@@ -22,7 +22,7 @@ from ludus.games.text_open_spiel import OpenSpielTextGame
 
 @pytest.fixture
 def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_registry, "_REGISTERED", {})
+    monkeypatch.setattr(text_registry.TEXT_GAMES, "added", {})
 
 
 class Own(OpenSpielTextGame):

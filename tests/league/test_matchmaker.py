@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +11,7 @@ from ludus.config import LeagueConfig, OpponentConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.games.protocol import GameSpec
 from ludus.league import OPPONENTS, Matchmaker, Pool, Rating, evaluation_seats, rating_opponents, register_opponents
-from ludus.league.matchmaking.opponents import Weighed
+from ludus.league.matchmaking.opponents import SAMPLERS, Weighed
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
 
 KINDS = ("mirror", "lagged", "random", "fixed", "match_quality", "pfsp")
@@ -41,11 +40,8 @@ def only(kind: str, **options: object) -> OpponentConfig:
 
 
 @pytest.fixture
-def clean_registry() -> Iterator[None]:
-    before = dict(OPPONENTS)
-    yield
-    OPPONENTS.clear()
-    OPPONENTS.update(before)
+def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SAMPLERS, "added", {})
 
 
 def test_config_and_registry_name_the_same_kinds() -> None:
@@ -210,7 +206,7 @@ def test_custom_sampler_is_one_class_and_one_call() -> None:
     register_opponents("oldest", lambda config: Oldest())
     _, matchmaker = make(OpponentConfig(kind="custom", name="oldest"))
     assert matchmaker.mixture() == {main(0): 1.0}
-    with pytest.raises(ConfigError, match="registered already"):
+    with pytest.raises(ConfigError, match="registered already, as something else"):
         register_opponents("oldest", lambda config: Oldest())
 
 

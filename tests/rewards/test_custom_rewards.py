@@ -65,11 +65,11 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("plugins") / "own_rewards.py"
     path.write_text(PLUGIN)
     load_plugins([path])
-    from ludus.rewards.registry import _REGISTERED
+    from ludus.rewards.registry import REWARDS
 
     yield path
     for name in ("custom", "later"):
-        _REGISTERED.pop(name, None)
+        REWARDS.added.pop(name, None)
 
 
 def make(plugin: Path, logs: Path | None = None, **config: Any) -> Rewards:

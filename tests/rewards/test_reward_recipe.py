@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "recipes" / "reward.md").read_text(
 
 
 def test_the_recipe_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.rewards.registry._REGISTERED", {})
+    monkeypatch.setattr("ludus.rewards.registry.REWARDS.added", {})
     names: dict[str, Any] = {"__name__": "documented"}
     for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
         exec(compile(block, "reward.md", "exec"), names)  # noqa: S102 - our own documentation

@@ -18,8 +18,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "recipes" / "taskset.md").read_text
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr(processors.registry, "_REGISTERED", {})
-    monkeypatch.setattr(curricula.registry, "_REGISTERED", {})
+    monkeypatch.setattr(processors.registry.OWN, "added", {})
+    monkeypatch.setattr(curricula.registry.OWN, "added", {})
     names: dict[str, Any] = {"__name__": "documented"}
     for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
         exec(block, names)  # noqa: S102 - our own documentation

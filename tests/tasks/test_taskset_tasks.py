@@ -252,7 +252,7 @@ def test_a_custom_order_that_leaves_the_set_is_stopped(make: Make, monkeypatch: 
         def choose(self, number: int) -> int:
             return 10
 
-    monkeypatch.setattr(registry, "_REGISTERED", {})
+    monkeypatch.setattr(registry.OWN, "added", {})
     register_curriculum("beyond", lambda rows, seed: Beyond())
     tasks = TasksetTasks([make(order={"kind": "custom", "name": "beyond"})], seed=0)
     with pytest.raises(ConfigError, match="taskset sums: its order chose row 10 of 10"):

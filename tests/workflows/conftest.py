@@ -18,11 +18,19 @@ from ludus.inference.local.engine import LocalEngine
 from ludus.lm.chat import ChatFormat
 from ludus.lm.language_models import LanguageModel, load_language_model
 from ludus.lm.tiny_model import make_tiny_model
+from ludus.plugins import Registry
 from ludus.rewards.making import make_rewards
 from ludus.workflows.making import make_workflow
 
 EXACT = ({"kind": "exact", "ignore_case": True},)
 CONTEXT = 512
+
+
+@pytest.fixture(autouse=True)
+def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten after it."""
+    for registry in Registry.every:
+        monkeypatch.setattr(registry, "added", dict(registry.added))
 
 
 @pytest.fixture(scope="session")

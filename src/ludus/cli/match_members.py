@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ludus.config import RunConfig, nearest_word
 from ludus.errors import ConfigError
-from ludus.explore.players.fixed import BUILT_IN, is_registered, make_player
+from ludus.explore.players.fixed import BUILT_IN, PLAYERS, make_player
 from ludus.explore.players.text import make_text_player
 from ludus.games import make_game
 from ludus.games.protocol import Game, GameSpec
@@ -102,7 +102,7 @@ class Table:
             self._try_to_make(text)
         except ConfigError:
             # A player that exists has its own reasons; somebody unknown may be a version that is misspelled.
-            if text.partition("-")[0] in BUILT_IN or is_registered(text):
+            if text.partition("-")[0] in BUILT_IN or text in PLAYERS:
                 raise
             raise self._unknown(text) from None
         return Side(ref=PolicyRef(name=PolicyName(text)), is_version=False)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from ludus.config import CustomTransformConfig, ExperienceConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.experience.transform_phases import Stage, Transform, Values, set_totals
 from ludus.experience.transforms import FormatReward, InvalidMove, Normalise, NormaliseByGame, RoleAdvantage
-from ludus.plugins import load_entry_point
+from ludus.plugins import Registry
 from ludus.records import Experiences
 
 log = logging.getLogger(__name__)
@@ -30,6 +29,10 @@ TRANSFORMS: dict[Stage, dict[str, Factory]] = {
     "sampling": {"normalise": Normalise, "normalise_by_game": NormaliseByGame},
 }
 
+REGISTRIES: dict[Stage, Registry[Factory]] = {
+    stage: Registry(f"{stage} transform", "ludus.transforms", built_in=known) for stage, known in TRANSFORMS.items()
+}
+
 Named = tuple[str, Transform]
 
 
@@ -37,9 +40,7 @@ def register_transform(stage: Stage, name: str, factory: Factory) -> None:
     """Make a transform available in `experience.<stage>` as `{kind: custom, name: <name>, options: {…}}`."""
     if stage not in TRANSFORMS:
         raise ConfigError(f"no stage {stage!r}; there are {', '.join(TRANSFORMS)}")
-    if TRANSFORMS[stage].get(name, factory) is not factory:
-        raise ConfigError(f"transform {name!r} of stage {stage} is registered already")
-    TRANSFORMS[stage][name] = factory
+    REGISTRIES[stage].add(name, factory)
 
 
 class Pipeline:
@@ -123,11 +124,7 @@ def build_pipeline(config: ExperienceConfig) -> Pipeline:
 
 
 def _make(stage: Stage, name: str, options: dict[str, Any]) -> Transform:
-    factory = TRANSFORMS[stage].get(name) or cast("Factory | None", load_entry_point("ludus.transforms", name))
-    if factory is None:
-        near = get_close_matches(name, TRANSFORMS[stage], n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(TRANSFORMS[stage]))}"
-        raise ConfigError(f"no transform of stage {stage} is registered as {name!r}; {hint}")
+    factory = REGISTRIES[stage].find(name)
     try:
         return factory(**options)
     except TypeError as error:

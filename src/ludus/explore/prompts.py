@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from ludus.errors import ConfigError
 from ludus.games.move_text import listed
-from ludus.plugins import entry_points, load_entry_point
+from ludus.plugins import Registry
 
-GROUP = "ludus.prompts"
 Message = dict[str, str]
 """`role` and `content`, as chat templates take them."""
 
@@ -52,7 +49,7 @@ class PromptTemplate:
         return self.message(self.refusal, moves)
 
 
-PROMPTS = {
+BUILT_IN = {
     "plain": PromptTemplate(),
     "bare": PromptTemplate(most_moves=0, refusal="Illegal."),
     "boxed": PromptTemplate(
@@ -70,21 +67,14 @@ PROMPTS = {
 """`plain` names the news and the legal moves, `bare` the news alone, `boxed` asks for \\boxed{...} (for the action
 `boxed`), `think` for reasoning first (for the action `last_line`)."""
 
-_REGISTERED: dict[str, PromptTemplate] = {}
+PROMPTS: Registry[PromptTemplate] = Registry("prompt template", "ludus.prompts", built_in=BUILT_IN)
 
 
 def register_prompt(name: str, template: PromptTemplate) -> None:
     """Make a template known under a new name."""
-    if not name or name in PROMPTS:
-        raise ConfigError(f"prompt name {name!r}: expected a new name; {', '.join(PROMPTS)} are taken")
-    _REGISTERED[name] = template
+    PROMPTS.add(name, template)
 
 
 def find_prompt(name: str) -> PromptTemplate:
     """The template of that name."""
-    template: PromptTemplate | None = PROMPTS.get(name) or _REGISTERED.get(name) or load_entry_point(GROUP, name)
-    if template is None:
-        known = sorted({*PROMPTS, *_REGISTERED, *entry_points(GROUP)})
-        nearest = get_close_matches(name, known, n=1, cutoff=0.5) or known
-        raise ConfigError(f"prompt {name!r}: no such template; did you mean {' or '.join(nearest)}?")
-    return template
+    return PROMPTS.find(name)

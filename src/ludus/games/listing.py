@@ -12,7 +12,7 @@ from typing import Any
 
 from ludus.errors import LudusError
 from ludus.games.protocol import GameSpec
-from ludus.games.registry import make_game, missing_package, registered_names
+from ludus.games.registry import GAMES, make_game, missing_package
 
 SLOW_TO_LOAD = frozenset({"colored_trails"})
 """OpenSpiel's games that take more than a tenth of a second to load; what only loading can tell is left out."""
@@ -62,7 +62,7 @@ def describe_spec(spec: GameSpec, *, in_words: bool = False) -> GameListing:
 
 
 def _registered_games() -> list[GameListing]:
-    return [_registered_game(name) for name in registered_names()]
+    return [_registered_game(name) for name in GAMES.names()]
 
 
 def _registered_game(name: str) -> GameListing:

@@ -1,8 +1,8 @@
 """Games by key: `open_spiel:<name>`, `pgx:<name>`, `pettingzoo:<name>`, or the name of a game that somebody registered.
 
 Invariant: `make_game(key).spec.key == key`, so that the key in a record always finds the game again. Add a game from a
-plugin with `register_game`, or from an installed package with an entry point in the group `ludus.games`; a new backend
-is one entry in `BACKENDS`.
+plugin with `register_game`, a back end of many games (`mine:<name>`) with `register_backend`; or either from an
+installed package with an entry point in the group `ludus.games` or `ludus.backends`.
 """
 
 from __future__ import annotations
@@ -13,40 +13,42 @@ from importlib.util import find_spec
 
 from ludus.errors import ConfigError
 from ludus.games.protocol import Game
-from ludus.plugins import entry_points, load_entry_point
+from ludus.plugins import Registry
 
-GROUP = "ludus.games"
 GameFactory = Callable[[], Game]
+Backend = Callable[[str], Game]
+"""Makes the game of a name, which is what stands after the colon of a key."""
 
-_REGISTERED: dict[str, GameFactory] = {}
+GAMES: Registry[GameFactory] = Registry(
+    "game", "ludus.games", pattern=r"[^\s:]+", expected="any letters without a colon or spaces, such as my_game"
+)
 
 
 def register_game(name: str, factory: GameFactory) -> None:
     """Make a game known under a name; its `spec.key` must be that name."""
-    if not name or ":" in name:
-        raise ConfigError(f"game name {name!r}: expected a name without a colon, such as my_game")
-    _REGISTERED[name] = factory
+    GAMES.add(name, factory)
+
+
+def register_backend(name: str, backend: Backend) -> None:
+    """Make games known under keys `<name>:<game>`; the `spec.key` of each must be its key."""
+    BACKENDS.add(name, backend)
 
 
 def make_game(key: str) -> Game:
     """Make the game that a key names."""
-    backend, colon, name = key.partition(":")
+    prefix, colon, name = key.partition(":")
     if colon:
-        if backend not in BACKENDS:
-            raise ConfigError(f"game {key}: unknown backend {backend!r}; expected {' or '.join(BACKENDS)}{_hint(key)}")
-        return BACKENDS[backend](name)
-    factory = _REGISTERED.get(key) or load_entry_point(GROUP, key)
-    if factory is None:
+        if (backend := BACKENDS.get(prefix)) is None:
+            expected = " or ".join(BACKENDS.names())
+            raise ConfigError(f"game {key}: unknown backend {prefix!r}; expected {expected}{_hint(key)}")
+        game = backend(name)
+    elif (factory := GAMES.get(key)) is not None:
+        game = factory()
+    else:
         raise ConfigError(f"game {key}: no such game; `ludus games` lists them{_hint(key)}")
-    game: Game = factory()
     if game.spec.key != key:
         raise ConfigError(f"game {key}: its spec says key={game.spec.key!r}; the two must be equal")
     return game
-
-
-def registered_names() -> list[str]:
-    """Names of the games that plugins and installed packages add."""
-    return sorted({*_REGISTERED, *entry_points(GROUP)})
 
 
 def missing_package(backend: str) -> str:
@@ -91,4 +93,6 @@ def _hint(key: str) -> str:
     return f"; did you mean {' or '.join(nearest)}?" if nearest else ""
 
 
-BACKENDS: dict[str, Callable[[str], Game]] = {"open_spiel": _open_spiel, "pettingzoo": _pettingzoo, "pgx": _pgx}
+BACKENDS: Registry[Backend] = Registry(
+    "backend", "ludus.backends", built_in={"open_spiel": _open_spiel, "pettingzoo": _pettingzoo, "pgx": _pgx}
+)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ludus.errors import LudusError
 from ludus.games.listing import GameListing, available_games, describe_spec
 from ludus.games.text_arena_catalog import VARIANTS, known_ids, player_range, refusal
-from ludus.games.text_registry import make_text_game, missing_text_package, registered_text_names
+from ludus.games.text_registry import TEXT_GAMES, make_text_game, missing_text_package
 
 
 def available_text_games() -> list[GameListing]:
@@ -24,7 +24,7 @@ def keys_in_words() -> list[str]:
 
 
 def _registered() -> list[GameListing]:
-    return [_registered_game(name) for name in registered_text_names()]
+    return [_registered_game(name) for name in TEXT_GAMES.names()]
 
 
 def _registered_game(name: str) -> GameListing:

@@ -13,19 +13,21 @@ from importlib.util import find_spec
 from ludus.errors import ConfigError
 from ludus.games.registry import missing_package
 from ludus.games.text_protocol import TextGame
-from ludus.plugins import entry_points, load_entry_point
+from ludus.plugins import Registry
 
-GROUP = "ludus.text_games"
 TextGameFactory = Callable[[], TextGame]
 
-_REGISTERED: dict[str, TextGameFactory] = {}
+TEXT_GAMES: Registry[TextGameFactory] = Registry(
+    "text game",
+    "ludus.text_games",
+    pattern=r"[^\s:]+",
+    expected="any letters without a colon or spaces, such as my_game",
+)
 
 
 def register_text_game(name: str, factory: TextGameFactory) -> None:
     """Make a text game known under a name; its `spec.key` must be that name."""
-    if not name or ":" in name:
-        raise ConfigError(f"text game name {name!r}: expected a name without a colon, such as my_game")
-    _REGISTERED[name] = factory
+    TEXT_GAMES.add(name, factory)
 
 
 def make_text_game(key: str) -> TextGame:
@@ -36,18 +38,12 @@ def make_text_game(key: str) -> TextGame:
             expected = " or ".join(TEXT_BACKENDS)
             raise ConfigError(f"game {key}: {backend!r} has no games of words; expected {expected}{_hint(key)}")
         return TEXT_BACKENDS[backend](name)
-    factory = _REGISTERED.get(key) or load_entry_point(GROUP, key)
-    if factory is None:
+    if (factory := TEXT_GAMES.get(key)) is None:
         raise ConfigError(f"game {key}: no such text game; `ludus games --text` lists them{_hint(key)}")
-    game: TextGame = factory()
+    game = factory()
     if game.spec.key != key:
         raise ConfigError(f"game {key}: its spec says key={game.spec.key!r}; the two must be equal")
     return game
-
-
-def registered_text_names() -> list[str]:
-    """Names of the text games that plugins and installed packages add."""
-    return sorted({*_REGISTERED, *entry_points(GROUP)})
 
 
 def missing_text_package(backend: str) -> str:

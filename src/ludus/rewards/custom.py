@@ -22,7 +22,7 @@ from ludus.errors import ProtocolError, RewardError
 from ludus.rewards.attempt import Attempt, Mark
 from ludus.rewards.messages import Broken, FromRewards, Marked, MarkThis, Prepare, Prepared
 from ludus.rewards.protocol import Instant
-from ludus.rewards.registry import find_reward
+from ludus.rewards.registry import REWARDS
 from ludus.rewards.values import check_value
 from ludus.runtime.process import WorkerProcess, WorkerSpec
 
@@ -160,7 +160,7 @@ class CustomReward(Instant):
     """One of a user's rewards; the processes are whose they were, and are not closed here."""
 
     def __init__(self, config: CustomRewardConfig, processes: RewardProcesses) -> None:
-        find_reward(config.name)
+        REWARDS.find(config.name)
         self._config = config
         self._processes = processes
 

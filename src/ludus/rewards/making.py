@@ -33,7 +33,7 @@ from ludus.rewards.length import LengthReward
 from ludus.rewards.maths.reward import MathsReward
 from ludus.rewards.numeric import NumericReward
 from ludus.rewards.protocol import Reward
-from ludus.rewards.registry import find_reward
+from ludus.rewards.registry import REWARDS
 from ludus.rewards.rewards import Part, Rewards
 from ludus.sandbox.isolation import find_isolation
 
@@ -91,7 +91,7 @@ def check_rewards(configs: Sequence[RewardConfig]) -> None:
     for config in configs:
         try:
             if isinstance(config, CustomRewardConfig):
-                find_reward(config.name)
+                REWARDS.find(config.name)
             elif isinstance(config, CodeRewardConfig):
                 find_isolation()
             elif not isinstance(config, JudgeRewardConfig | ModelRewardConfig):

@@ -13,7 +13,7 @@ from ludus.errors import RewardError, boundary
 from ludus.plugins import load_plugins
 from ludus.rewards.attempt import Attempt, Mark
 from ludus.rewards.messages import Broken, Marked, MarkThis, Prepare, Prepared, ToRewards
-from ludus.rewards.registry import RewardFunction, find_reward
+from ludus.rewards.registry import REWARDS, RewardFunction
 from ludus.rewards.values import check_mark
 from ludus.runtime import Channel, Pulse, Stop, run_worker
 
@@ -29,7 +29,7 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
             if isinstance(message, Prepare):
                 load_plugins(message.plugins)
                 for name in message.names:
-                    find_reward(name)
+                    REWARDS.find(name)
                 channel.send(Prepared())
             elif isinstance(message, MarkThis):
                 channel.send(_answer(message))
@@ -45,7 +45,7 @@ def _answer(message: MarkThis) -> Marked:
         tokens=message.tokens,
     )
     try:
-        mark = call_reward(find_reward(message.name), attempt)
+        mark = call_reward(REWARDS.find(message.name), attempt)
     except RewardError as error:
         return Marked(number=message.number, problem=str(error))
     return Marked(number=message.number, value=mark.value, note=mark.note)

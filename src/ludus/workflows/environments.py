@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ludus.config import EnvironmentConfig, GymnasiumConfig
-from ludus.workflows.registry import Registry
+from ludus.plugins import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ def reasons(sifted: Filtered) -> dict[int, str]:
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.experience.operators.registry._REGISTERED", {})
+    monkeypatch.setattr("ludus.experience.operators.registry.OWN.added", {})
 
 
 def test_config_and_registry_name_the_same_kinds() -> None:
@@ -227,7 +227,7 @@ def test_unknown_operators_are_named_with_their_place_and_the_nearest() -> None:
     with pytest.raises(ConfigError) as refused:
         sieve("validity", {"kind": "custom", "name": "no_long_one"}, {"kind": "custom", "name": "xyz"})
     first, second = refused.value.problems
-    assert first == "experience.operators.1: no operator 'no_long_one' is registered; did you mean no_long_ones?"
+    assert first == "experience.operators.1: operator 'no_long_one': no such operator; did you mean no_long_ones?"
     assert "--plugin" in second
     with pytest.raises(ConfigError, match="expected a name"):
         register_operator("", no_long_ones)

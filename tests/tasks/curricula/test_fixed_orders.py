@@ -85,13 +85,13 @@ class EveryThird(Fixed):
 
 
 def test_a_plugins_order_is_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_REGISTERED", {})
+    monkeypatch.setattr(registry.OWN, "added", {})
     register_curriculum("thirds", EveryThird)
     register_curriculum("half", lambda rows, seed: object())  # type: ignore[arg-type, return-value]
     assert make({"kind": "custom", "name": "thirds"}).choose(2) == 6
     assert make({"kind": "custom", "name": "thirds", "options": {"step": 7}}).choose(2) == 14
     for name, message in (
-        ("third", "no curriculum 'third' is registered; did you mean thirds"),
+        ("third", "curriculum 'third': no such curriculum; did you mean thirds"),
         ("half", "curriculum half: it lacks adapts, choose"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -28,7 +28,7 @@ def process(tmp_path: Path) -> Callable[..., Taskset]:
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_REGISTERED", {})
+    monkeypatch.setattr(registry.OWN, "added", {})
 
 
 Process = Callable[..., Taskset]
@@ -216,14 +216,14 @@ def test_a_whole_set_function_that_fails_is_an_error_with_its_place(process: Pro
     register_processor("broken", lambda rows: rows[99], whole=True)
     with pytest.raises(ConfigError, match=r"taskset x: processors.1: processor broken: IndexError"):
         process([{"prompt": "a"}], "deduplicate", {"kind": "custom", "name": "broken"})
-    register_processor("broken", lambda rows: "all of them", whole=True)
-    with pytest.raises(ConfigError, match=r"processor broken: expected a list of rows from it"):
-        process([{"prompt": "a"}], {"kind": "custom", "name": "broken"})
+    register_processor("a_word", lambda rows: "all of them", whole=True)
+    with pytest.raises(ConfigError, match=r"processor a_word: expected a list of rows from it"):
+        process([{"prompt": "a"}], {"kind": "custom", "name": "a_word"})
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one(process: Process) -> None:
     register_processor("balance", lambda row: row)
-    with pytest.raises(ConfigError, match=r"no processor 'balanced' is registered; did you mean balance\?"):
+    with pytest.raises(ConfigError, match=r"processor 'balanced': no such processor; did you mean balance\?"):
         process([{"prompt": "a"}], {"kind": "custom", "name": "balanced"})
 
 

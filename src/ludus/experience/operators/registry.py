@@ -5,21 +5,17 @@ in the group `ludus.operators`; a built-in one is an entry in `OPERATORS` and a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any
 
 from ludus.config import CustomOperatorConfig
-from ludus.errors import ConfigError
 from ludus.experience.operators.comparisons import Deduplicate, PassRate, ZeroVariance
 from ludus.experience.operators.custom import GroupFunction, PerGroup
 from ludus.experience.operators.protocol import Operator
 from ludus.experience.operators.shaping import Shape
 from ludus.experience.operators.single_rows import RewardRange, Validity
-from ludus.plugins import entry_points, load_entry_point
+from ludus.plugins import Registry
 
-GROUP = "ludus.operators"
-
-_REGISTERED: dict[str, GroupFunction] = {}
+OWN: Registry[GroupFunction] = Registry("operator", "ludus.operators")
 
 
 def register_operator(name: str, function: GroupFunction) -> None:
@@ -30,9 +26,7 @@ def register_operator(name: str, function: GroupFunction) -> None:
         function: Takes the raw rows of one group, and the options as keywords; gives a `Verdict`. It must not change
             the rows nor remember anything.
     """
-    if not name:
-        raise ConfigError("operator name '': expected a name such as my_operator")
-    _REGISTERED[name] = function
+    OWN.add(name, function)
 
 
 def make_operator(config: Any) -> tuple[str, Operator]:
@@ -45,12 +39,7 @@ def make_operator(config: Any) -> tuple[str, Operator]:
 
 
 def _make_custom(config: CustomOperatorConfig) -> Operator:
-    function = _REGISTERED.get(config.name) or load_entry_point(GROUP, config.name)
-    if function is None:
-        near = get_close_matches(config.name, sorted({*_REGISTERED, *entry_points(GROUP)}), n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else "give the file that registers it with --plugin"
-        raise ConfigError(f"no operator {config.name!r} is registered; {hint}")
-    return PerGroup(config.name, function, dict(config.options))
+    return PerGroup(config.name, OWN.find(config.name), dict(config.options))
 
 
 OPERATORS: dict[str, Callable[[Any], Operator]] = {

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ludus.config import EndpointConfig, ExploreConfig
 from ludus.errors import ConfigError
 from ludus.explore.judging import Judging
-from ludus.explore.players.fixed import is_registered
+from ludus.explore.players.fixed import PLAYERS
 from ludus.explore.prompts import find_prompt
 from ludus.explore.runners.text_episode import TextEpisode
 from ludus.explore.speaker import Speaker
@@ -137,7 +137,7 @@ def check_endpoint(name: str, endpoint: EndpointConfig) -> None:
             find_prompt(endpoint.prompt)
         if endpoint.action is not None:
             check_extraction(endpoint.action)
-        if is_registered(name):
+        if name in PLAYERS:
             raise ConfigError("a plugin has registered a player of this name; write another, such as gpt")
     except ConfigError as error:
         raise ConfigError(*(f"explore.endpoints.{name}: {problem}" for problem in error.problems)) from error

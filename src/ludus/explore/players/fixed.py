@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Protocol
 
 import numpy as np
 
 from ludus.errors import ConfigError
 from ludus.games import Game, Position
-from ludus.plugins import entry_points, load_entry_point
+from ludus.plugins import Registry
 
-GROUP = "ludus.players"
 MAX_SIMULATIONS = 1_000_000
 MAX_DEPTH = 99
 
@@ -35,8 +33,6 @@ class Player(Protocol):
 
 PlayerFactory = Callable[[Game], Player]
 """Makes a player for a game; raises `ConfigError` when it cannot play it."""
-
-_REGISTERED: dict[str, PlayerFactory] = {}
 
 
 class RandomPlayer:
@@ -58,15 +54,9 @@ class FirstPlayer:
 
 def register_player(name: str, factory: PlayerFactory) -> None:
     """Make a player known under a name."""
-    match = _NAME.fullmatch(name)
-    if not match or match["kind"] in BUILT_IN:
-        raise ConfigError(f"player name {name!r}: expected a new name of small letters, digits and _")
-    _REGISTERED[name] = factory
-
-
-def is_registered(name: str) -> bool:
-    """Whether a plugin or an installed package has a player of this name."""
-    return name in _REGISTERED or name in entry_points(GROUP)
+    if (match := _NAME.fullmatch(name)) and match["kind"] in BUILT_IN:
+        raise ConfigError(f"player name {name!r}: expected a new name; {match['kind']} is taken")
+    PLAYERS.add(name, factory)
 
 
 def make_player(name: str, game: Game) -> Player:
@@ -76,11 +66,8 @@ def make_player(name: str, game: Game) -> Player:
         raise ConfigError(f"player {name!r}: expected a name such as random, mcts-25 or minimax-3")
     if match["kind"] in BUILT_IN:
         return BUILT_IN[match["kind"]](game, int(match["number"]) if match["number"] else None)
-    factory: PlayerFactory | None = _REGISTERED.get(name) or load_entry_point(GROUP, name)
-    if factory is None:
-        known = sorted({*BUILT_IN, *_REGISTERED, *entry_points(GROUP)})
-        nearest = get_close_matches(match["kind"], known, n=1, cutoff=0.5) or known
-        raise ConfigError(f"player {name!r}: no such player; did you mean {' or '.join(nearest)}?")
+    if (factory := PLAYERS.get(name)) is None:
+        raise ConfigError(f"player {name!r}: {PLAYERS.unknown(match['kind'])}")
     return factory(game)
 
 
@@ -125,3 +112,7 @@ BUILT_IN: dict[str, Callable[[Game, int | None], Player]] = {
     "minimax": _minimax,
     "random": _random,
 }
+
+PLAYERS: Registry[PlayerFactory] = Registry(
+    "player", "ludus.players", reserved=tuple(BUILT_IN), pattern=_NAME.pattern, expected="small letters, digits and _"
+)

@@ -8,7 +8,6 @@ Invariant: none but `mirror` ever offers the version that is learning now.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from math import isfinite
 from typing import Protocol
 
@@ -17,7 +16,7 @@ from ludus.errors import ConfigError, LudusError
 from ludus.league.matchmaking.member import Member
 from ludus.league.matchmaking.pfsp import PFSP_WEIGHTINGS
 from ludus.league.matchmaking.pool import Pool
-from ludus.plugins import load_entry_point
+from ludus.plugins import Registry
 from ludus.records import PolicyRef
 
 Weighed = Sequence[tuple[PolicyRef, float]]
@@ -111,21 +110,19 @@ OPPONENTS: dict[str, Factory] = {
 }
 
 
+SAMPLERS: Registry[Factory] = Registry("opponent sampler", "ludus.opponents", built_in=OPPONENTS)
+
+
 def register_opponents(name: str, factory: Factory) -> None:
     """Make a sampler available as `{kind: custom, name: <name>}`."""
-    if OPPONENTS.get(name, factory) is not factory:
-        raise ConfigError(f"opponent sampler {name!r} is registered already")
-    OPPONENTS[name] = factory
+    SAMPLERS.add(name, factory)
 
 
 def make_sampler(config: OpponentConfig) -> OpponentSampler:
     """Build the sampler that a config names."""
     name = (config.name or "") if config.kind == "custom" else config.kind
-    factory: Factory | None = OPPONENTS.get(name) or load_entry_point("ludus.opponents", name)
-    if factory is None:
-        near = get_close_matches(name, OPPONENTS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(OPPONENTS))}"
-        raise ConfigError(f"league.opponents: no sampler is registered as {name!r}{hint}")
+    if (factory := SAMPLERS.get(name)) is None:
+        raise ConfigError(f"league.opponents: {name!r}: {SAMPLERS.unknown(name)}")
     return factory(config)
 
 

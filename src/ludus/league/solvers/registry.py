@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from difflib import get_close_matches
 from itertools import permutations
 
 import numpy as np
@@ -28,7 +27,7 @@ from ludus.league.solvers.rectified_nash import rectified_nash
 from ludus.league.solvers.regret_matching import regret_matching
 from ludus.league.solvers.replicator import projected_replicator
 from ludus.league.solvers.uniform import uniform
-from ludus.plugins import load_entry_point
+from ludus.plugins import Registry
 
 MetaSolver = Callable[..., "list[Array] | Array"]
 """From a table `[players, a1, ..., an]` and options to one strategy per player, or to a joint distribution."""
@@ -47,11 +46,12 @@ META_SOLVERS: dict[str, MetaSolver] = {
 }
 
 
+SOLVERS: Registry[MetaSolver] = Registry("meta-solver", "ludus.meta_solvers", built_in=META_SOLVERS)
+
+
 def register_meta_solver(name: str, solver: MetaSolver) -> None:
     """Make a meta-solver available by name."""
-    if META_SOLVERS.get(name, solver) is not solver:
-        raise ConfigError(f"meta-solver {name!r} is registered already")
-    META_SOLVERS[name] = solver
+    SOLVERS.add(name, solver)
 
 
 def solve(name: str, table: ArrayLike, *, symmetric: bool = False, **options: object) -> list[Array]:
@@ -76,12 +76,7 @@ def solve_joint(name: str, table: ArrayLike, *, symmetric: bool = False, **optio
 
 def find_meta_solver(name: str) -> MetaSolver:
     """The solver of this name, or an error that names the nearest one."""
-    solver: MetaSolver | None = META_SOLVERS.get(name) or load_entry_point("ludus.meta_solvers", name)
-    if solver is None:
-        near = get_close_matches(name, META_SOLVERS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(META_SOLVERS))}"
-        raise ConfigError(f"no meta-solver is registered as {name!r}{hint}")
-    return solver
+    return SOLVERS.find(name)
 
 
 def _run(name: str, table: ArrayLike, symmetric: bool, options: dict[str, object]) -> list[Array] | Array:

@@ -5,27 +5,23 @@ in the group `ludus.curricula`; a built-in one is an entry in `CURRICULA` and a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any
 
 from ludus.config import CustomOrderConfig
 from ludus.errors import ConfigError
-from ludus.plugins import entry_points, load_entry_point
+from ludus.plugins import Registry
 from ludus.tasks.curricula.adaptive import Adaptive
 from ludus.tasks.curricula.fixed_orders import EasyToHard, Random, Sequential, Shuffle
 from ludus.tasks.curricula.protocol import Curriculum, Rows
 
-GROUP = "ludus.curricula"
 CurriculumFactory = Callable[..., Curriculum]
 
-_REGISTERED: dict[str, CurriculumFactory] = {}
+OWN: Registry[CurriculumFactory] = Registry("curriculum", "ludus.curricula")
 
 
 def register_curriculum(name: str, factory: CurriculumFactory) -> None:
     """Make a curriculum known under a name; it is made as `factory(rows, seed, **options)`."""
-    if not name:
-        raise ConfigError("curriculum name '': expected a name such as my_order")
-    _REGISTERED[name] = factory
+    OWN.add(name, factory)
 
 
 def make_curriculum(config: Any, rows: Rows, seed: int) -> Curriculum:
@@ -38,12 +34,7 @@ def make_curriculum(config: Any, rows: Rows, seed: int) -> Curriculum:
 
 
 def _make_custom(config: CustomOrderConfig, rows: Rows, seed: int) -> Curriculum:
-    factory: CurriculumFactory | None = _REGISTERED.get(config.name) or load_entry_point(GROUP, config.name)
-    if factory is None:
-        known = sorted({*_REGISTERED, *entry_points(GROUP)})
-        near = get_close_matches(config.name, known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else "give the file that registers it with --plugin"
-        raise ConfigError(f"no curriculum {config.name!r} is registered; {hint}")
+    factory = OWN.find(config.name)
     try:
         made = factory(rows, seed, **config.options)
     except Exception as error:  # a user's code

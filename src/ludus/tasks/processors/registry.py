@@ -5,12 +5,10 @@ point in the group `ludus.processors`; a built-in one is an entry in `PROCESSORS
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any
 
 from ludus.config import CustomProcessorConfig
-from ludus.errors import ConfigError
-from ludus.plugins import entry_points, load_entry_point
+from ludus.plugins import Registry
 from ludus.tasks.processors.custom import CustomProcessor, RowFunction, SetFunction, SetProcessor
 from ludus.tasks.processors.deduplication import Deduplication
 from ludus.tasks.processors.difficulty import DifficultyScore
@@ -19,9 +17,8 @@ from ludus.tasks.processors.mapping import Mapping
 from ludus.tasks.processors.priority import Priority
 from ludus.tasks.processors.protocol import Processor
 
-GROUP = "ludus.processors"
-
-_REGISTERED: dict[str, tuple[Callable[..., Any], bool]] = {}
+OWN: Registry[Any] = Registry("processor", "ludus.processors")
+"""Functions of a row, or pairs of a function and whether it takes all rows."""
 
 
 def register_processor(name: str, function: RowFunction | SetFunction, *, whole: bool = False) -> None:
@@ -33,9 +30,7 @@ def register_processor(name: str, function: RowFunction | SetFunction, *, whole:
             leave the row out. An error that it raises refuses the row.
         whole: The function takes and gives the list of all rows instead; an error ends the run.
     """
-    if not name:
-        raise ConfigError("processor name '': expected a name such as my_processor")
-    _REGISTERED[name] = (function, whole)
+    OWN.add(name, (function, whole))
 
 
 def make_processor(config: Any) -> Processor:
@@ -48,12 +43,8 @@ def make_processor(config: Any) -> Processor:
 
 
 def _make_custom(config: CustomProcessorConfig) -> Processor:
-    function, whole = _REGISTERED.get(config.name) or (load_entry_point(GROUP, config.name), False)
-    if function is None:
-        known = sorted({*_REGISTERED, *entry_points(GROUP)})
-        near = get_close_matches(config.name, known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else "give the file that registers it with --plugin"
-        raise ConfigError(f"no processor {config.name!r} is registered; {hint}")
+    found = OWN.find(config.name)
+    function, whole = found if isinstance(found, tuple) else (found, False)
     made = SetProcessor if whole else CustomProcessor
     return made(config.name, function, dict(config.options))
 

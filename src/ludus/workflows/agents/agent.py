@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ludus.errors import ConfigError
-from ludus.workflows.registry import Registry
+from ludus.plugins import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.errors import ConfigError, EnvError, rollout_error
+from ludus.plugins import Registry
 from ludus.records import Task
-from ludus.workflows.registry import Registry
 
 BUILT_IN = ("calculator", "python")
 _TYPES: dict[Any, str] = {
@@ -92,7 +92,7 @@ class Tool:
                 raise ToolError(f"{self.name}: expected {name} as {wanted}, got {type(value).__name__}")
 
 
-TOOLS: Registry[Tool] = Registry("tool", "ludus.tools", built_in=BUILT_IN)
+TOOLS: Registry[Tool] = Registry("tool", "ludus.tools", reserved=BUILT_IN)
 
 
 def register_tool(
