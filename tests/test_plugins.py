@@ -29,7 +29,7 @@ def test_what_is_added_is_found_beside_what_is_built_in(fruits: Registry[str]) -
 
 @pytest.mark.parametrize("name", ["apple", "pear", "", "Plum", "a b", "a" * 33, "../x"])
 def test_a_name_that_is_taken_or_no_name_is_refused(fruits: Registry[str], name: str) -> None:
-    with pytest.raises(ConfigError, match="expected a new name of small letters.*taken are apple, pear"):
+    with pytest.raises(ConfigError, match=r"expected a new name of small letters.*taken are apple, pear"):
         fruits.add(name, "grey")
 
 
@@ -43,6 +43,8 @@ def test_two_things_under_one_name_are_refused(fruits: Registry[str]) -> None:
 def test_an_unknown_name_is_answered_with_the_nearest(fruits: Registry[str]) -> None:
     with pytest.raises(ConfigError, match=r"fruit 'aple': no such fruit; did you mean apple\?"):
         fruits.find("aple")
+    with pytest.raises(ConfigError, match="there are apple, pear; or register it in a file given with --plugin"):
+        fruits.find("xyz")
 
 
 def test_an_entry_point_is_loaded_when_it_is_asked_for(fruits: Registry[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,18 @@ if TYPE_CHECKING:
     from ludus.config import RunConfig, load_config, parse_config
     from ludus.experience import register_operator, register_transform
     from ludus.explore.players.fixed import register_player
-    from ludus.games import Game, GameSpec, Position, make_game, register_game
+    from ludus.explore.prompts import register_prompt
+    from ludus.games import Game, GameSpec, Position, make_game, register_backend, register_game, register_text_game
     from ludus.league import register_opponents
+    from ludus.league.solvers import register_meta_solver
     from ludus.loop import Loop
     from ludus.rewards import Attempt, Mark, register_reward
     from ludus.runs.staged import StagedLoop, make_loop
     from ludus.tasks import register_curriculum, register_processor
+    from ludus.workflows.agents.agent import register_agent, register_agent_program
+    from ludus.workflows.environments import register_environment
+    from ludus.workflows.registry import register_workflow
+    from ludus.workflows.tools.tool import register_tool
 
 __all__ = [
     "Attempt",
@@ -31,14 +37,23 @@ __all__ = [
     "make_game",
     "make_loop",
     "parse_config",
+    "register_agent",
+    "register_agent_program",
+    "register_backend",
     "register_curriculum",
+    "register_environment",
     "register_game",
+    "register_meta_solver",
     "register_operator",
     "register_opponents",
     "register_player",
     "register_processor",
+    "register_prompt",
     "register_reward",
+    "register_text_game",
+    "register_tool",
     "register_transform",
+    "register_workflow",
 ]
 
 # `import ludus` must stay light: each name is looked up in its room when first used.
@@ -55,14 +70,23 @@ _HOMES = {
     "make_game": "ludus.games",
     "make_loop": "ludus.runs.staged",
     "parse_config": "ludus.config",
+    "register_agent": "ludus.workflows.agents.agent",
+    "register_agent_program": "ludus.workflows.agents.agent",
+    "register_backend": "ludus.games",
     "register_curriculum": "ludus.tasks",
+    "register_environment": "ludus.workflows.environments",
     "register_game": "ludus.games",
+    "register_meta_solver": "ludus.league.solvers",
     "register_operator": "ludus.experience",
     "register_opponents": "ludus.league",
     "register_player": "ludus.explore.players.fixed",
     "register_processor": "ludus.tasks",
+    "register_prompt": "ludus.explore.prompts",
     "register_reward": "ludus.rewards",
+    "register_text_game": "ludus.games",
+    "register_tool": "ludus.workflows.tools.tool",
     "register_transform": "ludus.experience",
+    "register_workflow": "ludus.workflows.registry",
 }
 
 

@@ -93,9 +93,10 @@ class Registry(Generic[T]):
     def unknown(self, name: str) -> str:
         """What to tell whoever asked for a name that nothing has."""
         known = self.names()
-        nearest = get_close_matches(name, known, n=1, cutoff=0.5) or known
-        hint = f"did you mean {' or '.join(nearest)}?" if nearest else "register it in a file given with --plugin"
-        return f"no such {self.what}; {hint}"
+        if nearest := get_close_matches(name, known, n=1, cutoff=0.5):
+            return f"no such {self.what}; did you mean {nearest[0]}?"
+        there_are = f"there are {', '.join(known)}; or " if known else ""
+        return f"no such {self.what}; {there_are}register it in a file given with --plugin"
 
     def names(self) -> list[str]:
         """Every name that is known."""

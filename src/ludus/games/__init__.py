@@ -2,7 +2,7 @@
 
 from ludus.games.listing import GameListing, available_games
 from ludus.games.protocol import Game, GameSpec, Position
-from ludus.games.registry import make_game, register_game
+from ludus.games.registry import make_game, register_backend, register_game
 from ludus.games.searchable import SearchablePosition
 from ludus.games.text_listing import available_text_games
 from ludus.games.text_protocol import InvalidMove, TextGame, TextPosition
@@ -21,6 +21,7 @@ __all__ = [
     "available_text_games",
     "make_game",
     "make_text_game",
+    "register_backend",
     "register_game",
     "register_text_game",
 ]

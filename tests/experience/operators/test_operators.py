@@ -229,7 +229,7 @@ def test_unknown_operators_are_named_with_their_place_and_the_nearest() -> None:
     first, second = refused.value.problems
     assert first == "experience.operators.1: operator 'no_long_one': no such operator; did you mean no_long_ones?"
     assert "--plugin" in second
-    with pytest.raises(ConfigError, match="expected a name"):
+    with pytest.raises(ConfigError, match="expected a new name"):
         register_operator("", no_long_ones)
 
 
