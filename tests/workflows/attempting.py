@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ludus.errors import Unreachable
-from ludus.explore.runners.workflow_runner import WorkflowRunner
+from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.inference.protocol import Completion, EngineCounters, Request
 from ludus.lm.chat import ChatFormat
 from ludus.records import EpisodeBatch, Experiences, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
@@ -29,7 +29,7 @@ def attempt(number: int = 0, *, learns: bool = True, greedy: bool = False, **inp
     )
 
 
-def run(runner: WorkflowRunner, tasks: Sequence[Task]) -> EpisodeBatch:
+def run(runner: LanguageRunner, tasks: Sequence[Task]) -> EpisodeBatch:
     runner.submit(tasks)
     while not runner.is_idle:
         runner.step()
@@ -110,4 +110,4 @@ def sampled(rows: Experiences, row: int) -> list[tuple[list[int], list[int], lis
     ]
 
 
-Make = Callable[..., tuple[WorkflowRunner, ParrotEngine]]
+Make = Callable[..., tuple[LanguageRunner, ParrotEngine]]

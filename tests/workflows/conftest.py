@@ -13,8 +13,10 @@ from attempting import MAIN, Make, ParrotEngine, Say
 from pydantic import TypeAdapter
 
 from ludus.config import LanguageModelConfig, PromptConfig, RewardConfigs, SamplingConfig, WorkflowConfig
-from ludus.explore.runners.workflow_runner import WorkflowRunner
+from ludus.explore.runners.language_runner import LanguageRunner
+from ludus.explore.runners.workflow_rollouts import WorkflowRollouts
 from ludus.inference.local.engine import LocalEngine
+from ludus.inference.policy_sampler import PolicySampler, make_sampling
 from ludus.lm.chat import ChatFormat
 from ludus.lm.language_models import LanguageModel, load_language_model
 from ludus.lm.tiny_model import make_tiny_model
@@ -47,7 +49,7 @@ def chat(tiny: LanguageModel) -> ChatFormat:
 @pytest.fixture
 def make_runner(chat: ChatFormat, tiny: LanguageModel) -> Iterator[Make]:
     """Runners of a workflow, over a parrot that says something or over the tiny model."""
-    made: list[WorkflowRunner] = []
+    made: list[LanguageRunner] = []
 
     def make(
         say: Say | None,
@@ -58,25 +60,27 @@ def make_runner(chat: ChatFormat, tiny: LanguageModel) -> Iterator[Make]:
         sampling: Any = None,
         context: int = CONTEXT,
         **options: Any,
-    ) -> tuple[WorkflowRunner, ParrotEngine]:
+    ) -> tuple[LanguageRunner, ParrotEngine]:
         engine: Any = ParrotEngine(chat, say) if say is not None else LocalEngine(tiny)
         if say is None:
             engine.add_version(MAIN, {})
         config = TypeAdapter(WorkflowConfig).validate_python(workflow)
         scoring = TypeAdapter(RewardConfigs).validate_python(rewards)
-        runner = WorkflowRunner(
+        keys = {key: options.pop(key) for key in ("patience_s", "pulse") if key in options}
+        sampler = PolicySampler(engine, chat, **keys)
+        slots, endpoints = options.pop("slots", 8), options.pop("endpoints", None)
+        drawn = SamplingConfig(**(sampling or {}))
+        rollouts = WorkflowRollouts(
             run="test",
             workflow=make_workflow(config),
-            engine=engine,
-            chat=chat,
+            sampler=sampler,
+            sampling=make_sampling(drawn, chat.stop_tokens, max_tokens=config.max_tokens),
             context=context,
-            prompt=PromptConfig(**(prompt or {})),
-            sampling=SamplingConfig(**(sampling or {})),
             rewards=make_rewards(scoring) if scoring else None,
-            max_tokens=config.max_tokens,
-            retries=config.retries,
-            **{"slots": 8, **options},
+            by_turn=PromptConfig(**(prompt or {})).rows == "turn",
+            **{"retries": config.retries, **options},
         )
+        runner = LanguageRunner({}, default=rollouts, sampler=sampler, slots=slots, endpoints=endpoints)
         made.append(runner)
         return runner, engine
 

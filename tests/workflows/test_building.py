@@ -7,7 +7,7 @@ from attempting import run
 
 from ludus.config import LoraConfig, parse_config
 from ludus.explore.messages import Setup
-from ludus.explore.runners.workflow_runner import WorkflowRunner
+from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.explore.worker import build_runner
 from ludus.lm.adapters import init_adapter
 from ludus.lm.language_models import LanguageModel
@@ -60,7 +60,7 @@ def setup(tmp_path: Path, tiny: LanguageModel) -> Setup:
 
 def test_a_run_with_tasks_is_given_a_workflow_runner(setup: Setup) -> None:
     runner = build_runner(setup, Pulse())
-    assert isinstance(runner, WorkflowRunner)
+    assert isinstance(runner, LanguageRunner)
     config = parse_config(setup.config, "built.json")
     seat = Seat(policy=PolicyRef(name=PolicyName("main")), learns=True)
     tasks = TasksetTasks([load_taskset(taskset) for taskset in config.tasks], config.seed, config.explore.group)

@@ -93,7 +93,7 @@ def test_a_run_without_rewards_can_live_on_step_rewards(make_runner: Make) -> No
 
 def test_a_class_is_made_once_with_its_options_and_closed_at_the_end(make_runner: Make) -> None:
     runner, _ = make_runner(lambda prompt: "4", custom("stepwise", worth=[1.0]))
-    made = runner._workflow._made  # type: ignore[attr-defined]
+    made = runner._default.workflow._made  # type: ignore[attr-defined]
     run(runner, [attempt(0), attempt(1)])
     runner.close()
     assert made.is_closed

@@ -48,10 +48,10 @@ def test_what_is_no_call_says_why(text: str, problem: str) -> None:
 
 
 def test_finding_calls_takes_time_in_proportion_to_the_reply() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     find_calls("<tool_call>" * 100_000)
     find_calls("<tool_call></tool_call>" * 20_000)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_a_result_cannot_close_its_marks() -> None:
@@ -170,7 +170,7 @@ def test_a_users_tools_may_be_async_and_know_the_task(make_runner: Make) -> None
     runner, _ = make_runner(say, agent(tools=["lookup"]), context=2048, sampling={"max_tokens": 200})
     (episode,) = run(runner, [attempt()]).episodes
     assert episode.move_texts[1] == '<tool_response>\n{"it": "44"}\n</tool_response>'
-    assert "Looks something up" in str(runner._workflow._system)  # type: ignore[attr-defined]
+    assert "Looks something up" in str(runner._default.workflow._system)  # type: ignore[attr-defined]
 
 
 def test_a_tool_that_fails_costs_the_attempt_and_a_slow_one_is_told(make_runner: Make) -> None:

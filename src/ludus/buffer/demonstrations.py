@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.inference.conversation import ChatTemplate
 from ludus.records import REQUIRED_STEP_COLUMNS, SEQUENCE_COLUMNS, Experiences
 
 Message = dict[str, str]
@@ -26,22 +27,6 @@ ROLES = ("system", "user", "assistant")
 
 class BadDemonstration(ValueError):
     """What is wrong with one row; it costs that row only."""
-
-
-class Chat(Protocol):
-    """Makes what is said into tokens: a model's chat template."""
-
-    def opening(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """The first messages, up to where the first reply begins."""
-        ...
-
-    def reply(self, user_text: str, *, ended: bool) -> list[int]:
-        """What stands between a reply and the next; `ended`: the reply has its end mark already."""
-        ...
-
-    def encode_reply(self, text: str) -> list[int]:
-        """What somebody says in the policy's place, with its end mark."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +74,9 @@ def read_pair(fields: Mapping[str, Any], *, system: str = "") -> tuple[list[Mess
     return _with_system(chosen, fields, system), _with_system(rejected, fields, system)
 
 
-def encode_messages(chat: Chat, messages: Sequence[Message], *, context: int, only_last: bool = False) -> TokenRow:
+def encode_messages(
+    chat: ChatTemplate, messages: Sequence[Message], *, context: int, only_last: bool = False
+) -> TokenRow:
     """A conversation as tokens. All of the assistant's answers count, or `only_last` the last.
 
     Raises:

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from ludus.config import RunConfig
-    from ludus.explore.runners.workflow_runner import WorkflowRunner
+    from ludus.explore.runners.language_runner import LanguageRunner
     from ludus.records import PolicyRef, Task
 
 app = typer.Typer(
@@ -76,12 +76,12 @@ def workflow(
 
 def _open(
     config: RunConfig, file: Path, run: Path | None, policy: str | None, plugins: list[str]
-) -> tuple[WorkflowRunner, PolicyRef]:
+) -> tuple[LanguageRunner, PolicyRef]:
     """The runner, and the version that speaks."""
     from ludus.cli.runs import open_run
     from ludus.errors import ConfigError
     from ludus.explore.messages import Setup
-    from ludus.explore.runners.text_building import build_workflow_runner
+    from ludus.explore.runners.text_building import build_language_runner
     from ludus.inference.local.engine import LocalEngine
     from ludus.lm.language_models import LanguageModel
     from ludus.lm.language_shape import LanguageModelShape
@@ -102,7 +102,7 @@ def _open(
         chosen = choose_policy(directory, trained, policy)
         setup.run_dir = str(directory.path)
         setup.shape = PolicyStore(directory.policies).load(chosen).shape.to_json()
-        return build_workflow_runner(setup, config, Pulse()), chosen
+        return build_language_runner(setup, config, Pulse()), chosen
     ref = PolicyRef(name=PolicyName(config.policy.name))
 
     def base_alone(model: LanguageModel) -> LocalEngine:
@@ -110,7 +110,7 @@ def _open(
         engine.add_version(ref, {})
         return engine
 
-    return build_workflow_runner(setup, config, Pulse(), engine_of=base_alone), ref
+    return build_language_runner(setup, config, Pulse(), engine_of=base_alone), ref
 
 
 def _find_task(config: RunConfig, number: int, ref: PolicyRef, *, greedy: bool) -> Task:
@@ -122,14 +122,18 @@ def _find_task(config: RunConfig, number: int, ref: PolicyRef, *, greedy: bool) 
     return tasks.training(number, 1, lambda task, game: (seat,))[0]
 
 
-def _attempt(runner: WorkflowRunner, task: Task) -> dict[str, Any]:
+def _attempt(runner: LanguageRunner, task: Task) -> dict[str, Any]:
     import traceback
 
+    from ludus.errors import ConfigError
     from ludus.explore.runners.workflow_trace import trace
 
     runner.submit([task])
     while not runner.is_idle:
         runner.step()
-    ((made, episode),) = runner.take_finished()
+    (finished,) = runner.take_finished()
+    made, episode = finished.attempt, finished.episode
+    if made is None:
+        raise ConfigError(f"{task.game} is a game, not a taskset")
     cause = None if made.failure is None else made.failure.__cause__
     return {**trace(made, episode), "traceback": "" if cause is None else "".join(traceback.format_exception(cause))}

@@ -21,8 +21,8 @@ from ludus.records import Episode, PolicyName, PolicyRef, Task, TaskId, derive_s
 from ludus.runtime import Pulse
 
 if TYPE_CHECKING:
+    from ludus.explore.runners.language_runner import LanguageRunner
     from ludus.explore.runners.mixed_runner import MixedRunner
-    from ludus.explore.runners.text_runner import TextRunner
 
 VERSIONS_IN_FLIGHT = 64
 """Games at once where networks decide for many of them together."""
@@ -93,7 +93,7 @@ def _seated(table: Table, side: Side) -> PolicyRef:
 
 
 def _play(
-    runner: HostRunner | TextRunner | MixedRunner, tasks: list[Task], advance: Callable[[int], None]
+    runner: HostRunner | LanguageRunner | MixedRunner, tasks: list[Task], advance: Callable[[int], None]
 ) -> list[Episode]:
     runner.submit(tasks)
     episodes: list[Episode] = []
@@ -154,8 +154,8 @@ def _mixed_runner(table: Table, sides: tuple[Side, Side], slots: int) -> MixedRu
     return runner
 
 
-def _text_runner(table: Table, sides: tuple[Side, Side], slots: int) -> TextRunner:
-    from ludus.explore.runners.text_building import build_text_runner
+def _text_runner(table: Table, sides: tuple[Side, Side], slots: int) -> LanguageRunner:
+    from ludus.explore.runners.text_building import build_language_runner
     from ludus.lm.language_shape import LanguageModelShape
 
     versions = [side.ref for side in sides if side.is_version] or table.store.versions(table.config.policy.name)[-1:]
@@ -171,7 +171,7 @@ def _text_runner(table: Table, sides: tuple[Side, Side], slots: int) -> TextRunn
         shape=shape.to_json(),
         slots=slots,
     )
-    return build_text_runner(setup, table.config, Pulse(), deadline_s=math.inf, is_patient=False)
+    return build_language_runner(setup, table.config, Pulse(), deadline_s=math.inf, is_patient=False)
 
 
 def _board(table: Table) -> Game:

@@ -53,7 +53,7 @@ def play_in_words(
 ) -> Episode:
     """One game of a person against a language model; the episode's error says when the person left."""
     from ludus.explore.messages import Setup
-    from ludus.explore.runners.text_building import build_text_runner
+    from ludus.explore.runners.text_building import build_language_runner
     from ludus.games.text_registry import make_text_game
     from ludus.lm.language_shape import LanguageModelShape
     from ludus.policies import PolicyStore
@@ -70,7 +70,7 @@ def play_in_words(
         slots=1,
     )
     guests = {PERSON: Person()}
-    runner = build_text_runner(setup, config, Pulse(), extra_players=guests, deadline_s=math.inf, is_patient=False)
+    runner = build_language_runner(setup, config, Pulse(), extra_players=guests, deadline_s=math.inf, is_patient=False)
     person, others = Seat(policy=PolicyRef(name=PolicyName(PERSON))), Seat(policy=ref, greedy=greedy)
     seats = tuple(person if place == seat else others for place in range(make_text_game(key).spec.players))
     runner.submit([Task(id=TaskId(0), game=key, seed=seed, seats=seats, purpose="evaluate")])

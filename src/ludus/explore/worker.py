@@ -117,10 +117,9 @@ def build_runner(setup: Setup, pulse: Pulse) -> Runner:
         if (runner := build_population_runner(setup, config, pulse)) is not None:
             return runner
     if config.policy.model is not None:
-        from ludus.explore.runners.text_building import build_text_runner, build_workflow_runner
+        from ludus.explore.runners.text_building import build_language_runner
 
-        build = build_workflow_runner if config.tasks else build_text_runner
-        return build(setup, config, pulse)
+        return build_language_runner(setup, config, pulse)
     from ludus.explore.runners.host_building import build_host_runner
 
     return build_host_runner(setup, config, pulse)

@@ -24,7 +24,7 @@ DICTATED = PolicyRef(name=PolicyName("dictated"))
 Columns = dict[str, NDArray[Any]]
 
 
-class Chat(Protocol):
+class ChatTemplate(Protocol):
     """Makes what is said into tokens, and back: a model's chat template, or messages for an endpoint."""
 
     stop_tokens: frozenset[int]
@@ -69,8 +69,8 @@ class Mark:
 class Conversation:
     """One seat's side of a game."""
 
-    def __init__(self, chat: Chat, system: str = "") -> None:
-        self._chat = chat
+    def __init__(self, template: ChatTemplate, system: str = "") -> None:
+        self._template = template
         self._system = system
         self._tokens: list[int] = []
         self._completions: list[Completion] = []
@@ -106,14 +106,14 @@ class Conversation:
         """Take the next message."""
         self._spoken.append((HEARD, text))
         if self._tokens:
-            self._tokens += self._chat.reply(text, ended=self._ended)
+            self._tokens += self._template.reply(text, ended=self._ended)
             return
         system = [{"role": "system", "content": self._system}] if self._system else []
-        self._tokens += self._chat.opening([*system, {"role": "user", "content": text}])
+        self._tokens += self._template.opening([*system, {"role": "user", "content": text}])
 
     def hear_all(self, messages: Sequence[Mapping[str, str]]) -> None:
         """Take a whole conversation that others had, up to where the policy is to speak. Only as its first."""
-        self._tokens += conversation_tokens(self._chat, messages)
+        self._tokens += conversation_tokens(self._template, messages)
         self._spoken += [
             ("player" if message["role"] == "assistant" else HEARD, message["content"]) for message in messages
         ]
@@ -122,7 +122,7 @@ class Conversation:
         """Take what followed the last reply: messages to the policy, and between them what others said in its place."""
         for message in messages:
             if message["role"] == "assistant":
-                self._tokens += self._chat.encode_reply(message["content"])
+                self._tokens += self._template.encode_reply(message["content"])
                 self._ended = True
                 self._spoken.append(("player", message["content"]))
             else:
@@ -139,7 +139,7 @@ class Conversation:
 
     def branch(self, replies: int) -> Conversation:
         """Another conversation that begins with this one up to its n-th reply; of those none is its own."""
-        other = Conversation(self._chat, self._system)
+        other = Conversation(self._template, self._system)
         end = self.replies[replies - 1].end
         other._tokens = self._tokens[:end]
         other._ended = self._completions[replies - 1].finish == "stop"
@@ -154,13 +154,13 @@ class Conversation:
         self._completions.append(completion)
         self._ended = completion.finish == "stop"
         self.replies.append(Reply(start=start, end=len(self._tokens)))
-        said = self._chat.decode(completion.tokens.tolist())
+        said = self._template.decode(completion.tokens.tolist())
         self._spoken.append(("player", said))
         return said
 
     def dictate(self, text: str) -> str:
         """Take what a fixed player says, as if a policy had written it; returns it."""
-        tokens = np.array(self._chat.encode_reply(text), np.int32)
+        tokens = np.array(self._template.encode_reply(text), np.int32)
         nothing = np.zeros(len(tokens), np.float32)
         self.say(Completion(tokens=tokens, logps=nothing, values=nothing, policy=DICTATED, finish="stop"))
         return text
@@ -198,7 +198,7 @@ class Conversation:
         return rows
 
 
-def conversation_tokens(chat: Chat, messages: Sequence[Mapping[str, str]]) -> list[int]:
+def conversation_tokens(template: ChatTemplate, messages: Sequence[Mapping[str, str]]) -> list[int]:
     """A conversation up to where the model speaks.
 
     Where user and assistant take turns, its parts are made into tokens as they were in play; otherwise as one text.
@@ -207,10 +207,10 @@ def conversation_tokens(chat: Chat, messages: Sequence[Mapping[str, str]]) -> li
     later = messages[first:]
     expected = ("assistant", "user") * (len(later) // 2)
     if not first or len(later) % 2 or tuple(message["role"] for message in later) != expected:
-        return chat.opening(messages)
-    tokens = chat.opening(messages[:first])
+        return template.opening(messages)
+    tokens = template.opening(messages[:first])
     for said, heard in zip(later[::2], later[1::2], strict=True):
-        tokens += [*chat.encode_reply(said["content"]), *chat.reply(heard["content"], ended=True)]
+        tokens += [*template.encode_reply(said["content"]), *template.reply(heard["content"], ended=True)]
     return tokens
 
 

@@ -7,7 +7,7 @@ A completion says which policy version wrote it. With the same prompt, policy an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -31,6 +31,10 @@ class Sampling:
     """0: no limit."""
     stop_tokens: frozenset[int] = frozenset()
     """Sampling one of these ends the completion; the token is part of it."""
+
+    def as_greedy(self) -> Sampling:
+        """The same, but taking the likeliest token."""
+        return replace(self, temperature=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -128,27 +127,14 @@ class WordTables:
 
     def __init__(self, run: RunConfig, players: tuple[str, ...], text: ModelText, pulse: Pulse) -> None:
         from ludus.explore.players.text import make_text_player
-        from ludus.explore.runners.text_runner import TextRunner
+        from ludus.explore.runners.text_building import build_bot_runner
         from ludus.games.text_registry import make_text_game
-        from ludus.ingest.warm_start_worker import NoEngine
 
         self._games = {choice.key: make_text_game(choice.key) for choice in run.games}
-        player = lru_cache(maxsize=256)(lambda name, key: make_text_player(name, self._games[key]))
-        for key in self._games:
+        for game in self._games.values():
             for name in players:
-                player(name, key)
-        self._runner = TextRunner(
-            run=f"{run.name}/expert",
-            games=self._games.__getitem__,
-            players=lambda name, game: player(name, game.spec.key),
-            engine=NoEngine(),
-            chat=text.chat,
-            prompt=run.explore.prompt.model_copy(update={"rows": "episode"}),
-            sampling=run.explore.sampling,
-            slots=GAMES_IN_FLIGHT,
-            deadline_s=run.explore.deadline_s,
-            pulse=pulse,
-        )
+                make_text_player(name, game)
+        self._runner = build_bot_runner(f"{run.name}/expert", run, text.chat, pulse, slots=GAMES_IN_FLIGHT)
 
     def seats(self, key: str) -> int:
         """Players of a game."""

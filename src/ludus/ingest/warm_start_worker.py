@@ -7,7 +7,6 @@ on all that is said in the games, or on the moves of all seats alone.
 from __future__ import annotations
 
 import time
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,7 @@ from ludus.config import (
     TrainConfig,
     WarmStartConfig,
 )
-from ludus.errors import PolicyError, RolloutError
-from ludus.inference.protocol import Completion, EngineCounters, Request
+from ludus.errors import RolloutError
 from ludus.ingest.warm_start import ToWarmStart, WarmBroken, WarmDone, WarmProgress, WarmStart
 from ludus.records import Experiences, PolicyName, PolicyRef, Seat, Task, TaskId, derive_seed
 from ludus.runtime import Channel, Pulse, Stop, run_worker
@@ -86,26 +84,13 @@ class WarmUp:
     # -- playing ---------------------------------------------------------------------------------------------------
 
     def _play(self) -> Experiences:
-        from ludus.explore.players.text import make_text_player
-        from ludus.explore.runners.text_runner import TextRunner
+        from ludus.explore.runners.text_building import build_bot_runner
         from ludus.games.text_registry import make_text_game
         from ludus.lm.chat import ChatFormat
 
-        game = lru_cache(maxsize=64)(make_text_game)
-        player = lru_cache(maxsize=256)(lambda name, key: make_text_player(name, game(key)))
-        runner = TextRunner(
-            run=f"{self._config.name}/warm-start",
-            games=game,
-            players=lambda name, game: player(name, game.spec.key),
-            engine=NoEngine(),
-            chat=ChatFormat(self._model.tokenizer),
-            prompt=self._config.explore.prompt.model_copy(update={"rows": "episode"}),
-            sampling=self._config.explore.sampling,
-            slots=GAMES_IN_FLIGHT,
-            deadline_s=self._config.explore.deadline_s,
-            pulse=self._pulse,
-        )
-        runner.submit(self._tasks(lambda key: game(key).spec.players))
+        name, chat = f"{self._config.name}/warm-start", ChatFormat(self._model.tokenizer)
+        runner = build_bot_runner(name, self._config, chat, self._pulse, slots=GAMES_IN_FLIGHT)
+        runner.submit(self._tasks(lambda key: make_text_game(key).spec.players))
         while not runner.is_idle:
             runner.step()
             self._report({"warm_start/games": float(runner.finished_episodes)})
@@ -182,25 +167,6 @@ def with_everything(experiences: Experiences) -> Experiences:
     mask = np.ones(experiences.step_count, np.bool_)
     mask[experiences.offsets[:-1]] = False
     return experiences.replace(steps={"mask": mask})
-
-
-class NoEngine:
-    """For games in which only fixed players speak."""
-
-    is_repeatable = True
-
-    def __init__(self) -> None:
-        self.counters = EngineCounters()
-
-    async def generate(self, request: Request) -> Completion:
-        """Nobody asks."""
-        raise PolicyError(f"{request.policy} has no engine here")
-
-    def end_session(self, session: str) -> None:
-        """Nothing is kept."""
-
-    async def close(self) -> None:
-        """Nothing to give back."""
 
 
 def main() -> None:

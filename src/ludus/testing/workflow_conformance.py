@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ludus.config import PromptConfig, SamplingConfig
-from ludus.explore.runners.workflow_runner import WorkflowRunner
+from ludus.explore.runners.language_runner import LanguageRunner
+from ludus.explore.runners.workflow_rollouts import WorkflowRollouts
 from ludus.inference.openai.message_format import MessageFormat
-from ludus.inference.protocol import Completion, EngineCounters, Request
+from ludus.inference.policy_sampler import PolicySampler
+from ludus.inference.protocol import Completion, EngineCounters, Request, Sampling
 from ludus.records import Episode, PolicyName, PolicyRef, Seat, Task, TaskId
 from ludus.rewards.attempt import Attempt, Mark
 from ludus.rewards.protocol import Instant
@@ -69,18 +70,17 @@ def check_workflow(
 def _attempt(
     workflow: CustomWorkflow, tasks: Sequence[Mapping[str, Any]], say: Say, *, slots: int, limit_s: float
 ) -> list[Episode]:
-    runner = WorkflowRunner(
+    sampler = PolicySampler(SayingEngine(say), MessageFormat())
+    rollouts = WorkflowRollouts(
         run="check",
         workflow=_Shared(workflow),
-        engine=SayingEngine(say),
-        chat=MessageFormat(),
+        sampler=sampler,
+        sampling=Sampling(max_tokens=CONTEXT // 4, stop_tokens=sampler.template.stop_tokens),
         context=CONTEXT,
-        prompt=PromptConfig(),
-        sampling=SamplingConfig(max_tokens=CONTEXT // 4),
-        slots=slots,
         rewards=Rewards([Part(label="nothing", weight=1.0, reward=_Nothing())]),
         deadline_s=limit_s,
     )
+    runner = LanguageRunner({}, default=rollouts, sampler=sampler, slots=slots)
     seats = (Seat(policy=POLICY, learns=True),)
     given = [
         Task(id=TaskId(number), game="tasks:check", seed=number, seats=seats, inputs=copy.deepcopy(dict(inputs)))

@@ -8,13 +8,12 @@ the engine is out of reach is remembered, whatever the workflow makes of it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ludus.errors import EngineLost, EnvError, PolicyError
-from ludus.inference.conversation import Chat as Format
-from ludus.inference.conversation import Conversation
+from ludus.inference.conversation import ChatTemplate, Conversation
 from ludus.inference.outage import Interrupted
-from ludus.inference.policy_voice import ANSWER_S, PolicyVoice
+from ludus.inference.policy_sampler import ANSWER_S, PolicySampler
 from ludus.inference.protocol import Completion, Request, Sampling
 from ludus.records import EpisodeId, PolicyRef, Task, derive_seed
 from ludus.rewards.rewards import Scored
@@ -37,18 +36,6 @@ class Said:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Voice:
-    """What the models of all attempts share."""
-
-    policy: PolicyVoice
-    format: Format
-    context: int
-    """Tokens that a conversation may have."""
-    max_tokens: int
-    """Of a reply, where the workflow does not say."""
-
-
 class RolloutModel:
     """The policy, for one attempt at one task."""
 
@@ -56,8 +43,10 @@ class RolloutModel:
         self,
         task: Task,
         episode: EpisodeId,
-        voice: Voice,
+        sampler: PolicySampler,
         *,
+        sampling: Sampling,
+        context: int,
         retry: int = 0,
         many_chats: bool = True,
         score: Callable[[str], Awaitable[Scored]] | None = None,
@@ -65,6 +54,8 @@ class RolloutModel:
     ) -> None:
         """
         Args:
+            sampling: how tokens are drawn, and how many a reply has where the workflow does not say.
+            context: tokens that a conversation may have, replies included.
             retry: which time the attempt is made; another one has other seeds.
             many_chats: whether there may be more than one.
             score: the run's rewards.
@@ -79,7 +70,10 @@ class RolloutModel:
         self._task = task
         self._seat = task.seats[0]
         self._episode = episode
-        self._voice = voice
+        self._sampler = sampler
+        self._sampling = sampling.as_greedy() if self._seat.greedy else sampling
+        self.context = context
+        """Tokens that a conversation may have, replies included."""
         self._retry = retry
         self._many_chats = many_chats
         self._score = score
@@ -92,27 +86,22 @@ class RolloutModel:
         return self._seat.policy
 
     @property
-    def format(self) -> Format:
+    def template(self) -> ChatTemplate:
         """What makes conversations into tokens."""
-        return self._voice.format
-
-    @property
-    def context(self) -> int:
-        """Tokens that a conversation may have, replies included."""
-        return self._voice.context
+        return self._sampler.template
 
     @property
     def max_tokens(self) -> int:
         """Tokens of a reply, unless something else is asked for."""
-        return self._voice.max_tokens
+        return self._sampling.max_tokens
 
     def chat(self, system: str = "") -> Chat:
         """Begin a conversation. The policy remembers nothing of others."""
-        return self.add_chat(Conversation(self._voice.format, system))
+        return self.add_chat(Conversation(self.template, system))
 
     async def complete(self, messages: Sequence[Mapping[str, str]], *, max_tokens: int | None = None) -> str:
         """Reply to a conversation that somebody else had; the reply alone is the policy's."""
-        conversation = Conversation(self._voice.format)
+        conversation = Conversation(self.template)
         conversation.hear_all(messages)
         return await self.add_chat(conversation).reply(max_tokens=max_tokens)
 
@@ -138,18 +127,11 @@ class RolloutModel:
 
     def room(self, conversation: Conversation) -> int:
         """Tokens that the next reply may have, at most."""
-        return self._voice.context - len(conversation)
+        return self.context - len(conversation)
 
     def sampling(self, max_tokens: int) -> Sampling:
-        """How the policy's tokens are drawn. It is the run's, for the learner computes with the same."""
-        usual = self._voice.policy.greedy if self._seat.greedy else self._voice.policy.sampling
-        return Sampling(
-            max_tokens=max_tokens,
-            temperature=usual.temperature,
-            top_p=usual.top_p,
-            top_k=usual.top_k,
-            stop_tokens=usual.stop_tokens,
-        )
+        """How the policy's tokens are drawn. It is the config's, for the learner computes with the same."""
+        return replace(self._sampling, max_tokens=max_tokens)
 
     def reply_seed(self, *path: int | str) -> int:
         """The seed of a reply that is told from all others by this path."""
@@ -181,7 +163,7 @@ class RolloutModel:
             session=self.session(chat),
         )
         try:
-            return await self._voice.policy.ask(request)
+            return await self._sampler.sample(request)
         except (Interrupted, EngineLost) as trouble:
             self.trouble = self.trouble or trouble
             self._on_trouble()
@@ -191,7 +173,7 @@ class RolloutModel:
         """The attempt is over."""
         self._is_over = True
         for chat in self.chats:
-            self._voice.policy.engine.end_session(self.session(chat.number))
+            self._sampler.engine.end_session(self.session(chat.number))
 
     def check_open(self) -> None:
         """Raise PolicyError when the attempt is over."""

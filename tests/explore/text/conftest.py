@@ -9,9 +9,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from ludus.config import PromptConfig, SamplingConfig
 from ludus.explore.players.text import TextPlayer, make_text_player
-from ludus.explore.runners.text_runner import TextRunner
+from ludus.explore.runners.language_runner import LanguageRunner
+from ludus.explore.runners.text_rollouts import TextRollouts
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
+from ludus.inference.policy_sampler import PolicySampler
 from ludus.inference.protocol import Completion, EngineCounters, Request
 from ludus.lm.chat import ChatFormat
 
@@ -66,22 +68,25 @@ def fixed_player(name: str, game: TextGame) -> TextPlayer | None:
 
 
 @pytest.fixture
-def make_runner(chat: ChatFormat) -> Iterator[Callable[..., tuple[TextRunner, ParrotEngine]]]:
-    made: list[TextRunner] = []
+def make_runner(chat: ChatFormat) -> Iterator[Callable[..., tuple[LanguageRunner, ParrotEngine]]]:
+    made: list[LanguageRunner] = []
 
-    def make(say: Say, *, game: TextGame | None = None, **options: object) -> tuple[TextRunner, ParrotEngine]:
+    def make(say: Say, *, game: TextGame | None = None, **options: object) -> tuple[LanguageRunner, ParrotEngine]:
         engine = ParrotEngine(chat, say)
         prompt = PromptConfig(**options.pop("prompt", {}))  # type: ignore[arg-type]
         sampling = SamplingConfig(**options.pop("sampling", {}))  # type: ignore[arg-type]
-        runner = TextRunner(
+        keys = {key: options.pop(key) for key in ("patience_s", "pulse") if key in options}
+        sampler = PolicySampler(engine, chat, **keys)  # type: ignore[arg-type]
+        slots = options.pop("slots", 8)
+        rollouts = TextRollouts(
             run="test",
             games=(lambda key: game) if game else make_text_game,
-            engine=engine,
-            chat=chat,
+            sampler=sampler,
             prompt=prompt,
             sampling=sampling,
-            **{"slots": 8, "players": fixed_player, **options},  # type: ignore[arg-type]
+            **{"players": fixed_player, **options},  # type: ignore[arg-type]
         )
+        runner = LanguageRunner({}, default=rollouts, sampler=sampler, slots=slots, endpoints=options.get("endpoints"))  # type: ignore[arg-type]
         made.append(runner)
         return runner, engine
 

@@ -18,7 +18,7 @@ from scripted_endpoint import Answer, ScriptedServer, never, refuses, says, scri
 from ludus.config import ExploreConfig, JudgeConfig
 from ludus.explore.players.endpoints import Endpoints
 from ludus.explore.players.text import make_text_player
-from ludus.explore.runners.text_runner import TextRunner
+from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.records import Episode, EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
 
 GAME = "open_spiel:tic_tac_toe"
@@ -47,7 +47,7 @@ def plays(choose: Callable[[str], str] = first_move) -> Answer:
 def make(make_runner: Make) -> Make:
     """Runners in which `gpt` is an endpoint."""
 
-    def make_with(url: str, *, judge: JudgeConfig | None = None, spent: Any = None, **options: Any) -> TextRunner:
+    def make_with(url: str, *, judge: JudgeConfig | None = None, spent: Any = None, **options: Any) -> LanguageRunner:
         given = {"model": "m", "url": url, "retries": 0, **options.pop("endpoint", {})}
         explore = ExploreConfig.model_validate(
             {
@@ -64,7 +64,7 @@ def make(make_runner: Make) -> Make:
             endpoints=Endpoints(explore, spent=spent),
             **options,
         )
-        assert isinstance(runner, TextRunner)
+        assert isinstance(runner, LanguageRunner)
         return runner
 
     return make_with
@@ -74,14 +74,14 @@ def task(number: int, *seats: Seat) -> Task:
     return Task(id=TaskId(number), game=GAME, seed=1000 + number, seats=seats)
 
 
-def play(runner: TextRunner, tasks: Sequence[Task]) -> EpisodeBatch:
+def play(runner: LanguageRunner, tasks: Sequence[Task]) -> EpisodeBatch:
     runner.submit(tasks)
     while not runner.is_idle:
         runner.step()
     return runner.harvest()
 
 
-def play_one(runner: TextRunner, *seats: Seat) -> tuple[Episode, EpisodeBatch]:
+def play_one(runner: LanguageRunner, *seats: Seat) -> tuple[Episode, EpisodeBatch]:
     batch = play(runner, [task(0, *(seats or (LEARNER, GUEST)))])
     return batch.episodes[0], batch
 
@@ -221,10 +221,10 @@ def test_each_explorer_spends_its_share_and_remembers_what_was_spent_before(make
 # -- judging -----------------------------------------------------------------------------------------------------------
 
 
-def judged(server: ScriptedServer, make: Make, **options: Any) -> TextRunner:
+def judged(server: ScriptedServer, make: Make, **options: Any) -> LanguageRunner:
     judge = JudgeConfig(endpoint="gpt", rubric=RUBRIC, weight=0.5, lowest=0, highest=10)
     runner = make(server.url, judge=judge, **options)
-    assert isinstance(runner, TextRunner)
+    assert isinstance(runner, LanguageRunner)
     return runner
 
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from ludus.errors import EngineLost, Unreachable
-from ludus.explore.runners.text_runner import TextRunner
+from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.games.text_registry import make_text_game
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
 
 MAIN = PolicyRef(name=PolicyName("main"), version=PolicyVersion(3))
 RANDOM = PolicyRef(name=PolicyName("random"))
 GAME = "open_spiel:tic_tac_toe"
-Make = Callable[..., tuple[TextRunner, Any]]
+Make = Callable[..., tuple[LanguageRunner, Any]]
 
 
 def task(number: int, *seats: Seat) -> Task:
@@ -27,7 +27,7 @@ def learner() -> Seat:
     return Seat(policy=MAIN, learns=True)
 
 
-def play(runner: TextRunner, tasks: Sequence[Task]) -> EpisodeBatch:
+def play(runner: LanguageRunner, tasks: Sequence[Task]) -> EpisodeBatch:
     runner.submit(tasks)
     while not runner.is_idle:
         runner.step()
@@ -200,9 +200,9 @@ class Away:
         return getattr(self._engine, name)
 
 
-def be_away(runner: TextRunner, engine: Any, *, first: int, requests: int) -> Away:
+def be_away(runner: LanguageRunner, engine: Any, *, first: int, requests: int) -> Away:
     away = Away(engine, first=first, requests=requests)
-    runner._voice.engine = away
+    runner._sampler.engine = away
     return away
 
 

@@ -9,8 +9,8 @@ from ludus.config import RunConfig, parse_config, resolve
 from ludus.errors import ConfigError
 from ludus.explore.messages import Setup
 from ludus.explore.runners.host_runner import HostRunner
+from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.explore.runners.mixed_runner import MixedRunner
-from ludus.explore.runners.text_runner import TextRunner
 from ludus.explore.worker import Runner, build_runner
 from ludus.games import make_game
 from ludus.lm.language_shape import LanguageModelShape
@@ -73,7 +73,7 @@ def built() -> Iterator[list[Runner]]:
     runners: list[Runner] = []
     yield runners
     for runner in runners:
-        if isinstance(runner, TextRunner | MixedRunner):
+        if isinstance(runner, LanguageRunner | MixedRunner):
             runner.close()
 
 
@@ -139,7 +139,7 @@ def test_where_one_kind_is_alone_its_own_runner_plays(poker_speaker: Path, tmp_p
     assert isinstance(build(built, tmp_path / "boards", NETWORK, shape, voice), HostRunner)
     publish_model(words, "words", poker_speaker)
     runner = build(built, tmp_path / "words", text, publish_model(words, "learner", poker_speaker), voice)
-    assert isinstance(runner, TextRunner)
+    assert isinstance(runner, LanguageRunner)
     assert len(play(runner, "words", "random").experiences) == 16
 
 

@@ -19,17 +19,15 @@ from attempting import ParrotEngine, attempt
 
 from ludus.config import SamplingConfig
 from ludus.http.problems import BadRequest
-from ludus.inference.outage import Outage
-from ludus.inference.policy_voice import PolicyVoice
+from ludus.inference.policy_sampler import PolicySampler, make_sampling
 from ludus.inference.protocol import Completion, Request
 from ludus.lm.chat import ChatFormat
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import EpisodeId
-from ludus.runtime import Pulse
 from ludus.workflows.interception.agent_request import AgentRequest, read_agent_request
 from ludus.workflows.interception.history import read_turns
 from ludus.workflows.interception.interception import Recording
-from ludus.workflows.rollout_model import RolloutModel, Voice
+from ludus.workflows.rollout_model import RolloutModel
 
 
 @pytest.fixture(scope="session")
@@ -60,10 +58,9 @@ class Odd(ParrotEngine):
 
 
 def open_recording(chat: ChatFormat, engine: ParrotEngine) -> Recording:
-    sampling = SamplingConfig()
-    policy = PolicyVoice(engine, sampling, stop_tokens=chat.stop_tokens, outage=Outage(0.0), pulse=Pulse())
-    voice = Voice(policy=policy, format=chat, context=4096, max_tokens=sampling.max_tokens)
-    return Recording(RolloutModel(attempt(), EpisodeId("e"), voice))
+    sampling = make_sampling(SamplingConfig(), chat.stop_tokens)
+    model = RolloutModel(attempt(), EpisodeId("e"), PolicySampler(engine, chat), sampling=sampling, context=4096)
+    return Recording(model)
 
 
 def request(*messages: tuple[str, str], **fields: Any) -> AgentRequest:

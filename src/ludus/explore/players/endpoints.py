@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ludus.config import EndpointConfig, ExploreConfig
+from ludus.config import EndpointConfig, ExploreConfig, PromptConfig, SamplingConfig
 from ludus.errors import ConfigError
 from ludus.explore.judging import Judging
 from ludus.explore.players.fixed import PLAYERS
@@ -28,23 +28,37 @@ Counts = dict[str, float]
 
 
 class Endpoints:
-    """Speakers by name, and the judge. Belongs to one event loop."""
+    """Players by name, and the judge. Belongs to one event loop."""
 
     def __init__(self, explore: ExploreConfig, *, spent: Mapping[str, float] | None = None) -> None:
         """`spent` is what this explorer's earlier lives have cost, by endpoint."""
         self._explore = explore
         self._spent = dict(spent or {})
         self._engines: dict[str, OpenAIEngine] = {}
-        self._speakers: dict[str, Speaker] = {}
         self._judging: Judging | None = None
         self._told: Counts = {f"endpoints/{name}/cost": cost for name, cost in self._spent.items()}
 
-    def speaker(self, name: str) -> Speaker | None:
-        """Who speaks for a player; None when it is no endpoint."""
+    def speaker(self, name: str, prompt: PromptConfig, sampling: SamplingConfig) -> Speaker | None:
+        """Who speaks for a player, as the game has it where its config does not say; None when it is no endpoint."""
         endpoint = self._explore.endpoints.get(name)
-        if endpoint is not None and name not in self._speakers:
-            self._speakers[name] = self._make_speaker(name, endpoint)
-        return self._speakers.get(name)
+        if endpoint is None:
+            return None
+        engine = self.engine(name)
+        # A fixed player has a manner of its own: it samples in evaluation, too, or games would repeat themselves.
+        own = Sampling(
+            max_tokens=endpoint.max_tokens or sampling.max_tokens,
+            temperature=sampling.temperature if endpoint.temperature is None else endpoint.temperature,
+            stop_tokens=engine.format.stop_tokens,
+        )
+        return Speaker(
+            sample=engine.generate,
+            chat=engine.format,
+            template=find_prompt(endpoint.prompt or prompt.template),
+            action=endpoint.action or prompt.action,
+            sampling=own,
+            greedy=own,
+            is_endpoint=True,
+        )
 
     async def judge(self, played: TextEpisode, *, ends: float) -> None:
         """Have the judge, if the run has one, score an episode that ended well; raises as `Judging.judge` does."""
@@ -89,23 +103,6 @@ class Endpoints:
             engine.counters.cost = self._spent.get(name, 0.0)
             self._engines[name] = engine
         return self._engines[name]
-
-    def _make_speaker(self, name: str, endpoint: EndpointConfig) -> Speaker:
-        explore, engine = self._explore, self.engine(name)
-        # A fixed player has a manner of its own: it samples in evaluation, too, or games would repeat themselves.
-        sampling = Sampling(
-            max_tokens=endpoint.max_tokens or explore.sampling.max_tokens,
-            temperature=explore.sampling.temperature if endpoint.temperature is None else endpoint.temperature,
-            stop_tokens=engine.format.stop_tokens,
-        )
-        return Speaker(
-            engine=engine,
-            chat=engine.format,
-            template=find_prompt(endpoint.prompt or explore.prompt.template),
-            action=endpoint.action or explore.prompt.action,
-            sampling=sampling,
-            greedy=sampling,
-        )
 
 
 def engine_settings(name: str, endpoint: EndpointConfig, *, shares: int = 1) -> OpenAISettings:

@@ -23,7 +23,7 @@ def gather_rows(rows: Sequence[Row], *, has_turns: bool) -> Experiences:
     names = (*SEQUENCE_COLUMNS, "turn") if has_turns else SEQUENCE_COLUMNS
     kinds: dict[str, Any] = {**DTYPES, "turn": np.int64}
     sequences: dict[str, NDArray[Any]] = {
-        name: np.array([facts[name] for facts, _ in rows], kinds.get(name, object)) for name in names
+        name: np.array([facts.get(name, 0) for facts, _ in rows], kinds.get(name, object)) for name in names
     }
     parts = [columns for _, columns in rows]
     lengths = [len(part["action"]) for part in parts]

@@ -22,8 +22,8 @@ from ludus.policies.shapes import shape_from_json
 from ludus.runtime import Pulse
 
 if TYPE_CHECKING:
+    from ludus.explore.runners.language_runner import LanguageRunner
     from ludus.explore.runners.mixed_runner import MixedRunner
-    from ludus.explore.runners.text_runner import TextRunner
 
 
 class Kinds:
@@ -58,7 +58,7 @@ class Kinds:
         return self._known[name]
 
 
-def build_population_runner(setup: Setup, config: RunConfig, pulse: Pulse) -> MixedRunner | TextRunner | None:
+def build_population_runner(setup: Setup, config: RunConfig, pulse: Pulse) -> MixedRunner | LanguageRunner | None:
     """The runner of a population's games as far as there are language models in it; None while there are none.
 
     Raises:
@@ -71,9 +71,9 @@ def build_population_runner(setup: Setup, config: RunConfig, pulse: Pulse) -> Mi
     setup = msgspec.structs.replace(setup, shape=_common(models).to_json())
     if len(models) < len(kinds.shapes()):
         return _build_mixed_runner(setup, config, pulse, kinds)
-    from ludus.explore.runners.text_building import build_text_runner
+    from ludus.explore.runners.text_building import build_language_runner
 
-    return build_text_runner(setup, config, pulse, speaks=kinds.is_language_model)
+    return build_language_runner(setup, config, pulse, speaks=kinds.is_language_model)
 
 
 def _build_mixed_runner(setup: Setup, config: RunConfig, pulse: Pulse, kinds: Kinds) -> MixedRunner:
@@ -81,13 +81,13 @@ def _build_mixed_runner(setup: Setup, config: RunConfig, pulse: Pulse, kinds: Ki
     from ludus.explore.players.network_seats import Networks
     from ludus.explore.runners.host_building import build_host_runner
     from ludus.explore.runners.mixed_runner import MixedRunner
-    from ludus.explore.runners.text_building import build_text_runner
+    from ludus.explore.runners.text_building import build_language_runner
 
     voice = RunConfig.model_validate_json(setup.voice)
     actors = NetworkActors(PolicyStore(Path(setup.run_dir) / "policies"))
     for shape in {repr(shape): shape for shape in kinds.shapes() if isinstance(shape, PolicyShape)}.values():
         actors.prepare(shape)
-    words = build_text_runner(
+    words = build_language_runner(
         setup,
         voice,
         pulse,

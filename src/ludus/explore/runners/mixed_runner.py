@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from ludus.explore.players.endpoints import Counts
 from ludus.explore.runners.host_runner import HostRunner
-from ludus.explore.runners.text_runner import TextRunner
+from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.records import EpisodeBatch, Experiences, Task
 
 BOARDS_S = 0.05
@@ -20,7 +20,7 @@ BOARDS_S = 0.05
 class MixedRunner:
     """A runner of boards and one of words behind the same face."""
 
-    def __init__(self, boards: HostRunner, words: TextRunner, speaks: Callable[[str], bool]) -> None:
+    def __init__(self, boards: HostRunner, words: LanguageRunner, speaks: Callable[[str], bool]) -> None:
         """`speaks` tells by its name whether somebody plays in words alone."""
         self._boards = boards
         self._words = words

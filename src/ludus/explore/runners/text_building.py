@@ -1,4 +1,4 @@
-"""Make the runner of a language model from a setup message: model, engine, games and fixed players, or a workflow."""
+"""Make the runner of a language model from a setup message: its engine, and rollouts for every game and taskset."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from functools import lru_cache
 from pathlib import Path
 
 from ludus.config import LocalEngineConfig, RunConfig
+from ludus.errors import PolicyError
 from ludus.explore.messages import Setup
 from ludus.explore.players.endpoints import Endpoints
 from ludus.explore.players.network_seats import Networks
 from ludus.explore.players.text import TextPlayer, make_text_player
-from ludus.explore.runners.text_runner import TextRunner
-from ludus.explore.runners.workflow_runner import WorkflowRunner
+from ludus.explore.runners.language_runner import LanguageRunner
+from ludus.explore.runners.text_rollouts import TextRollouts
+from ludus.explore.runners.workflow_rollouts import WorkflowRollouts
 from ludus.games.text_protocol import TextGame
 from ludus.games.text_registry import make_text_game
-from ludus.inference.protocol import Engine
+from ludus.inference.policy_sampler import PolicySampler, make_sampling
+from ludus.inference.protocol import Completion, Engine, EngineCounters, Request
 from ludus.lm.chat import ChatFormat
 from ludus.lm.language_models import LanguageModel, load_language_model
 from ludus.lm.language_shape import LanguageModelShape
@@ -25,7 +28,7 @@ from ludus.runtime import Pulse
 from ludus.workflows.making import make_workflow
 
 
-def build_text_runner(
+def build_language_runner(
     setup: Setup,
     config: RunConfig,
     pulse: Pulse,
@@ -36,8 +39,9 @@ def build_text_runner(
     speaks: Callable[[str], bool] | None = None,
     networks: Networks | None = None,
     max_length: int | None = None,
-) -> TextRunner:
-    """The runner of one language model, with the engine of the config.
+    engine_of: Callable[[LanguageModel], Engine] | None = None,
+) -> LanguageRunner:
+    """The runner of one language model, in the games and at the tasks of the config.
 
     Args:
         extra_players: fixed players by name, besides those that can be made by name.
@@ -46,84 +50,111 @@ def build_text_runner(
         speaks: tells by its name whether a policy is a language model. Default: the config's own is.
         networks: who decides in the seats of networks, where there are any.
         max_length: moves after which an episode is cut.
-    """
-    guests = extra_players or {}
-    shape = LanguageModelShape.from_json(setup.shape)
-    model = load_language_model(shape.model)
-    chat = ChatFormat(model.tokenizer)
-    policy = config.policy.name
-
-    @lru_cache(maxsize=64)
-    def game(key: str) -> TextGame:
-        return make_text_game(key)
-
-    @lru_cache(maxsize=256)
-    def fixed_player(name: str, key: str) -> TextPlayer:
-        return make_text_player(name, game(key))
-
-    def player(name: str, game: TextGame) -> TextPlayer | None:
-        is_model = name == policy if speaks is None else speaks(name)
-        return (
-            None
-            if is_model or name in config.explore.endpoints
-            else guests.get(name) or fixed_player(name, game.spec.key)
-        )
-
-    return TextRunner(
-        run=setup.run,
-        games=game,
-        players=player,
-        engine=make_engine(config, model, shape, PolicyStore(Path(setup.run_dir) / "policies")),
-        chat=chat,
-        prompt=config.explore.prompt,
-        sampling=config.explore.sampling,
-        slots=setup.slots,
-        deadline_s=config.explore.deadline_s if deadline_s is None else deadline_s,
-        patience_s=getattr(config.explore.engine, "patience_s", 0.0) if is_patient else 0.0,
-        pulse=pulse,
-        endpoints=Endpoints(config.explore, spent=setup.spent),
-        networks=networks,
-        max_length=max_length,
-    )
-
-
-def build_workflow_runner(
-    setup: Setup, config: RunConfig, pulse: Pulse, *, engine_of: Callable[[LanguageModel], Engine] | None = None
-) -> WorkflowRunner:
-    """The runner of one language model that attempts tasks.
-
-    Args:
         engine_of: makes the engine of the model. Default: that of the config, with the versions of the run.
 
     Raises:
-        ConfigError: the workflow, a reward or the model cannot be made.
+        ConfigError: a workflow, a reward or the model cannot be made.
     """
+    explore = config.explore
     shape = LanguageModelShape.from_json(setup.shape)
     model = load_language_model(shape.model)
-    endpoints = Endpoints(config.explore, spent=setup.spent)
     store = PolicyStore(Path(setup.run_dir) / "policies")
+    sampler = PolicySampler(
+        make_engine(config, model, shape, store) if engine_of is None else engine_of(model),
+        ChatFormat(model.tokenizer),
+        patience_s=getattr(explore.engine, "patience_s", 0.0) if is_patient else 0.0,
+        pulse=pulse,
+    )
+    endpoints = Endpoints(explore, spent=setup.spent)
+    cast = TextCast(extra_players)
+    is_model = speaks or (lambda name: name == config.policy.name)
+    games = TextRollouts(
+        run=setup.run,
+        games=cast.game,
+        players=lambda name, game: None if is_model(name) or name in explore.endpoints else cast.player(name, game),
+        sampler=sampler,
+        prompt=explore.prompt,
+        sampling=explore.sampling,
+        deadline_s=explore.deadline_s if deadline_s is None else deadline_s,
+        endpoints=endpoints,
+        networks=networks,
+        max_length=max_length,
+    )
+    rollouts = _task_rollouts(setup, config, sampler, model, endpoints) if config.tasks else {}
+    return LanguageRunner(rollouts, default=games, sampler=sampler, slots=setup.slots, endpoints=endpoints)
+
+
+def _task_rollouts(
+    setup: Setup, config: RunConfig, sampler: PolicySampler, model: LanguageModel, endpoints: Endpoints
+) -> dict[str, WorkflowRollouts]:
+    """What attempts the tasks of each set, by what they have as their game."""
     surroundings = Surroundings(
         engine=endpoints.engine,
         count_tokens=lambda text: len(model.tokenizer.encode(text, add_special_tokens=False)),
         plugins=setup.plugins,
     )
-    return WorkflowRunner(
+    rollouts = WorkflowRollouts(
         run=setup.run,
         workflow=make_workflow(config.workflow),
-        engine=make_engine(config, model, shape, store) if engine_of is None else engine_of(model),
-        chat=ChatFormat(model.tokenizer),
+        sampler=sampler,
+        sampling=make_sampling(
+            config.explore.sampling, sampler.template.stop_tokens, max_tokens=config.workflow.max_tokens
+        ),
         context=model.context,
-        prompt=config.explore.prompt,
-        sampling=config.explore.sampling,
-        slots=setup.slots,
         rewards=make_rewards(config.rewards, surroundings) if config.rewards else None,
-        max_tokens=config.workflow.max_tokens,
+        by_turn=config.explore.prompt.rows == "turn",
         retries=config.workflow.retries,
         deadline_s=config.explore.deadline_s,
-        patience_s=getattr(config.explore.engine, "patience_s", 0.0),
-        pulse=pulse,
-        endpoints=endpoints,
     )
+    return {f"tasks:{taskset.name}": rollouts for taskset in (*config.tasks, *config.evaluate.tasks)}
+
+
+class TextCast:
+    """Games and fixed players, each made once."""
+
+    def __init__(self, guests: Mapping[str, TextPlayer] | None = None) -> None:
+        """`guests` are players by name, besides those that can be made by name."""
+        self._guests = guests or {}
+        self.game = lru_cache(maxsize=64)(make_text_game)
+        self._fixed = lru_cache(maxsize=256)(lambda name, key: make_text_player(name, self.game(key)))
+
+    def player(self, name: str, game: TextGame) -> TextPlayer:
+        """The fixed player of a name."""
+        return self._guests.get(name) or self._fixed(name, game.spec.key)
+
+
+def build_bot_runner(run: str, config: RunConfig, chat: ChatFormat, pulse: Pulse, *, slots: int) -> LanguageRunner:
+    """The runner of games in which fixed players say what a language model is to learn from."""
+    cast, sampler = TextCast(), PolicySampler(NoEngine(), chat, pulse=pulse)
+    games = TextRollouts(
+        run=run,
+        games=cast.game,
+        players=cast.player,
+        sampler=sampler,
+        prompt=config.explore.prompt.model_copy(update={"rows": "episode"}),
+        sampling=config.explore.sampling,
+        deadline_s=config.explore.deadline_s,
+    )
+    return LanguageRunner({}, default=games, sampler=sampler, slots=slots)
+
+
+class NoEngine:
+    """For games in which only fixed players speak."""
+
+    is_repeatable = True
+
+    def __init__(self) -> None:
+        self.counters = EngineCounters()
+
+    async def generate(self, request: Request) -> Completion:
+        """Nobody asks."""
+        raise PolicyError(f"{request.policy} has no engine here")
+
+    def end_session(self, session: str) -> None:
+        """Nothing is kept."""
+
+    async def close(self) -> None:
+        """Nothing to give back."""
 
 
 def make_engine(config: RunConfig, model: LanguageModel, shape: LanguageModelShape, store: PolicyStore) -> Engine:

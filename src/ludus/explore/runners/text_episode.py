@@ -7,10 +7,11 @@ forfeits: it gets `explore.prompt.invalid_reward`, and the others share the oppo
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,19 +24,12 @@ from ludus.explore.runners.slot import SeatTrace
 from ludus.explore.speaker import Speaker
 from ludus.games.text_protocol import InvalidMove, TextGame, TextPosition
 from ludus.inference.conversation import Conversation
-from ludus.inference.protocol import Completion
+from ludus.inference.policy_sampler import ANSWER_S
+from ludus.inference.protocol import Request
 from ludus.lm.extraction import extract
-from ludus.records import Episode, EpisodeId, Seat, Task, derive_seed
+from ludus.records import Episode, EpisodeId, Task, derive_seed
 
 T = TypeVar("T")
-
-
-class Voice(Protocol):
-    """Whoever speaks for a policy."""
-
-    def __call__(self, seat: Seat, conversation: Conversation, *, session: str, seed: int) -> Awaitable[Completion]:
-        """Write the next reply of a conversation."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,10 +64,10 @@ class TextEpisode:
         conversations: dict[int, Conversation],
         speakers: tuple[Speaker, ...],
         prompt: PromptConfig,
-        voice: Voice,
         mark: Callable[[int], None],
         networks: Mapping[int, NetworkSeat] | None = None,
         max_length: int | None = None,
+        ends: float = math.inf,
     ) -> None:
         """One game.
 
@@ -84,6 +78,7 @@ class TextEpisode:
             mark: notes whose code runs.
             networks: by seat, where a network plays on the board below the words.
             max_length: moves after which the game is cut. Default: none.
+            ends: when endpoints are given up, by `time.monotonic`.
         """
         self.task = task
         self.game = game
@@ -92,10 +87,10 @@ class TextEpisode:
         self._players = players
         self._speakers = speakers
         self._prompt = prompt
-        self._voice = voice
         self._mark = mark
         self._networks = networks or {}
         self._max_length = max_length
+        self._ends = ends
         self._started = time.monotonic()
         self._record = Record()
         self._ply = 0
@@ -166,16 +161,23 @@ class TextEpisode:
         if player is not None:
             move = await self._guarded(player.choose, position, seat, self._generator(seat))
             return move, conversation.dictate(phrase(speaker.action, move))
-        completion = await self._voice(
-            self.task.seats[seat],
-            conversation,
-            session=f"{self.id}/{seat}",
-            seed=derive_seed(self.task.seed, "speak", self.task.attempt, seat, len(conversation.replies)),
-        )
+        completion = await speaker.sample(self._request(seat, conversation, speaker))
         reply = conversation.say(completion)
         found = extract(speaker.action, reply, moves)
         conversation.replies[-1].format_ok = found.format_ok
         return found.move, reply
+
+    def _request(self, seat: int, conversation: Conversation, speaker: Speaker) -> Request:
+        who, task = self.task.seats[seat], self.task
+        left_s = max(self._ends - time.monotonic(), 0.0) if speaker.is_endpoint else ANSWER_S
+        return Request(
+            prompt=conversation.prompt,
+            policy=who.policy,
+            sampling=speaker.greedy if who.greedy else speaker.sampling,
+            seed=derive_seed(task.seed, "speak", task.attempt, seat, len(conversation.replies)),
+            deadline_s=min(ANSWER_S, left_s),
+            session=f"{self.id}/{seat}",
+        )
 
     async def _decide_on_board(self, position: TextPosition, seat: int) -> tuple[str, str]:
         network = self._networks[seat]

@@ -17,12 +17,14 @@ from ludus.errors import EnvError, PolicyError, RewardError, RolloutError
 from ludus.explore.runners.assembly import sequence_facts
 from ludus.explore.runners.bounded_work import BoundedWork
 from ludus.explore.runners.conversation_rows import Row
+from ludus.inference.policy_sampler import PolicySampler
+from ludus.inference.protocol import Sampling
 from ludus.records import Episode, EpisodeId, Task, derive_seed
 from ludus.rewards.rewards import Rewards, Scored
 from ludus.rewards.values import check_value
 from ludus.workflows.outcome import Outcome, as_outcome
 from ludus.workflows.protocol import Workflow
-from ludus.workflows.rollout_model import RolloutModel, Voice
+from ludus.workflows.rollout_model import RolloutModel
 
 OWN_REWARD, STEP_REWARDS = "workflow", "steps"
 """Names of what the workflow itself gave, among the parts of a reward."""
@@ -36,8 +38,10 @@ class WorkflowEpisode:
         task: Task,
         id: EpisodeId,
         workflow: Workflow,
-        voice: Voice,
+        sampler: PolicySampler,
         *,
+        sampling: Sampling,
+        context: int,
         rewards: Rewards | None,
         retry: int,
         mark: Callable[[int], None],
@@ -61,7 +65,9 @@ class WorkflowEpisode:
         self.model = RolloutModel(
             task,
             id,
-            voice,
+            sampler,
+            sampling=sampling,
+            context=context,
             retry=retry,
             many_chats=workflow.many_chats,
             score=None if rewards is None else self._score,

@@ -18,7 +18,7 @@ def trace(made: WorkflowEpisode, episode: Episode) -> dict[str, Any]:
     Of a token: its `id`, what it spells (`text`), whether the policy sampled it (`mask`), and if so its `logp`, the
     `version` that sampled it and the `reward` that stands on it.
     """
-    text = token_text(made.model.format)
+    text = token_text(made.model.template)
     scored = made.scored
     return {
         "episode": episode.id,

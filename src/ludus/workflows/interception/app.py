@@ -97,7 +97,7 @@ class Routes:
         if not wanted.logprobs:
             return None
         if self._token_text is None:
-            self._token_text = token_text(recording.model.format)
+            self._token_text = token_text(recording.model.template)
         return self._token_text
 
 

@@ -155,7 +155,7 @@ class Recording:
                 return talk
             branch = talk.chat.conversation.branch(place.replies)
             return _Talk(self.model.add_chat(branch), list(turns[:known]))
-        return _Talk(self.model.add_chat(Conversation(self.model.format)), [])
+        return _Talk(self.model.add_chat(Conversation(self.model.template)), [])
 
     async def _write(self, chat: Chat, request: AgentRequest) -> Written:
         heard = blake2b(repr(chat.conversation.prompt).encode(), digest_size=16).hexdigest()

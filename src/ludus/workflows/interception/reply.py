@@ -35,7 +35,7 @@ async def write_reply(model: RolloutModel, chat: Chat, *, seed: int, max_tokens:
     Raises:
         OutOfRoom, PolicyError, TimeoutExceeded: as the model raises them.
     """
-    decode = model.format.decode
+    decode = model.template.decode
     if not stops:
         whole = await model.sample(chat.conversation, chat=chat.number, seed=seed, max_tokens=max_tokens)
         return Written(completion=whole, text=decode(whole.tokens.tolist()), finish=whole.finish)

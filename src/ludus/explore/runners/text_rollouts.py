@@ -1,0 +1,159 @@
+"""Plays games of words, with one prompt and one sampling for the policy.
+
+A game that raises, breaks its protocol or exceeds its deadline costs its own episode; one that the engine interrupts by
+being out of reach is played again. Seats that an endpoint holds have its engine instead, and their conversations its
+form. It is a fixed player: nobody waits for one that is out of reach, and an episode that it fails in is a failed one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterator
+
+from ludus.config import ExploreConfig, PromptConfig, SamplingConfig
+from ludus.errors import EnvError, RolloutError, TimeoutExceeded, boundary
+from ludus.explore.players.endpoints import Counts, Endpoints
+from ludus.explore.players.network_seats import Networks, NetworkSeat
+from ludus.explore.players.text import TextPlayer
+from ludus.explore.prompts import find_prompt
+from ludus.explore.runners.assembly import sequence_facts
+from ludus.explore.runners.conversation_rows import Row
+from ludus.explore.runners.language_runner import Finished
+from ludus.explore.runners.text_episode import TextEpisode
+from ludus.explore.speaker import Speaker
+from ludus.games.text_protocol import TextGame
+from ludus.inference.conversation import Conversation
+from ludus.inference.policy_sampler import PolicySampler, make_sampling
+from ludus.records import Episode, EpisodeId, Task, episode_id
+
+ENDPOINTS_SHARE = 0.95
+"""Share of an episode's time after which endpoints are given up, so that the error names the one that kept it."""
+
+
+class TextRollouts:
+    """Plays games, any number at once."""
+
+    def __init__(
+        self,
+        *,
+        run: str,
+        games: Callable[[str], TextGame],
+        players: Callable[[str, TextGame], TextPlayer | None],
+        sampler: PolicySampler,
+        prompt: PromptConfig,
+        sampling: SamplingConfig,
+        deadline_s: float = math.inf,
+        endpoints: Endpoints | None = None,
+        networks: Networks | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        """`players(name, game)` gives the fixed player of that name, or None when it is the policy or an endpoint.
+
+        `deadline_s` and `max_length` bound an episode in time and in moves. Seats of `networks` are theirs, and
+        `players` is not asked about them.
+        """
+        self._run = run
+        self._games = games
+        self._players = players
+        self._sampler = sampler
+        self._prompt = prompt
+        self._sampling = sampling
+        drawn = make_sampling(sampling, sampler.template.stop_tokens)
+        self._policy = Speaker(
+            sample=sampler.sample,
+            chat=sampler.template,
+            template=find_prompt(prompt.template),
+            action=prompt.action,
+            sampling=drawn,
+            greedy=drawn.as_greedy(),
+        )
+        self._endpoints = endpoints or Endpoints(ExploreConfig())
+        self._deadline_s = deadline_s
+        self._networks = networks
+        self._max_length = max_length
+        self.has_turns = prompt.rows == "turn"
+
+    async def play(self, task: Task) -> Finished:
+        """One episode, whatever happens to it; raises `Interrupted` when it is to be played again."""
+        id = episode_id(self._run, task.id, task.attempt)
+        playing: TextEpisode | None = None
+        ends = time.monotonic() + ENDPOINTS_SHARE * self._deadline_s
+        try:
+            with boundary(EnvError, f"{task.game} could not start"):
+                playing = self._open(task, id, ends)
+            async with asyncio.timeout(None if math.isinf(self._deadline_s) else self._deadline_s):
+                await playing.play()
+                await self._endpoints.judge(playing, ends=ends)
+        except TimeoutError:
+            return _failed(playing, id, task, TimeoutExceeded(f"the episode took longer than {self._deadline_s:g} s"))
+        except RolloutError as error:
+            return _failed(playing, id, task, error)
+        finally:
+            for seat in range(len(task.seats)):
+                self._sampler.engine.end_session(f"{id}/{seat}")
+        episode = playing.finish()
+        rows = list(_rows(playing, episode, by_turn=self.has_turns))
+        return Finished(episode=episode, rows=rows, traces=playing.traces)
+
+    def take_counts(self) -> Counts:
+        """Endpoints are counted by the runner."""
+        return {}
+
+    async def close(self) -> None:
+        """There is nothing to give back."""
+
+    def _open(self, task: Task, id: EpisodeId, ends: float) -> TextEpisode:
+        game = self._games(task.game)
+        networks = self._network_seats(task, game)
+        players = tuple(
+            None if number in networks else self._players(seat.policy.name, game)
+            for number, seat in enumerate(task.seats)
+        )
+        speakers = tuple(
+            self._endpoints.speaker(seat.policy.name, self._prompt, self._sampling) or self._policy
+            for seat in task.seats
+        )
+        return TextEpisode(
+            task,
+            game,
+            id,
+            players=players,
+            conversations={
+                seat: Conversation(speakers[seat].chat, speakers[seat].template.system)
+                for seat, player in enumerate(players)
+                if seat not in networks and (player is None or task.seats[seat].learns)
+            },
+            speakers=speakers,
+            prompt=self._prompt,
+            mark=self._sampler.pulse.working_on,
+            networks=networks,
+            max_length=self._max_length,
+            ends=ends,
+        )
+
+    def _network_seats(self, task: Task, game: TextGame) -> dict[int, NetworkSeat]:
+        networks = self._networks
+        if networks is None:
+            return {}
+        seats = (number for number, seat in enumerate(task.seats) if networks.is_network(seat.policy.name))
+        return {number: networks.seat(number, task, game) for number in seats}
+
+
+def _failed(playing: TextEpisode | None, id: EpisodeId, task: Task, error: RolloutError) -> Finished:
+    text = f"{type(error).__name__}: {error}"
+    return Finished(episode=playing.finish(text) if playing else Episode.failed(id, task, text))
+
+
+def _rows(playing: TextEpisode, episode: Episode, *, by_turn: bool) -> Iterator[Row]:
+    """The sequences of the learning seats."""
+    for seat, conversation in playing.conversations.items():
+        if not episode.task.seats[seat].learns or not conversation.replies:
+            continue
+        facts = sequence_facts(episode, seat)
+        if by_turn:
+            turns = conversation.as_turns(facts["final_reward"])
+            yield from (({**facts, "turn": turn}, columns) for turn, columns in enumerate(turns))
+        else:
+            yield facts, conversation.as_episode()
