@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ludus.config import compute_threads, load_or_demo, resolve_stages
+from ludus.orchestrator.worker_imports import worker_imports
 from ludus.runs.staged import AnyLoop, make_loop
-from ludus.runtime import available_cores, limit_threads
+from ludus.runtime import available_cores, limit_threads, warm_up
 
 
 def open_loop(
@@ -25,5 +26,8 @@ def open_loop(
         ConfigError: anything is wrong with the config; nothing has been written yet.
     """
     loaded = load_or_demo(config, overrides)
-    limit_threads(max(compute_threads(stage, available_cores()) for stage in resolve_stages(loaded)), os.environ)
+    stages = resolve_stages(loaded)
+    limit_threads(max(compute_threads(stage, available_cores()) for stage in stages), os.environ)
+    if stages[0].topology == "split":
+        warm_up(worker_imports(stages[0]))  # beside what this process imports
     return make_loop(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)

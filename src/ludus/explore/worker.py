@@ -1,6 +1,6 @@
 """An explorer process: plays the tasks it is given and hands episodes back in batches.
 
-Run by the supervisor as `python -m ludus.explore.worker`; it ends when told to, when it cannot go on, or when its
+Started by the supervisor; it ends when told to, when it cannot go on, or when its
 parent is gone.
 """
 

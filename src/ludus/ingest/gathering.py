@@ -19,6 +19,7 @@ from ludus.errors import ConfigError, WorkerError
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.orchestrator.one_shot_worker import run_one_shot
 from ludus.orchestrator.rooms import Rooms
+from ludus.orchestrator.worker_imports import worker_imports
 from ludus.runtime import Stop, WorkerSpec
 from ludus.storage.atomic import sha256_file
 from ludus.storage.run_directory import RunDirectory
@@ -154,6 +155,7 @@ def _work(rooms: Rooms, order: Gather, is_stopping: Callable[[], bool]) -> bool:
         replies=FromGathering,
         threads=runtime.threads or 1,
         stall_s=runtime.stall_s,
+        imports=worker_imports(rooms.config),
     )
     return run_one_shot(rooms, spec, order, partial(_is_done, rooms), is_stopping)
 

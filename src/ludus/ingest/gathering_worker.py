@@ -1,6 +1,6 @@
 """The process that gathers expert rows and preference pairs, once, into the run's folders.
 
-Run by the supervisor as `python -m ludus.ingest.gathering_worker`: what it reads, and the players that it lets
+Started by the supervisor: what it reads, and the players that it lets
 play, cannot stop the loop.
 """
 

@@ -16,6 +16,7 @@ from ludus.errors import WorkerError
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.orchestrator.one_shot_worker import run_one_shot
 from ludus.orchestrator.rooms import Rooms
+from ludus.orchestrator.worker_imports import worker_imports
 from ludus.runtime import Stop, WorkerSpec
 
 NAME = "warm-start"
@@ -72,6 +73,7 @@ def _work(rooms: Rooms, folder: Path, is_stopping: Callable[[], bool]) -> bool:
         replies=FromWarmStart,
         threads=config.runtime.threads or 1,
         stall_s=config.runtime.stall_s,
+        imports=worker_imports(config),
     )
     order = WarmStart(config=config.model_dump_json(), folder=str(folder), plugins=list(rooms.plugins))
     return run_one_shot(rooms, spec, order, partial(_is_done, rooms), is_stopping)

@@ -1,6 +1,6 @@
 """The warm-start process: fixed players play games of words, and the model learns to say what they said.
 
-Run by the supervisor as `python -m ludus.ingest.warm_start_worker`. Every parameter is trained, with the loss `sft`
+Started by the supervisor. Every parameter is trained, with the loss `sft`
 on all that is said in the games, or on the moves of all seats alone.
 """
 

@@ -19,6 +19,7 @@ from ludus.errors import WorkerError
 from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Setup, Trouble
 from ludus.orchestrator.endpoint_bill import EndpointBill
 from ludus.orchestrator.rooms import Rooms
+from ludus.orchestrator.worker_imports import worker_imports
 from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, PolicyRef, Task, episode_id
 from ludus.runtime import Arrived, Lost, WorkerSpec
 from ludus.storage.arrow import episodes_from_table, episodes_to_table, experiences_from_table, from_bytes
@@ -108,6 +109,7 @@ class Dispatcher:
                 module="ludus.explore.worker",
                 replies=FromExplorer,
                 stall_s=rooms.config.explore.deadline_s,
+                imports=worker_imports(rooms.config),
             )
             self._supervisor.start(spec)
             self._greet(spec.name)

@@ -18,6 +18,7 @@ from ludus.errors import TrainError, WorkerError
 from ludus.lm.teachers import TeacherModel
 from ludus.orchestrator.rooms import Rooms
 from ludus.orchestrator.teacher import keep_teacher
+from ludus.orchestrator.worker_imports import worker_imports
 from ludus.records import Experiences
 from ludus.runtime import Arrived, Lost, WorkerSpec
 from ludus.storage.arrow import experiences_to_table, to_bytes
@@ -69,6 +70,7 @@ class TrainerClient:
                 replies=FromTrainer,
                 threads=rooms.config.runtime.threads or 1,
                 stall_s=rooms.config.runtime.stall_s,
+                imports=worker_imports(rooms.config),
             )
         )
         self._greet(checkpoint)

@@ -1,6 +1,6 @@
 """The process of custom rewards: a user's functions, one attempt after the other.
 
-Run by `custom.py` as `python -m ludus.rewards.worker`. A reward that raises or returns something else than a
+Started by `custom.py`. A reward that raises or returns something else than a
 number is told as such; one that hangs is ended from outside, with this process.
 """
 

@@ -1,6 +1,7 @@
-"""Local worker processes: spawn, supervise, signs of life, and dying with the parent."""
+"""Local worker processes: a fork server, supervision, signs of life, and dying with the parent."""
 
 from ludus.runtime.channel import Channel, Stop
+from ludus.runtime.fork_server import warm_up
 from ludus.runtime.process import WorkerProcess, WorkerSpec
 from ludus.runtime.pulse import NO_TASK, Pulse
 from ludus.runtime.supervisor import Arrived, Lost, Supervisor
@@ -21,4 +22,5 @@ __all__ = [
     "connect",
     "limit_threads",
     "run_worker",
+    "warm_up",
 ]

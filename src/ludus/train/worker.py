@@ -1,6 +1,6 @@
 """A trainer process: updates a policy on the batches it is sent.
 
-Run by the supervisor as `python -m ludus.train.worker`. It keeps nothing that a checkpoint does not hold, so a lost
+Started by the supervisor. It keeps nothing that a checkpoint does not hold, so a lost
 trainer is replaced by one that loads the newest checkpoint.
 """
 

@@ -1,11 +1,13 @@
 """A worker that does what it is told: echo, die in various ways, hang, start slowly, or be idle."""
 
+import json
 import os
 import signal
 import sys
 import time
 
 import msgspec
+import numpy as np
 
 from ludus.runtime import connect
 
@@ -18,6 +20,23 @@ class Command(msgspec.Struct, tag="command"):
 class Echo(msgspec.Struct, tag="echo"):
     text: str
     pid: int = 0
+
+
+def link(fd: str) -> str:
+    path = f"/proc/self/fd/{fd}"
+    return os.readlink(path) if os.path.lexists(path) else ""  # the listing itself had one that is closed
+
+
+def describe() -> dict[str, object]:
+    return {
+        "server": os.getppid(),
+        "group": os.getpgid(0),
+        "directory": os.getcwd(),
+        "threads": [os.environ[name] for name in ("OMP_NUM_THREADS", "PJRT_NPROC")],
+        "note": os.environ.get("NOTE"),
+        "random": np.random.random(),
+        "descriptors": sorted(kind.partition(":")[0] for kind in map(link, os.listdir("/proc/self/fd")) if kind),
+    }
 
 
 def main() -> None:
@@ -39,6 +58,9 @@ def main() -> None:
             pulse.tick()
             if command.what == "echo":
                 channel.send(Echo(text=bytes(blob).decode(), pid=os.getpid()), bytes(blob))
+                channel.drain(10.0)
+            elif command.what == "describe":
+                channel.send(Echo(text=json.dumps(describe())))
                 channel.drain(10.0)
             elif command.what == "segfault":
                 print("about to crash", file=sys.stderr, flush=True)

@@ -1,0 +1,14 @@
+"""What the workers of a run import first: the framework of its policy, once in the fork server for all of them."""
+
+from __future__ import annotations
+
+from ludus.config import RunConfig
+
+_WORKERS = ("ludus.explore.worker", "ludus.train.worker")
+
+
+def worker_imports(config: RunConfig) -> tuple[str, ...]:
+    """Modules for the fork server: none of them starts a thread or a device when it is imported."""
+    if config.policy.model is None:
+        return (*_WORKERS, "ludus.explore.runners.host_building", "ludus.train.jax_learner")
+    return (*_WORKERS, "ludus.explore.runners.text_building", "ludus.train.torch_learner")
