@@ -558,18 +558,18 @@ DRIVER = """
 import json, sys, time
 from ludus.sandbox.isolation import try_level
 from ludus.sandbox.limits import Limits
-from ludus.sandbox.fork_server import Nursery
+from ludus.sandbox.fork_server import SandboxForkServer
 from ludus.sandbox.pump import Pump
 from ludus.sandbox.scripts import run_script
-nursery, told = Nursery(), {}
+fork_server, told = SandboxForkServer(), {}
 for level in ("namespaces", "filters"):
     told[level] = [try_level(level)]
     for source in json.loads(sys.argv[1]):
         pump = Pump()
-        ran = run_script(nursery, pump, source, "", level=level, limits=Limits(cpu_s=1, wall_s=60))
+        ran = run_script(fork_server, pump, source, "", level=level, limits=Limits(cpu_s=1, wall_s=60))
         pump.close()
         told[level].append([ran.stdout, ran.ended.how])
-nursery.close()
+fork_server.close()
 print(json.dumps(told))
 """
 FROM_NOBODY = [

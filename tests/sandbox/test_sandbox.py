@@ -174,7 +174,7 @@ def test_a_caller_that_gives_up_takes_its_program_along(sandbox: Sandbox) -> Non
         return time.monotonic() - start
 
     assert asyncio.run(give_up()) < 5
-    assert not children_of(nursery_of(sandbox))
+    assert not children_of(fork_server_of(sandbox))
 
 
 def test_close_ends_what_is_running(sandbox: Sandbox) -> None:
@@ -191,9 +191,9 @@ def test_close_ends_what_is_running(sandbox: Sandbox) -> None:
     assert asyncio.run(run()) < 8
 
 
-def test_a_lost_nursery_is_made_anew(sandbox: Sandbox) -> None:
+def test_a_lost_fork_server_is_made_anew(sandbox: Sandbox) -> None:
     asyncio.run(sandbox.run("pass"))
-    os.kill(nursery_of(sandbox), signal.SIGKILL)
+    os.kill(fork_server_of(sandbox), signal.SIGKILL)
     assert asyncio.run(sandbox.run("print(1)")).stdout == "1\n"
 
 
@@ -221,15 +221,15 @@ import asyncio, sys, threading
 from ludus.sandbox.sandbox import Sandbox
 sandbox = Sandbox(level={sandbox.isolation.level!r})
 asyncio.run(sandbox.run("print(1)"))
-print(sandbox._nursery._process.pid, flush=True)
+print(sandbox._fork_server._process.pid, flush=True)
 asyncio.run(sandbox.run("import time\\nwhile True: time.sleep(1)"))
 """
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(tmp_path)}
     parent = subprocess.Popen([sys.executable, "-c", driver], stdout=subprocess.PIPE, text=True, env=environment)
     assert parent.stdout is not None
-    nursery = int(parent.stdout.readline())
-    wait_for(lambda: bool(children_of(nursery)))
-    family = [nursery, *children_of(nursery)]
+    fork_server = int(parent.stdout.readline())
+    wait_for(lambda: bool(children_of(fork_server)))
+    family = [fork_server, *children_of(fork_server)]
     family += [grandchild for child in family[1:] for grandchild in children_of(child)]
     parent.kill()
     parent.wait()
@@ -238,8 +238,8 @@ asyncio.run(sandbox.run("import time\\nwhile True: time.sleep(1)"))
     assert list(tmp_path.iterdir()) == []
 
 
-def nursery_of(sandbox: Sandbox) -> int:
-    process = sandbox._nursery._process
+def fork_server_of(sandbox: Sandbox) -> int:
+    process = sandbox._fork_server._process
     assert process is not None
     return process.pid
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ludus.errors import ConfigError, SandboxError
-from ludus.sandbox.fork_server import Nursery
+from ludus.sandbox.fork_server import SandboxForkServer
 from ludus.sandbox.limits import Limits
 from ludus.sandbox.program import GRACE_S, Level, Program
 from ludus.sandbox.pump import Pump
@@ -59,9 +59,9 @@ def _find() -> Isolation:
 
 def try_level(level: Level) -> str:
     """Why a level does not work here; empty if it does."""
-    nursery, pump = Nursery(), Pump()
+    fork_server, pump = SandboxForkServer(), Pump()
     try:
-        program = Program(nursery, pump, _PROBE, level=level, limits=Limits())
+        program = Program(fork_server, pump, _PROBE, level=level, limits=Limits())
         try:
             pump.run(lambda: program.has_ended, time.monotonic() + program.limits.wall_s + GRACE_S)
             ended = program.ended()
@@ -71,5 +71,5 @@ def try_level(level: Level) -> str:
         return str(error)
     finally:
         pump.close()
-        nursery.close()
+        fork_server.close()
     return "" if ended.is_clean and program.stdout.content == b"42\n" else f"a program {ended}"

@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any, Literal
 
 from ludus.errors import SandboxError
-from ludus.sandbox.fork_server import ENVIRONMENT, Nursery, interpreter, source_root
+from ludus.sandbox.fork_server import ENVIRONMENT, SandboxForkServer, interpreter, source_root
 from ludus.sandbox.limits import Limits
 from ludus.sandbox.pump import Collected, Pump
 
@@ -68,7 +68,7 @@ class Program:
 
     def __init__(
         self,
-        nursery: Nursery,
+        fork_server: SandboxForkServer,
         pump: Pump,
         setup: Mapping[str, Any],
         *,
@@ -99,7 +99,7 @@ class Program:
         sending.is_last = True
         self._life = pipes["life"][1]
         try:
-            self._launcher = nursery.launch(theirs)
+            self._launcher = fork_server.launch(theirs)
         except SandboxError:
             os.close(self._life)
             self._clean_up()

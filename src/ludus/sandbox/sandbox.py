@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ludus.config import SandboxConfig
 from ludus.errors import SandboxError
 from ludus.runtime.threads import available_cores
-from ludus.sandbox.fork_server import Nursery
+from ludus.sandbox.fork_server import SandboxForkServer
 from ludus.sandbox.isolation import Isolation, find_isolation
 from ludus.sandbox.limits import Limits
 from ludus.sandbox.program import Level
@@ -52,7 +52,7 @@ class Sandbox:
         self._packages = packages
         self._threads = ThreadPoolExecutor(in_flight or available_cores(), thread_name_prefix="sandbox")
         self._is_closed = False
-        self._nursery = Nursery()
+        self._fork_server = SandboxForkServer()
         self._pumps: set[Pump] = set()
 
     async def run(self, source: str, stdin: str = "", *, seed: int = 0) -> Ran:
@@ -76,13 +76,13 @@ class Sandbox:
         for pump in list(self._pumps):
             pump.stop()
         self._threads.shutdown(wait=True)
-        self._nursery.close()
+        self._fork_server.close()
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
         settings = {"level": self.isolation.level, "limits": self.limits, "packages": self._packages}
         pump = Pump()
         self._pumps.add(pump)
-        job = self._threads.submit(work, self._nursery, pump, *arguments, **options, **settings)
+        job = self._threads.submit(work, self._fork_server, pump, *arguments, **options, **settings)
         try:
             result = await asyncio.shield(asyncio.wrap_future(job))
         except asyncio.CancelledError:

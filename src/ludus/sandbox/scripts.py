@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ludus.sandbox.fork_server import Nursery
+from ludus.sandbox.fork_server import SandboxForkServer
 from ludus.sandbox.limits import Limits
 from ludus.sandbox.program import GRACE_S, Ended, Level, Program
 from ludus.sandbox.pump import Pump
@@ -23,7 +23,7 @@ class Ran:
 
 
 def run_script(
-    nursery: Nursery,
+    fork_server: SandboxForkServer,
     pump: Pump,
     source: str,
     stdin: str,
@@ -40,7 +40,7 @@ def run_script(
     """
     setup = {"mode": "script", "source": source, "seed": seed}
     program = Program(
-        nursery, pump, setup, level=level, limits=limits, stdin=stdin.encode(errors="replace"), packages=packages
+        fork_server, pump, setup, level=level, limits=limits, stdin=stdin.encode(errors="replace"), packages=packages
     )
     try:
         pump.run(lambda: program.has_ended, time.monotonic() + limits.wall_s + GRACE_S)

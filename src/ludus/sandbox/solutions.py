@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ludus.errors import SandboxError
-from ludus.sandbox.fork_server import Nursery
+from ludus.sandbox.fork_server import SandboxForkServer
 from ludus.sandbox.inside.values import MOST_BYTES, NotPlain, dump, encode, load, load_value
 from ludus.sandbox.limits import Limits
 from ludus.sandbox.program import GRACE_S, Level, Program
@@ -42,7 +42,7 @@ class Reply:
 
 
 def call_functions(
-    nursery: Nursery,
+    fork_server: SandboxForkServer,
     pump: Pump,
     source: str,
     calls: Sequence[Call],
@@ -62,7 +62,7 @@ def call_functions(
     setup = {"mode": "functions", "source": source, "seed": seed}
     replies, sending = pump.read(our_replies, MOST_BYTES), pump.open(our_calls)
     channels = (their_calls, their_replies)
-    program = Program(nursery, pump, setup, level=level, limits=limits, channels=channels, packages=packages)
+    program = Program(fork_server, pump, setup, level=level, limits=limits, channels=channels, packages=packages)
     try:
         answered = _Asking(pump, program, replies, sending).ask_all(calls)
         sending.is_last = True
@@ -125,7 +125,7 @@ class _Asking:
 
 
 def run_tests(
-    nursery: Nursery,
+    fork_server: SandboxForkServer,
     pump: Pump,
     source: str,
     tests: Sequence[str],
@@ -157,8 +157,8 @@ def run_tests(
     channels = (tests_replies, tests_calls, verdict_write)
     running: list[Program] = []
     try:
-        running.append(Program(nursery, pump, solution_setup, channels=(their_calls, their_replies), **same))
-        running.append(Program(nursery, pump, test_setup, channels=channels, **same))
+        running.append(Program(fork_server, pump, solution_setup, channels=(their_calls, their_replies), **same))
+        running.append(Program(fork_server, pump, test_setup, channels=channels, **same))
         is_told = pump.run(lambda: verdict.is_closed, time.monotonic() + limits.wall_s + GRACE_S)
         _check_sandboxes(pump, running)
     finally:

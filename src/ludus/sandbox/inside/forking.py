@@ -1,4 +1,4 @@
-"""The nursery's process: forks a launcher for each request that comes with descriptors.
+"""The fork server's process: forks a launcher for each request that comes with descriptors.
 
 The descriptors are: standard input, output and errors, the setup, the report, the life pipe, and the channels.
 """

@@ -26,7 +26,7 @@ from ludus.sandbox.inside.watching import Watch
 Setup = dict[str, Any]
 
 MOST_DESCRIPTORS = 256
-"""The nursery has a handful, and new ones get the lowest free numbers."""
+"""The fork server has a handful, and new ones get the lowest free numbers."""
 
 
 def launch(setup_fd: int, report_fd: int, life_fd: int, channels: list[int]) -> int:
