@@ -1,4 +1,4 @@
-"""Expert rows, pairs and imports beside the usual ones: each where it belongs, and the same after a crash."""
+"""Expert rows, pairs and imports beside the on-policy ones: each where it belongs, and the same after a crash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from ludus.buffer import (
 from ludus.buffer.epochs import Cursor, draw
 from ludus.errors import CorruptRecord, LudusError, StorageError
 from ludus.records import Experiences
+from ludus.storage.arrow import experiences_to_table
 from ludus.storage.catalog import Catalog
+from ludus.storage.segments import SegmentLog
 from ludus.testing.experiences import sample_experiences
 
 
@@ -193,7 +195,7 @@ def decided(sources: list[str], groups: list[str] | None = None, first: int = 0)
 def test_decisions_arrive_once_and_go_where_they_belong(tmp_path: Path, catalog: Catalog) -> None:
     store = ImportStore(tmp_path, catalog)
     assert store.take_inbox() == 0
-    rows = decided(["usual", "expert", "rejected", "usual"])
+    rows = decided(["on_policy", "expert", "rejected", "on_policy"])
     path = put_into_inbox(tmp_path / "inbox", rows)
     assert put_into_inbox(tmp_path / "inbox", rows) == path
     assert waiting_in_inbox(tmp_path / "inbox") == [path]
@@ -208,11 +210,21 @@ def test_decisions_arrive_once_and_go_where_they_belong(tmp_path: Path, catalog:
     assert (again.waiting, len(again.expert), again.rejected) == (2, 1, {(2, 0, 0)})
 
 
+def test_rows_that_older_runs_call_usual_are_on_policy(tmp_path: Path, catalog: Catalog) -> None:
+    log = SegmentLog(tmp_path, "imports", catalog)
+    log.append(experiences_to_table(decided(["usual", "expert"])))
+    log.commit()
+    put_into_inbox(tmp_path / "inbox", decided(["usual"], first=2))
+    store = ImportStore(tmp_path, catalog)
+    assert store.take_inbox() == 1
+    assert store.claim(8).experiences.sequences["source"].tolist() == ["on_policy"] * 2
+
+
 def test_damaged_file_in_the_inbox_is_moved_away(
     tmp_path: Path, catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = ImportStore(tmp_path, catalog)
-    put_into_inbox(tmp_path / "inbox", decided(["usual"]))
+    put_into_inbox(tmp_path / "inbox", decided(["on_policy"]))
     (tmp_path / "inbox" / "0.edits").write_bytes(b"not arrow")
     put_into_inbox(tmp_path / "inbox", decided(["strange"], first=5))
     assert store.take_inbox() == 1
@@ -223,7 +235,7 @@ def test_damaged_file_in_the_inbox_is_moved_away(
 
 def test_imported_rows_are_used_once_with_their_groups_whole(tmp_path: Path, catalog: Catalog) -> None:
     store = ImportStore(tmp_path, catalog)
-    put_into_inbox(tmp_path / "inbox", decided(["usual"] * 7, ["a", "a", "a", "b", "b", "", ""]))
+    put_into_inbox(tmp_path / "inbox", decided(["on_policy"] * 7, ["a", "a", "a", "b", "b", "", ""]))
     store.take_inbox()
     claims = [store.claim(4) for _ in range(4)]
     assert [tasks(claim.experiences) for claim in claims] == [[0, 1, 2], [3, 4, 5, 6], [], []]
@@ -247,12 +259,12 @@ def test_batch_has_rows_of_all_stores_told_apart_by_their_source(tmp_path: Path,
     pairs = EpochStore("pairs", [write(tmp_path / "pairs", [couples])], seed=0, rows_per_item=2)
     expert = EpochStore("expert", [Shelf(3), imports.expert], seed=0)
     side = OfflineSources(expert=expert, expert_rows=2, pairs=pairs, pair_count=1, imports=imports, import_rows=4)
-    put_into_inbox(tmp_path / "inbox", decided(["usual", "rejected"]))
+    put_into_inbox(tmp_path / "inbox", decided(["on_policy", "rejected"]))
     assert side.take_inbox() == 2
     claim = side.claim()
     batch = claim.mixed_with(sample_experiences([2] * 3, tokens=True))
-    assert Counter(batch.sequences["source"]) == {"usual": 4, "expert": 2, "pairs": 2}
-    assert batch.sequences["source"].tolist()[:3] == ["usual"] * 3
+    assert Counter(batch.sequences["source"]) == {"on_policy": 4, "expert": 2, "pairs": 2}
+    assert batch.sequences["source"].tolist()[:3] == ["on_policy"] * 3
     paired = batch.sequences["source"] == "pairs"
     assert set(batch.sequences["pair"][~paired]) == {-1}
     assert len(set(batch.sequences["pair"][paired])) == 1
@@ -269,9 +281,9 @@ def test_batch_has_rows_of_all_stores_told_apart_by_their_source(tmp_path: Path,
 
 
 def test_without_other_stores_a_batch_stays_as_it_is() -> None:
-    usual = sample_experiences((2, 3))
+    on_policy = sample_experiences((2, 3))
     side = OfflineSources()
-    assert side.claim().mixed_with(usual) is usual
+    assert side.claim().mixed_with(on_policy) is on_policy
     assert side.take_inbox() == 0
     assert side.state() == side.metrics() == {}
     side.load_state({"expert": {"epoch": 1}})

@@ -147,7 +147,7 @@ def test_mu_is_filled_where_terms_share_it() -> None:
 
 def test_what_a_preset_learns_from_is_known() -> None:
     found = {name: wanted_sources(AlgorithmConfig(preset=name)) for name in ("grpo", "sft", "dpo", "mix")}  # type: ignore[arg-type]
-    assert found == {"grpo": {"usual"}, "sft": {"expert"}, "dpo": {"pairs"}, "mix": {"usual", "expert"}}
+    assert found == {"grpo": {"on_policy"}, "sft": {"expert"}, "dpo": {"pairs"}, "mix": {"on_policy", "expert"}}
     terms = AlgorithmConfig.model_validate({"objective": [{"loss": "sft", "source": "expert", "weight": 0}]})
     assert wanted_sources(terms) == frozenset()
 

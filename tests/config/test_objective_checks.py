@@ -21,17 +21,20 @@ def make(*overrides: str, words: bool = True) -> RunConfig:
     [
         (
             [f"{OBJECTIVE}=[{{loss: ppo_clip, source: expert}}]"],
-            f"{OBJECTIVE}.0.source: the loss ppo_clip cannot learn from expert; write usual",
+            f"{OBJECTIVE}.0.source: the loss ppo_clip cannot learn from expert; write on_policy",
         ),
         (
             [f"{OBJECTIVE}=[{{loss: sft, source: pairs}}]"],
-            f"{OBJECTIVE}.0.source: the loss sft cannot learn from pairs; write usual or expert or any",
+            f"{OBJECTIVE}.0.source: the loss sft cannot learn from pairs; write on_policy or expert or any",
         ),
-        ([f"{OBJECTIVE}=[{{loss: dpo}}]"], f"{OBJECTIVE}.0.source: the loss dpo cannot learn from usual; write pairs"),
+        (
+            [f"{OBJECTIVE}=[{{loss: dpo}}]"],
+            f"{OBJECTIVE}.0.source: the loss dpo cannot learn from on_policy; write pairs",
+        ),
         (
             [f"{OBJECTIVE}=[{{loss: sft}}, {{loss: kl, source: any}}]"],
             f"{OBJECTIVE}.1.source: nobody's probabilities are known for rows of any; "
-            "write reference: base, or source: usual",
+            "write reference: base, or source: on_policy",
         ),
         (
             [f"{OBJECTIVE}=[{{loss: sft, source: expert, share: mu}}]"],

@@ -74,3 +74,12 @@ def test_what_learners_of_a_population_change_is_upgraded_too() -> None:
 )
 def test_a_malformed_stored_config_is_left_as_it_is(content: Any) -> None:
     assert upgrade(content) == content
+
+
+def test_a_renamed_word_is_refused_with_the_new_one_and_upgraded_in_a_stored_config() -> None:
+    text = "name: x\ngames: [pgx:tic_tac_toe]\ntrain: {algorithm: {objective: [{loss: sft, source: usual}]}}\n"
+    with pytest.raises(ConfigError, match=r'objective.0.source: "usual" has another name now; write on_policy'):
+        parse_config(text, "run.yaml")
+    objective = parse_config(text, "config.yaml", stored=True).train.algorithm.objective
+    assert objective is not None
+    assert objective[0].source == "on_policy"

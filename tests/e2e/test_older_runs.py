@@ -69,4 +69,4 @@ def test_the_stored_config_of_an_older_run_says_what_its_file_said(name: str, tm
     stored = load_config(unpack(name, tmp_path) / "config.yaml")
     assert stored.train.steps == 240
     assert stored.train.algorithm.objective is not None
-    assert {term.source for term in stored.train.algorithm.objective} == {"usual"}
+    assert {term.source for term in stored.train.algorithm.objective} == {"on_policy"}

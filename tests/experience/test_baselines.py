@@ -64,7 +64,9 @@ def test_the_rewards_count_as_operators_and_transforms_left_them() -> None:
 
 
 def test_what_experts_did_is_left_alone() -> None:
-    rows = groups_of_three([1, 2, 3]).replace(sequences={"source": np.array(["usual", "usual", "expert"], object)})
+    rows = groups_of_three([1, 2, 3]).replace(
+        sequences={"source": np.array(["on_policy", "on_policy", "expert"], object)}
+    )
     found = with_baselines(rows)
     assert found.sequences["task"].tolist() == [0, 1, 2]
     assert np.isnan(found.sequences["baseline"]).all()

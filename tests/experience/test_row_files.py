@@ -113,12 +113,12 @@ def test_changed_reward_comes_back_with_the_rest_of_its_group(run: Path, export:
     lines[0]["reward"] = 0.75
     made = bring_back(run, lines)
     rows = made.rows
-    assert (made.usual, made.along, made.unchanged) == (1, 2, 3)
+    assert (made.on_policy, made.along, made.unchanged) == (1, 2, 3)
     assert rows.sequences["task"].tolist() == [0, 1, 2]
     assert rows.sequences["shaped_reward"].tolist() == [0.75, 0.0, 1.0]
     assert rows.sequences["final_reward"].tolist() == [0.75, 0.0, 1.0]
     assert rows.steps["reward"][4] == np.float32(0.75)
-    assert set(rows.sequences["source"]) == {"usual"}
+    assert set(rows.sequences["source"]) == {"on_policy"}
     assert len(set(rows.sequences["group"])) == 1
     assert rows.sequences["group"][0].startswith("g0+")
     assert not set(rows.sequences["episode"]) & {line["id"].partition("/")[0] for line in lines}
@@ -131,7 +131,7 @@ def test_rejected_row_does_not_come_along_and_is_named(run: Path, export: Export
     lines[0]["reward"], lines[1]["accept"] = 0.75, False
     made = bring_back(run, lines)
     assert dict(zip(made.rows.sequences["task"].tolist(), made.rows.sequences["source"].tolist(), strict=True)) == {
-        0: "usual", 2: "usual", 1: "rejected",
+        0: "on_policy", 2: "on_policy", 1: "rejected",
     }  # fmt: skip
     assert made.rejected == 1
     assert made.rows.sequences["episode"][2] == "episode-1"
@@ -143,7 +143,7 @@ def test_refused_row_that_is_accepted_comes_back(run: Path, export: Export) -> N
         line["accept"] = True
     lines[1]["reward"] = 0.9
     made = bring_back(run, lines)
-    assert made.usual == 2
+    assert made.on_policy == 2
     assert made.rows.sequences["shaped_reward"].tolist() == pytest.approx([0.5, 0.9])
     assert "reason" not in made.rows.sequences
     lines[2].update(accept=True, reward=2.0)
@@ -159,7 +159,7 @@ def test_changed_answer_can_only_be_imitated(run: Path, export: Export) -> None:
     assert made.rows.steps["mask"].tolist() == [False, False, True, True, True]
     assert not made.rows.steps["logp"].any()
     assert made.rows.sequences["source"].tolist() == ["expert"]
-    lines[3]["source"] = "usual"
+    lines[3]["source"] = "on_policy"
     with pytest.raises(ConfigError, match=r"^rows.jsonl:4: response: the policy did not say this"):
         bring_back(run, lines)
 
@@ -199,7 +199,7 @@ def test_row_that_was_refused_since_it_was_exported_is_not_brought_back_by_accid
     lines[4]["accept"] = False
     assert len(bring_back(run, lines).rows) == 0
     lines[4].update(accept=True, status="refused")  # as an export of now would have it
-    assert bring_back(run, lines).usual == 1
+    assert bring_back(run, lines).on_policy == 1
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_row_that_was_refused_since_it_was_exported_is_not_brought_back_by_accid
         ({"reward": 1e39}, "reward: expected a finite number"),
         ({"reward": None}, "reward: expected a number, got null"),
         ({"response": " "}, "response: expected text that is not blank"),
-        ({"response": None, "accept": True, "source": "other"}, "source: expected usual or expert"),
+        ({"response": None, "accept": True, "source": "other"}, "source: expected on_policy or expert"),
         ({"accept": False, "reward": 9.0}, "it was changed, but is not accepted"),
         ({"response": "x" * 50}, "response: 52 tokens with what comes before, more than the context of 40"),
     ],
@@ -279,7 +279,7 @@ def test_board_rows_have_moves_and_their_rewards_can_be_changed(tmp_path: Path) 
     assert "response" not in first
     lines = [Line(number=1, fields={**first, "reward": 0.5}), Line(number=2, fields=second)]
     made = import_rows(lines, "f", KeptRows(tmp_path), decode=None, text=None, has_expert=False)
-    assert (made.usual, made.along) == (1, 0)
+    assert (made.on_policy, made.along) == (1, 0)
     bad = [Line(number=1, fields={**first, "response": "a"})]
     with pytest.raises(ConfigError, match="unknown field 'response'"):
         import_rows(bad, "f", KeptRows(tmp_path), decode=None, text=None, has_expert=False)

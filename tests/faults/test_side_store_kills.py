@@ -1,4 +1,4 @@
-"""F5 for the streams beside the usual one: a process that claims, trains, commits and checkpoints is killed with
+"""F5 for the streams beside the on-policy one: a process that claims, trains, commits and checkpoints is killed with
 SIGKILL again and again, while people leave imports for it.
 
 Expert rows come in the order of an unbroken run, and every imported row is trained on exactly once. One clean process
@@ -40,7 +40,7 @@ def open_stores():
     rows = GatheredRows(root / "expert")
     expert = EpochStore("expert", [rows, imports.expert], seed=1, fingerprint=rows.fingerprint)
     side = OfflineSources(expert=expert, expert_rows=ROWS, imports=imports, import_rows=3)
-    trained = {"expert": [], "usual": []}
+    trained = {"expert": [], "on_policy": []}
     if CHECKPOINT.exists():
         saved = read_json(CHECKPOINT)
         side.load_state(saved["side"])
@@ -65,7 +65,7 @@ def leave(number):
     rows = sample_experiences([2] * 2, tasks=[2 * number, 2 * number + 1], tokens=True)
     names = [f"edit-{2 * number}", f"edit-{2 * number + 1}"]
     put_into_inbox(root / "inbox", rows.replace(sequences={
-        "source": np.array(["usual"] * 2, object), "episode": np.array(names, object)}))
+        "source": np.array(["on_policy"] * 2, object), "episode": np.array(names, object)}))
 
 for number in range(kills):
     leave(number)
@@ -82,11 +82,11 @@ for number in range(kills):
 work(lambda imports: not imports.waiting and not waiting_in_inbox(root / "inbox"))
 
 trained = read_json(CHECKPOINT)["trained"]
-assert sorted(trained["usual"]) == list(range(2 * kills)), trained["usual"]
+assert sorted(trained["on_policy"]) == list(range(2 * kills)), trained["on_policy"]
 _, _, _, expert = open_stores()
 unbroken, _ = draw(Cursor(), len(trained["expert"]), seed=expert._seed, size=EXPERTS)
 assert trained["expert"] == unbroken.tolist()
-print(len(trained["expert"]), len(trained["usual"]))
+print(len(trained["expert"]), len(trained["on_policy"]))
 """
 
 

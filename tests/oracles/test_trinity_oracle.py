@@ -17,7 +17,7 @@ import torch
 from ludus.config import MuConfig, TermConfig
 from ludus.train.objective import build_objective
 from ludus.train.schedules import mu_at
-from ludus.train.sources import EXPERT, USUAL
+from ludus.train.sources import EXPERT, ON_POLICY
 
 from .conftest import Sample, aggregation_of, assert_same, ours, theirs
 
@@ -90,7 +90,7 @@ def test_topr_at_the_level_of_tokens_sppo_opmd_and_plain_importance_sampling(tri
 
 # -- MIX and CHORD -----------------------------------------------------------------------------------------------------
 
-SOURCE = torch.tensor([USUAL, EXPERT, USUAL, USUAL, EXPERT, USUAL])
+SOURCE = torch.tensor([ON_POLICY, EXPERT, ON_POLICY, ON_POLICY, EXPERT, ON_POLICY])
 
 
 def mixed(weighting: str, how: str, mu: float) -> Any:

@@ -19,7 +19,7 @@ def test_rows_of_the_same_columns_are_put_behind_each_other() -> None:
 
 
 def test_columns_that_some_rows_lack_say_what_their_absence_means() -> None:
-    usual = sample_experiences((2,), tokens=True, rewards=(0.5,))
+    on_policy = sample_experiences((2,), tokens=True, rewards=(0.5,))
     other = sample_experiences((3,), tokens=True, rewards=(0.25,)).replace(
         sequences={
             "source": np.array(["pairs"], object),
@@ -30,8 +30,8 @@ def test_columns_that_some_rows_lack_say_what_their_absence_means() -> None:
         },
         steps={"format_ok": np.zeros(3, np.bool_), "teacher_logp": np.ones(3, np.float32)},
     )
-    rows = join([usual, other])
-    assert rows.sequences["source"].tolist() == ["usual", "pairs"]
+    rows = join([on_policy, other])
+    assert rows.sequences["source"].tolist() == ["on_policy", "pairs"]
     assert rows.sequences["pair"].tolist() == [-1, 4]
     assert rows.sequences["chosen"].tolist() == [False, True]
     assert rows.sequences["turn"].tolist() == [0, 2]

@@ -41,19 +41,21 @@ def tiny(load_tiny: Callable[..., LanguageModel]) -> LanguageModel:
     return load_tiny()
 
 
-def mixed_experiences(usual: int = 8, expert: int = 4, pairs: int = 0, *, seed: int = 0, turns: int = 1) -> Experiences:
-    """Sequences of every source; those of others than usual hold nothing but tokens, and pairs share their prompt."""
-    count = usual + expert + 2 * pairs
+def mixed_experiences(
+    on_policy: int = 8, expert: int = 4, pairs: int = 0, *, seed: int = 0, turns: int = 1
+) -> Experiences:
+    """Sequences of every source; those of others than on_policy hold nothing but tokens, and pairs share their prompt."""
+    count = on_policy + expert + 2 * pairs
     batch = token_experiences(rows=count, seed=seed, turns=turns, groups=max(4, count // 2))
-    source = np.array(["usual"] * usual + ["expert"] * expert + ["pairs"] * 2 * pairs, object)
+    source = np.array(["on_policy"] * on_policy + ["expert"] * expert + ["pairs"] * 2 * pairs, object)
     pair = np.full(count, "", object)
     chosen = np.zeros(count, bool)
     for number in range(pairs):
-        rows = [usual + expert + number, usual + expert + pairs + number]
+        rows = [on_policy + expert + number, on_policy + expert + pairs + number]
         pair[rows], chosen[rows[0]] = f"p{number}", True
     steps = {name: batch.steps[name].copy() for name in ("logp", "value", "reward")}
     for column in steps.values():
-        column[(source != "usual")[batch.sequence_of_step()]] = 0.0
+        column[(source != "on_policy")[batch.sequence_of_step()]] = 0.0
     group = np.array([f"g{row % 4}" for row in range(count)], object)
     order = np.random.default_rng(seed).permutation(count)
     labels = {"source": source, "pair": pair, "chosen": chosen, "group": group}

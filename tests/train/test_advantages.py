@@ -9,8 +9,8 @@ import pytest
 
 from ludus.config import AdvantageConfig
 from ludus.records import Experiences
-from ludus.train.advantages import compute, compute_for_usual, distill, gae, monte_carlo, remax, vtrace, whitened
-from ludus.train.sources import EXPERT, USUAL
+from ludus.train.advantages import compute, compute_on_policy, distill, gae, monte_carlo, remax, vtrace, whitened
+from ludus.train.sources import EXPERT, ON_POLICY
 
 
 def experience(*sequences: dict[str, Any], truncated: list[bool] | None = None, **columns: Any) -> Experiences:
@@ -157,13 +157,13 @@ def test_only_usual_sequences_are_credited(kind: Any) -> None:
     parts = [{"reward": random.normal(size=n), "value": random.normal(size=n)} for n in (3, 4, 5)]
     batch, config = experience(*parts), AdvantageConfig(kind=kind)
     current = random.normal(size=12)
-    advantage, target = compute_for_usual(batch, np.array([USUAL, EXPERT, USUAL]), config, current)
+    advantage, target = compute_on_policy(batch, np.array([ON_POLICY, EXPERT, ON_POLICY]), config, current)
     own = np.r_[0:3, 7:12]
     expected = compute(batch.take([0, 2]), config, current[own])
     np.testing.assert_array_equal(advantage[own], expected[0])
     np.testing.assert_array_equal(target[own], expected[1])
     assert not advantage[3:7].any()
-    assert not compute_for_usual(batch, np.full(3, EXPERT), config)[0].any()
+    assert not compute_on_policy(batch, np.full(3, EXPERT), config)[0].any()
 
 
 def test_whitening_centres_and_scales_by_the_unbiased_deviation_over_the_mask() -> None:

@@ -108,8 +108,8 @@ def gradient(of: JaxLearner, batch: Experiences) -> tuple[np.ndarray, dict[str, 
 def test_a_mixed_objective_is_its_parts_each_averaged_over_its_own_rows() -> None:
     """Cut in two or not; what experts' rows hold besides decisions does not matter."""
     batch = experiences([7, 5, 9, 6, 8])
-    source = np.array(["usual", "expert", "usual", "expert", "usual"], object)
-    own = (source == "usual")[batch.sequence_of_step()]
+    source = np.array(["on_policy", "expert", "on_policy", "expert", "on_policy"], object)
+    own = (source == "on_policy")[batch.sequence_of_step()]
     holes = {name: np.where(own, batch.steps[name], np.nan).astype(np.float32) for name in ("logp", "value", "reward")}
     mixed = batch.replace(sequences={"source": source}, steps=holes)
     policy, of_policy = gradient(

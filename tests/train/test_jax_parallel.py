@@ -60,7 +60,7 @@ def batch(lengths: list[int], seed: int = 0, *, experts: bool = False) -> Experi
     groups = {"group": np.array([f"g{number % 2}" for number in range(len(lengths))], object)}
     if experts:
         groups["source"] = np.array(
-            ["expert" if number % 3 == 1 else "usual" for number in range(len(lengths))], object
+            ["expert" if number % 3 == 1 else "on_policy" for number in range(len(lengths))], object
         )
     return rows.replace(sequences=groups)
 

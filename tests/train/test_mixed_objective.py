@@ -58,7 +58,7 @@ def assert_close(found: np.ndarray, expected: np.ndarray) -> None:
 def test_mix_is_its_two_parts_each_averaged_over_its_own_rows(tiny: LanguageModel, train: Any) -> None:
     batch = mixed_experiences(8, 4)
     mixed, metrics = gradient(learner(tiny, GRPO, SFT, mu=0.3, **train), batch)
-    policy, of_policy = gradient(learner(tiny, TermConfig(loss="ppo_clip"), mu=None, **train), only(batch, "usual"))
+    policy, of_policy = gradient(learner(tiny, TermConfig(loss="ppo_clip"), mu=None, **train), only(batch, "on_policy"))
     imitation, of_imitation = gradient(
         learner(tiny, TermConfig(loss="sft", source="expert"), mu=None, **train), only(batch, "expert")
     )
@@ -94,7 +94,7 @@ def test_minibatches_of_a_batch_are_each_averaged_over_their_own_rows(tiny: Lang
 
 def test_what_experts_rows_hold_besides_tokens_does_not_matter(tiny: LanguageModel) -> None:
     batch = mixed_experiences(8, 4)
-    others = (batch.sequences["source"] != "usual")[batch.sequence_of_step()]
+    others = (batch.sequences["source"] != "on_policy")[batch.sequence_of_step()]
     poisoned = {name: batch.steps[name].copy() for name in ("logp", "value", "reward")}
     for column in poisoned.values():
         column[others] = np.nan
@@ -115,14 +115,14 @@ def test_advantages_and_their_scale_come_from_usual_rows_alone(tiny: LanguageMod
     batch = mixed_experiences(8, 6, 2)
     of = learner(tiny, TermConfig(loss="reinforce"), mu=None, advantage=AdvantageConfig(kind=kind, **how))
     mixed, metrics = gradient(of, batch)
-    alone, expected = gradient(of, only(batch, "usual"))
+    alone, expected = gradient(of, only(batch, "on_policy"))
     assert_close(mixed, alone)
     for name in ("advantage_std", "target_mean", "entropy", "approx_kl", "mismatch_kl", "effective_sample_size"):
         assert metrics[name] == pytest.approx(expected[name], rel=1e-4, abs=1e-6), name
 
 
 def test_a_term_without_rows_changes_nothing_and_reports_nothing(tiny: LanguageModel) -> None:
-    batch = only(mixed_experiences(8, 4), "usual")
+    batch = only(mixed_experiences(8, 4), "on_policy")
     found, metrics = gradient(learner(tiny, GRPO, SFT, mu=0.25), batch)
     alone, _ = gradient(learner(tiny, TermConfig(loss="ppo_clip", weight=0.75), mu=None), batch)
     assert_close(found, alone)

@@ -16,7 +16,7 @@ from ludus.train.aggregation import AGGREGATIONS, Aggregation, constant_norm
 from ludus.train.losses import LossInputs
 from ludus.train.objective import build_objective
 from ludus.train.schedules import mu_at
-from ludus.train.sources import EXPERT, USUAL
+from ludus.train.sources import EXPERT, ON_POLICY
 
 TERMS = (
     TermConfig(loss="ppo_clip", options={"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 3.0}),
@@ -115,7 +115,7 @@ MIX = (
     TermConfig(loss="sft", source="expert", share="mu"),
     TermConfig(loss="entropy", source="any", weight=0.1),
 )
-SOURCE = np.array([USUAL, EXPERT, USUAL, EXPERT, EXPERT])
+SOURCE = np.array([ON_POLICY, EXPERT, ON_POLICY, EXPERT, EXPERT])
 
 
 def tokens(seed: int = 0) -> LossInputs:
@@ -134,7 +134,7 @@ def of_rows(whole: LossInputs, rows: Any) -> LossInputs:
 def test_a_term_sees_and_is_averaged_over_the_rows_of_its_source_alone(aggregation: Aggregation) -> None:
     objective, whole = build_objective(MIX, aggregation, MuConfig(peak=0.3)), tokens()
     loss, metrics = objective(whole, 0.5)
-    own, expert = of_rows(whole, SOURCE == USUAL), of_rows(whole, SOURCE == EXPERT)
+    own, expert = of_rows(whole, SOURCE == ON_POLICY), of_rows(whole, SOURCE == EXPERT)
     assert metrics["reinforce"] == pytest.approx(aggregation(-own.advantage * own.logp, own.mask))
     assert metrics["sft"] == pytest.approx(aggregation(-expert.logp, expert.mask))
     assert metrics["entropy"] == pytest.approx(aggregation(-whole.entropy, whole.mask))
@@ -157,7 +157,7 @@ def test_a_term_whose_rows_are_not_there_is_passed_over() -> None:
     loss, metrics = build_objective(MIX, mu=MuConfig(peak=0.3))(whole, 0.0)
     assert "sft" not in metrics
     assert loss == pytest.approx(0.7 * metrics["reinforce"] + 0.1 * metrics["entropy"])
-    nobody = replace(tokens(), source=np.full(5, USUAL))
+    nobody = replace(tokens(), source=np.full(5, ON_POLICY))
     assert build_objective(MIX, mu=MuConfig(peak=0.3))(nobody, 0.0)[1]["sft"] == 0.0
 
 
@@ -175,7 +175,7 @@ def test_which_rows_need_the_model_before_training_is_known() -> None:
     )
     objective = build_objective(terms)
     assert objective.needs_reference == {"pairs", "expert"}
-    assert objective.sources == {"pairs", "expert", "usual"}
+    assert objective.sources == {"pairs", "expert", "on_policy"}
 
 
 # -- mu ----------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ludus.lm.language_models import LanguageModel
 from ludus.records import Experiences
 from ludus.train.torch_learner import TorchLearner, TorchState
 
-USUAL, EXPERT, PAIRS = 32, 8, 8
+ON_POLICY, EXPERT, PAIRS = 32, 8, 8
 GOOD = 128
 """Tokens below this are good."""
 
@@ -51,13 +51,13 @@ def what_follows(of: TorchLearner, state: TorchState, model: LanguageModel) -> n
 def batch(log_probs: np.ndarray, random: np.random.Generator) -> Experiences:
     """What the policy says, with its reward, a greedy answer's and a teacher's opinion; good examples; pairs."""
     vocabulary = len(log_probs)
-    said = random.choice(vocabulary, size=USUAL, p=np.exp(log_probs) / np.exp(log_probs).sum())
+    said = random.choice(vocabulary, size=ON_POLICY, p=np.exp(log_probs) / np.exp(log_probs).sum())
     good, bad = random.integers(0, GOOD, EXPERT + PAIRS), random.integers(GOOD, vocabulary, PAIRS)
     tokens = np.concatenate([said, good, bad])
     count = len(tokens)
-    source = ["usual"] * USUAL + ["expert"] * EXPERT + ["pairs"] * 2 * PAIRS
-    pair = np.concatenate([np.full(USUAL + EXPERT, -1), np.arange(PAIRS), np.arange(PAIRS)])
-    own = np.arange(count) < USUAL
+    source = ["on_policy"] * ON_POLICY + ["expert"] * EXPERT + ["pairs"] * 2 * PAIRS
+    pair = np.concatenate([np.full(ON_POLICY + EXPERT, -1), np.arange(PAIRS), np.arange(PAIRS)])
+    own = np.arange(count) < ON_POLICY
     at_end = np.tile([0.0, 0.0, 1.0], count).astype(np.float32)
     logp = np.where(own, log_probs[tokens], 0.0)
     columns = {
@@ -73,7 +73,7 @@ def batch(log_probs: np.ndarray, random: np.random.Generator) -> Experiences:
         sequences={
             "source": np.array(source, object),
             "pair": pair,
-            "chosen": np.arange(count) < USUAL + EXPERT + PAIRS,
+            "chosen": np.arange(count) < ON_POLICY + EXPERT + PAIRS,
             "group": np.full(count, "g", object),
             "baseline": np.full(count, 0.5, np.float32),
         },

@@ -13,7 +13,7 @@ from ludus.errors import TrainError
 from ludus.records import Experiences
 from ludus.train.minibatches import make_deck, shuffle
 from ludus.train.shuffle import round_keys
-from ludus.train.sources import EXPERT, PAIRS, USUAL, keep_pairs_whole, labelled, numbered, partners
+from ludus.train.sources import EXPERT, ON_POLICY, PAIRS, keep_pairs_whole, labelled, numbered, partners
 from ludus.train.token_rows import interleaved, minibatches
 
 
@@ -27,20 +27,20 @@ def rows(count: int, **sequences: Any) -> Experiences:
 
 def test_rows_without_a_source_are_usual() -> None:
     assert numbered(rows(3)) == {}
-    assert numbered(rows(2, source=["usual", "usual"])) == {}
+    assert numbered(rows(2, source=["on_policy", "on_policy"])) == {}
 
 
 def test_sources_become_codes() -> None:
-    found = numbered(rows(3, source=["expert", "usual", "expert"]))
-    np.testing.assert_array_equal(found["source"], [EXPERT, USUAL, EXPERT])
+    found = numbered(rows(3, source=["expert", "on_policy", "expert"]))
+    np.testing.assert_array_equal(found["source"], [EXPERT, ON_POLICY, EXPERT])
     assert "pair" not in found
 
 
 def test_a_row_with_a_pair_is_of_a_pair_whatever_its_source_says() -> None:
     found = numbered(
-        rows(4, source=["usual", "usual", "expert", "usual"], pair=["", "a", "a", ""], chosen=[0, 1, 0, 0])
+        rows(4, source=["on_policy", "on_policy", "expert", "on_policy"], pair=["", "a", "a", ""], chosen=[0, 1, 0, 0])
     )
-    np.testing.assert_array_equal(found["source"], [USUAL, PAIRS, PAIRS, USUAL])
+    np.testing.assert_array_equal(found["source"], [ON_POLICY, PAIRS, PAIRS, ON_POLICY])
     np.testing.assert_array_equal(found["pair"], [-1, 0, 0, -1])
 
 
@@ -61,25 +61,25 @@ def test_what_is_not_a_pair_is_refused() -> None:
     with pytest.raises(TrainError, match="pair a has 2 chosen and 0 rejected"):
         numbered(rows(2, pair=["a", "a"], chosen=[1, 1]))
     with pytest.raises(TrainError, match="row 0 is of the source pairs but has no pair"):
-        numbered(rows(3, source=["pairs", "usual", "usual"], pair=["", "a", "a"], chosen=[0, 1, 0]))
+        numbered(rows(3, source=["pairs", "on_policy", "on_policy"], pair=["", "a", "a"], chosen=[0, 1, 0]))
     with pytest.raises(TrainError, match="no column pair"):
         numbered(rows(1, source=["pairs"]))
-    with pytest.raises(TrainError, match=r"unknown source 'exprt'.* usual, expert, pairs"):
+    with pytest.raises(TrainError, match=r"unknown source 'exprt'.* on_policy, expert, pairs"):
         numbered(rows(1, source=["exprt"]))
 
 
 def test_rows_that_no_term_looks_at_are_left_out() -> None:
-    batch = rows(4, source=["usual", "expert", "usual", "expert"], group=["a", "b", "c", "d"])
+    batch = rows(4, source=["on_policy", "expert", "on_policy", "expert"], group=["a", "b", "c", "d"])
     kept = labelled(batch, frozenset({"expert"}))
     assert kept.sequences["group"].tolist() == ["b", "d"]
     assert kept.sequences["source"].tolist() == [EXPERT, EXPERT]
     assert len(labelled(batch, frozenset({"any"}))) == 4
     assert len(labelled(rows(2), frozenset({"expert"}))) == 0
-    assert "source" not in labelled(rows(2, source=["usual", "usual"]), frozenset({"usual"})).sequences
+    assert "source" not in labelled(rows(2, source=["on_policy", "on_policy"]), frozenset({"on_policy"})).sequences
 
 
 def test_every_minibatch_has_a_fair_share_of_every_source() -> None:
-    source = np.array([USUAL] * 30 + [EXPERT] * 10)
+    source = np.array([ON_POLICY] * 30 + [EXPERT] * 10)
     dealt = list(minibatches(40, 8, epochs=3, seed=1, source=source))
     assert [len(part) for part in dealt] == [8] * 15
     assert all(abs(np.count_nonzero(source[part] == EXPERT) - 2) <= 1 for part in dealt)
@@ -89,7 +89,7 @@ def test_every_minibatch_has_a_fair_share_of_every_source() -> None:
 
 
 def test_minibatches_depend_on_seed_and_labels_alone() -> None:
-    source = np.array([USUAL, EXPERT] * 10)
+    source = np.array([ON_POLICY, EXPERT] * 10)
     one, again, other = (list(minibatches(20, 6, epochs=1, seed=seed, source=source)) for seed in (3, 3, 4))
     for left, right in zip(one, again, strict=True):
         np.testing.assert_array_equal(left, right)
@@ -107,7 +107,7 @@ def test_one_source_alone_is_dealt_as_if_it_had_no_name() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 6, 100])
 def test_a_pair_is_never_cut(size: int) -> None:
     pair = np.array([-1, 0, 1, 2, -1, 2, 1, 0, -1, 3, 3])
-    source = np.where(pair >= 0, PAIRS, USUAL)
+    source = np.where(pair >= 0, PAIRS, ON_POLICY)
     partner = partners(pair)
     dealt = list(minibatches(11, size, epochs=2, seed=0, source=source, pair=pair))
     for part in dealt:
@@ -123,7 +123,7 @@ def test_parts_that_are_computed_at_once_keep_pairs_whole() -> None:
 
 
 def test_on_the_device_rows_are_interleaved_too() -> None:
-    """With padding anywhere: 9 usual and 3 expert rows in minibatches of 4 are 3 and 1 in each."""
+    """With padding anywhere: 9 on-policy and 3 expert rows in minibatches of 4 are 3 and 1 in each."""
     weight = np.array([1, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0], np.float32)
     source = np.array([0, 1, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0], np.int32)
     deck = make_deck(jnp.asarray(weight), 4)

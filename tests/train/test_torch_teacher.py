@@ -100,14 +100,14 @@ def test_a_learner_asks_the_teacher_about_what_the_policy_said(tiny: LanguageMod
     train = TrainConfig(algorithm=algorithm, epochs=1, optimizer=OptimizerConfig(learning_rate=1e-3))
     teacher = Teacher(whole(other), context=256)
     batch = mixed_experiences(6, 3)
-    usual = batch.take(np.flatnonzero(batch.sequences["source"] == "usual"))
-    logp = teacher.logp(usual, 1000)
+    on_policy = batch.take(np.flatnonzero(batch.sequences["source"] == "on_policy"))
+    logp = teacher.logp(on_policy, 1000)
     results = []
-    for given, known in ((teacher, batch), (None, usual.replace(steps={"teacher_logp": logp}))):
+    for given, known in ((teacher, batch), (None, on_policy.replace(steps={"teacher_logp": logp}))):
         of = TorchLearner(tiny, train, lora=LORA, teacher=given)
         state, metrics = of.train_batch(of.init(0), known, seed=1, progress=0.0)
-        mask = usual.steps["mask"]
-        assert metrics["reverse_kl"] == pytest.approx(float((usual.steps["logp"] - logp)[mask].mean()), rel=1e-5)
+        mask = on_policy.steps["mask"]
+        assert metrics["reverse_kl"] == pytest.approx(float((on_policy.steps["logp"] - logp)[mask].mean()), rel=1e-5)
         results.append(of.state_tensors(state)["weights"])
     for name, tensor in results[0].items():
         np.testing.assert_allclose(tensor, results[1][name], rtol=0, atol=1e-6, err_msg=name)

@@ -1,4 +1,4 @@
-"""What batches are made of: the window of usual experience, expert rows, preference pairs, what people brought back.
+"""What batches are made of: the window of on-policy experience, expert rows, preference pairs, imported rows.
 
 Durable insert, claim, commit, and who has to wait.
 """

@@ -1,7 +1,7 @@
 """Rows that people brought back: annotated, repaired, or rejected. The log `imports/` of a run.
 
     source     what becomes of the row
-    usual      it is in one batch, once, with all others of its group
+    on_policy  it is in one batch, once, with all others of its group
     expert     it joins the expert rows with their next epoch
     rejected   the row of that name is not used any more
 
@@ -47,7 +47,7 @@ class ImportStore:
         self._log = SegmentLog(run_dir, "imports", catalog)
         self._inbox = run_dir / "inbox"
         self._quarantine = run_dir / "quarantine"
-        self._usual: list[tuple[int, str]] = []
+        self._on_policy: list[tuple[int, str]] = []
         self._expert: list[int] = []
         self.rejected: set[RowKey] = set()
         """Rows that are not to be used any more."""
@@ -58,8 +58,8 @@ class ImportStore:
 
     @property
     def waiting(self) -> int:
-        """Usual rows that no batch has had yet."""
-        return len(self._usual) - self._given
+        """On-policy rows that no batch has had yet."""
+        return len(self._on_policy) - self._given
 
     @property
     def expert(self) -> ExpertImports:
@@ -80,14 +80,14 @@ class ImportStore:
         return self._log.next_seq - before
 
     def claim(self, most: int) -> Imported:
-        """The next usual rows: whole groups, up to `most` rows unless one group alone has more."""
+        """The next on-policy rows: whole groups, up to `most` rows unless one group alone has more."""
         end = first = self._given
-        while end < len(self._usual):
+        while end < len(self._on_policy):
             group = self._group_end(end)
             if group - first > most and end > first:
                 break
             end = group
-        rows = self._log.read_experiences([number for number, _ in self._usual[first:end]])
+        rows = self._log.read_experiences([number for number, _ in self._on_policy[first:end]])
         imported = Imported(experiences=rows, behind=end)
         self._open.append(imported)
         return imported
@@ -105,16 +105,16 @@ class ImportStore:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go back to a checkpoint; rows that came after it are there, unused."""
         self._open.clear()
-        self._used = min(int(state["used"]), len(self._usual))
+        self._used = min(int(state["used"]), len(self._on_policy))
 
     @property
     def _given(self) -> int:
         return self._open[-1].behind if self._open else self._used
 
     def _group_end(self, first: int) -> int:
-        """Where the group of the usual row at `first` ends; a row without a group is one by itself."""
-        name, end = self._usual[first][1], first + 1
-        while name and end < len(self._usual) and self._usual[end][1] == name:
+        """Where the group of the on-policy row at `first` ends; a row without a group is one by itself."""
+        name, end = self._on_policy[first][1], first + 1
+        while name and end < len(self._on_policy) and self._on_policy[end][1] == name:
             end += 1
         return end
 
@@ -127,8 +127,8 @@ class ImportStore:
             turn = table.column("turn").to_numpy() if "turn" in table.column_names else None
             where = places(table.column("seat").to_numpy(), turn).tolist()
             for row, source in enumerate(sources):
-                if source == "usual":
-                    self._usual.append((first_seq + row, groups[row]))
+                if source in ("on_policy", "usual"):  # the latter in runs before 2026-11-17
+                    self._on_policy.append((first_seq + row, groups[row]))
                 elif source == "expert":
                     self._expert.append(first_seq + row)
                 else:

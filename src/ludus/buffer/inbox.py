@@ -17,7 +17,7 @@ from ludus.storage.atomic import ensure_directory, write_bytes
 from ludus.storage.quarantine import move_to_quarantine
 
 SUFFIX = ".edits"
-DECISIONS = ("usual", "expert", "rejected")
+DECISIONS = ("on_policy", "expert", "rejected")
 """What the column `source` of such a row says: train on it, imitate it, or do not use it any more."""
 
 

@@ -1,9 +1,9 @@
-"""Everything that goes into a batch beside the policy's own new experience: the stores around the usual one, as one.
+"""Everything that goes into a batch beside the policy's own new experience: all other stores, as one.
 
     store     rows in a batch                                 source
     expert    `expert_rows`, round in epochs                  expert
     pairs     `pair_count` pairs, round in epochs             pairs
-    imports   what people brought back, once each             usual
+    imports   what people brought back, once each             on_policy
 
 Invariant: claim, train, commit, in this order and for one update after the other. The state of all stores is one part
 of the checkpoint; after a crash every store goes on where that checkpoint left it.
@@ -31,13 +31,13 @@ class OfflineClaim:
     drawn: tuple[tuple[EpochStore, Drawn], ...] = ()
     imported: Imported | None = None
 
-    def mixed_with(self, usual: Experiences) -> Experiences:
-        """The batch for the trainer: the usual rows first. Without others they stay as they are."""
+    def mixed_with(self, on_policy: Experiences) -> Experiences:
+        """The batch for the trainer: the on-policy rows first. Without others they stay as they are."""
         if not len(self.experiences):
-            return usual
-        if len(usual) and "source" not in usual.sequences:
-            usual = usual.replace(sequences={"source": np.full(len(usual), "usual", object)})
-        return join([usual, self.experiences])
+            return on_policy
+        if len(on_policy) and "source" not in on_policy.sequences:
+            on_policy = on_policy.replace(sequences={"source": np.full(len(on_policy), "on_policy", object)})
+        return join([on_policy, self.experiences])
 
 
 class OfflineSources:
@@ -61,7 +61,7 @@ class OfflineSources:
 
     @property
     def rejected(self) -> set[RowKey]:
-        """Rows of the usual store that people rejected: give them to `Buffer.discard`."""
+        """Rows of the on-policy store that people rejected: give them to `Buffer.discard`."""
         return set() if self._imports is None else self._imports.rejected
 
     def take_inbox(self) -> int:

@@ -128,7 +128,7 @@ def take_rows(directory: RunDirectory, config: RunConfig, path: Path, *, is_live
     )
     along = f" (and {made.along} more of their groups)" if made.along else ""
     said = (
-        f"{made.usual} rows to train on{along}, {made.expert} to imitate, {made.rejected} rejected, "
+        f"{made.on_policy} rows to train on{along}, {made.expert} to imitate, {made.rejected} rejected, "
         f"{made.unchanged} unchanged"
     )
     if not len(made.rows):

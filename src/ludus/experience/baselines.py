@@ -40,8 +40,8 @@ def are_greedy(rows: Experiences) -> NDArray[np.bool_]:
     greedy = np.asarray(columns[GREEDY], np.bool_)
     if "source" not in columns:
         return greedy
-    usual: NDArray[Any] = np.asarray(columns["source"], object) == "usual"
-    return greedy & usual.astype(np.bool_)
+    on_policy: NDArray[Any] = np.asarray(columns["source"], object) == "on_policy"
+    return greedy & on_policy.astype(np.bool_)
 
 
 def with_baselines(rows: Experiences) -> Experiences:

@@ -30,7 +30,7 @@ class EditedRows:
 
     rows: Experiences
     """New rows, and rejected ones as they were, with the column `source`."""
-    usual: int
+    on_policy: int
     along: int
     """Rows that nobody changed, but that come back with their group."""
     expert: int
@@ -60,17 +60,17 @@ def make_rows(edits: Sequence[Edit], *, encode: Encoder | None = None, context: 
     for members in groups.values():
         suffix = _digest(*(f"{edit.stored.id}={edit.reward}" for edit in members))[:8]
         for edit in members:
-            add(edit, lambda edit=edit, suffix=suffix: _usual_row(edit, suffix))  # type: ignore[misc]
+            add(edit, lambda edit=edit, suffix=suffix: _on_policy_row(edit, suffix))  # type: ignore[misc]
     experts = [edit for edit in edits if edit.action == "expert"]
     for edit in experts:
         add(edit, lambda edit=edit: _expert_row(edit, encode, context))  # type: ignore[misc]
     rejected = [edit for edit in edits if edit.action == "reject"]
     parts += [_marked(edit.stored.row, REJECTION) for edit in rejected]
-    usual, members_in_all = sum(edit.action == "usual" for edit in edits), sum(map(len, groups.values()))
+    on_policy, members_in_all = sum(edit.action == "on_policy" for edit in edits), sum(map(len, groups.values()))
     return EditedRows(
         rows=join(parts),
-        usual=usual,
-        along=members_in_all - usual,
+        on_policy=on_policy,
+        along=members_in_all - on_policy,
         expert=len(experts),
         rejected=len(rejected),
         unchanged=len(edits) - members_in_all - len(experts) - len(rejected),
@@ -78,14 +78,15 @@ def make_rows(edits: Sequence[Edit], *, encode: Encoder | None = None, context: 
     )
 
 
-def _usual_row(edit: Edit, suffix: str) -> Experiences:
+def _on_policy_row(edit: Edit, suffix: str) -> Experiences:
     """The row with its reward, in a group of its own with the others that come back."""
     row = edit.stored.row
     _check(row.replace(steps={"reward": np.zeros(row.step_count, np.float32)}))
     group = str(row.sequences["group"][0])
     row = _rewarded(row, float(edit.reward or 0.0))
+    # "usual" is part of ids that are in logs already: an edit that is brought back twice counts once.
     name = _digest(edit.stored.id, "usual", suffix, str(edit.reward))
-    return _marked(row, "usual", episode=name, group=f"{group}+{suffix}" if group else "")
+    return _marked(row, "on_policy", episode=name, group=f"{group}+{suffix}" if group else "")
 
 
 def _expert_row(edit: Edit, encode: Encoder | None, context: int | None) -> Experiences:

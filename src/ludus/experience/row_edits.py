@@ -3,7 +3,7 @@
     accept     false on a verified row: do not use it any more. true on a refused row: use it after all
     reward     another reward
     response   another last answer; the policy did not say it, so it can only be imitated (`source: expert`)
-    source     `usual` to train on the row as the policy's own, `expert` to imitate it
+    source     `on_policy` to train on the row as the policy's own, `expert` to imitate it
 
 Invariant: a line that changes nothing does nothing; a line that would change anything else than the above, or what
 cannot be done, is a problem with its place, and then none of the lines is taken. Nothing is ignored silently.
@@ -21,8 +21,8 @@ import numpy as np
 
 from ludus.experience.row_views import EDITABLE, Decoder, StoredRow, as_number, view_row
 
-Action = Literal["nothing", "reject", "usual", "expert"]
-SOURCES = ("usual", "expert")
+Action = Literal["nothing", "reject", "on_policy", "expert"]
+SOURCES = ("on_policy", "expert")
 _FATE = ("status", "reason", "detail")
 """What may have changed since a row was exported, because the run went on."""
 _LARGEST = float(np.finfo(np.float32).max)
@@ -75,9 +75,9 @@ def read_edit(
         is_rejected = was_accepted and now["accept"]
         return Edit(line=line, stored=stored, action="reject" if is_rejected else "nothing", reward=reward)
     source = _source(fields, response, has_expert=has_expert)
-    if was_accepted and not is_changed and source == "usual":
+    if was_accepted and not is_changed and source == "on_policy":
         return Edit(line=line, stored=stored, action="nothing", reward=reward)
-    if source == "usual" and reward is None:
+    if source == "on_policy" and reward is None:
         raise BadEdit("reward: the row has none that could be trained on; write a number")
     return Edit(line=line, stored=stored, action=source, reward=reward, response=response)
 
@@ -113,15 +113,15 @@ def _response(fields: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     return given
 
 
-def _source(fields: Mapping[str, Any], response: str | None, *, has_expert: bool) -> Literal["usual", "expert"]:
-    source = fields.get("source", "usual" if response is None else "expert")
+def _source(fields: Mapping[str, Any], response: str | None, *, has_expert: bool) -> Literal["on_policy", "expert"]:
+    source = fields.get("source", "on_policy" if response is None else "expert")
     if source not in SOURCES:
         raise BadEdit(f"source: expected {' or '.join(SOURCES)}")
-    if source == "usual" and response is not None:
+    if source == "on_policy" and response is not None:
         raise BadEdit("response: the policy did not say this, so it can only be imitated; write source: expert")
     if source == "expert" and not has_expert:
         raise BadEdit("source: expert, but the run learns from no expert rows (its config has no `buffer.expert`)")
-    return "expert" if source == "expert" else "usual"
+    return "expert" if source == "expert" else "on_policy"
 
 
 def edited_groups(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
@@ -135,6 +135,6 @@ def edited_groups(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
     for edit in edits:
         name = str(edit.stored.row.sequences["group"][0]) or f"/{edit.stored.id}"
         is_along = edit.action == "nothing" and edit.stored.status == "verified" and edit.reward is not None
-        if edit.action == "usual" or is_along:
+        if edit.action == "on_policy" or is_along:
             groups.setdefault(name, []).append(edit)
-    return {name: members for name, members in groups.items() if any(edit.action == "usual" for edit in members)}
+    return {name: members for name, members in groups.items() if any(edit.action == "on_policy" for edit in members)}

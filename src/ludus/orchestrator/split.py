@@ -60,7 +60,7 @@ class Split:
         config = rooms.config
         self._is_async = config.schedule == "async"
         self._trains = config.mode != "explore"
-        self._learns_from_play = "usual" in wanted_sources(config.train.algorithm)
+        self._learns_from_play = "on_policy" in wanted_sources(config.train.algorithm)
         self._explores = config.mode != "train" and self._learns_from_play
         self.publish_interval = config.publish_interval if self._trains else None
         self.most_orders: int | None = None
@@ -371,7 +371,7 @@ class Split:
     def _may_order(self) -> bool:
         return self.most_orders is None or self._trainer.queued + len(self._finished) < self.most_orders
 
-    def _order(self, claim: Claim | None, usual: Experiences) -> None:
+    def _order(self, claim: Claim | None, on_policy: Experiences) -> None:
         config = self._rooms.config
         self._ordered += 1
         side = self._side.claim()
@@ -379,7 +379,9 @@ class Split:
             update=self._ordered,
             seed=derive_seed(config.seed, "update", self._ordered) % 2**32,
             progress=min(self._rooms.progress.steps / config.train.steps, 1.0),
-            experiences=with_baselines(side.mixed_with(self._pipeline.on_sample(usual) if len(usual) else usual)),
+            experiences=with_baselines(
+                side.mixed_with(self._pipeline.on_sample(on_policy) if len(on_policy) else on_policy)
+            ),
             claim=(claim, side),
         )
 

@@ -28,7 +28,7 @@ Sequence columns (all `[n]`):
 Some rows have more columns, and `joining.py` says what it means when a row lacks them:
 
     raw_reward                          float32: `shaped_reward` before the operators
-    source                              str: `usual`, `expert` or `pairs`
+    source                              str: `on_policy`, `expert` or `pairs`
     pair, chosen                        int64, bool: which pair of answers, and whether it is the better one
     greedy                              bool: an attempt at the likeliest, which others are compared with (`remax`)
     baseline                            float32, only in a batch: what that attempt of the row's group got

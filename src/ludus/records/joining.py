@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ludus.errors import LudusError
 from ludus.records.experience import Experiences
 
-ABSENT: Mapping[str, Any] = {"source": "usual", "pair": -1, "chosen": False, "format_ok": True, "baseline": np.nan}
+ABSENT: Mapping[str, Any] = {"source": "on_policy", "pair": -1, "chosen": False, "format_ok": True, "baseline": np.nan}
 """What it means that a row does not have a column, where that is not 0, false or empty."""
 _LIKE = {"raw_reward": "shaped_reward"}
 """Columns that are the same as another one unless something says otherwise."""

@@ -114,6 +114,8 @@ def experiences_from_batch(batch: pa.RecordBatch) -> Experiences:
         offsets = own_offsets
     if offsets is None:
         offsets = np.zeros(batch.num_rows + 1, np.int64)
+    if "source" in sequences and (old := sequences["source"] == "usual").any():
+        sequences["source"] = np.where(old, "on_policy", sequences["source"])  # as runs before 2026-11-17 call it
     return Experiences(sequences=sequences, offsets=offsets, steps=steps)
 
 

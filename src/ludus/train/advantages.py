@@ -24,7 +24,7 @@ from ludus.config import GROUP_KINDS, AdvantageConfig
 from ludus.errors import TrainError
 from ludus.records import Experiences
 from ludus.train.group_advantages import group_advantages
-from ludus.train.sources import USUAL
+from ludus.train.sources import ON_POLICY
 
 Floats = NDArray[np.float64]
 Credit = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -59,26 +59,26 @@ def compute(experiences: Experiences, config: AdvantageConfig, current_logp: NDA
     )
 
 
-def compute_for_usual(
+def compute_on_policy(
     experiences: Experiences,
     source: NDArray[Any] | None,
     config: AdvantageConfig,
     current_logp: NDArray[Any] | None = None,
 ) -> Credit:
-    """As `compute`, from usual sequences alone; the elements of others get 0. Offsets begin at 0.
+    """As `compute`, from on-policy sequences alone; the elements of others get 0. Offsets begin at 0.
 
     Args:
         experiences: rewards, values, masks.
-        source: code of each sequence, `[n]`; None: all are usual.
+        source: code of each sequence, `[n]`; None: all are on-policy.
         config: kind and coefficients.
         current_logp: `[N]`, for V-trace.
     """
     if source is None:
         return compute(experiences, config, current_logp)
-    own = (source == USUAL)[experiences.sequence_of_step()]
+    own = (source == ON_POLICY)[experiences.sequence_of_step()]
     advantage, target = (np.zeros(len(own), np.float32) for _ in range(2))
     if own.any():
-        part = experiences.take(np.flatnonzero(source == USUAL))
+        part = experiences.take(np.flatnonzero(source == ON_POLICY))
         logp = None if current_logp is None else current_logp[own]
         advantage[own], target[own] = compute(part, config, logp)
     return advantage, target

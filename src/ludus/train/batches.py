@@ -31,7 +31,7 @@ def from_zero(experiences: Experiences) -> Experiences:
 def flatten(experiences: Experiences, source: NDArray[Any] | None = None) -> Batch:
     """The elements that the policy chose, without those it did not; weight 1 each. Offsets begin at 0.
 
-    `source`: a code for each sequence, where not all are usual.
+    `source`: a code for each sequence, where not all are on-policy.
     """
     steps = experiences.steps
     if "observation" not in steps:

@@ -29,7 +29,7 @@ from ludus.errors import ConfigError, TrainError
 from ludus.policies.networks import PolicyNetwork
 from ludus.policies.value_scale import counted_in, trained, untrained
 from ludus.records import Experiences
-from ludus.train.advantages import compute_for_usual
+from ludus.train.advantages import compute_on_policy
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Batch, bucket, from_zero, pad
 from ludus.train.bptt_chunks import RowMaker, Rows, make_rows
@@ -187,7 +187,7 @@ class JaxLearner:
         logp = None
         if self._advantage.kind == "vtrace":
             experiences, logp = self._reconsidered(state, experiences, rows)
-        advantage, target = compute_for_usual(experiences, source, self._advantage, logp)
+        advantage, target = compute_on_policy(experiences, source, self._advantage, logp)
         return {**rows.batch, "advantage": rows.gather(advantage), "target": rows.gather(target)}
 
     def _reconsidered(

@@ -33,7 +33,7 @@ class LossInputs:
     entropy: Array = None
     """Entropy of the policy at each element."""
     source: Array = None
-    """Per row: where it comes from, as a code of `ludus.train.sources`. Default: all are usual."""
+    """Per row: where it comes from, as a code of `ludus.train.sources`. Default: all are on-policy."""
     partner: Array = None
     """Per row: the row that holds the other answer of its pair; its own place where there is none."""
     chosen: Array = None

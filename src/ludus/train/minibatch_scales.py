@@ -15,7 +15,7 @@ from ludus.train.objective import Objective, Scales, rows_of
 from ludus.train.token_rows import targets_of
 
 OWN_METRICS = ("entropy", "approx_kl")
-"""What a learner reports of usual rows besides the terms."""
+"""What a learner reports of on-policy rows besides the terms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Whole:
 
     scales: Scales
     own: float
-    """Elements of usual rows."""
+    """Elements of on-policy rows."""
 
     @classmethod
     def of(cls, rows: Experiences, objective: Objective) -> Whole:
@@ -33,7 +33,7 @@ class Whole:
         found = [term.scales(mask, source) for term in objective.terms]
         return cls(
             scales=tuple((float(loss), float(count)) if count > 0 else None for loss, count in found),
-            own=float(rows_of("usual", mask, source).sum()),
+            own=float(rows_of("on_policy", mask, source).sum()),
         )
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ludus.train.shuffle import permutation
-from ludus.train.sources import SOURCES, USUAL
+from ludus.train.sources import ON_POLICY, SOURCES
 
 Columns = dict[str, jax.Array]
 
@@ -88,9 +88,9 @@ def whitened(advantage: jax.Array, weight: jax.Array) -> jax.Array:
 
 
 def own_weight(columns: Mapping[str, jax.Array]) -> jax.Array:
-    """The weight of usual rows, 0 for others."""
+    """The weight of on-policy rows, 0 for others."""
     weight = columns["weight"]
-    return jnp.where(_like(columns["source"] == USUAL, weight), weight, 0.0) if "source" in columns else weight
+    return jnp.where(_like(columns["source"] == ON_POLICY, weight), weight, 0.0) if "source" in columns else weight
 
 
 def _like(per_row: jax.Array, column: jax.Array) -> jax.Array:

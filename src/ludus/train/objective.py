@@ -132,15 +132,15 @@ class Objective:
 
 
 def _divisors(term: Term, mask: Array, source: Array | None) -> tuple[Array, Array] | None:
-    if source is None and term.source not in ("usual", "any"):
+    if source is None and term.source not in ("on_policy", "any"):
         return None
     normaliser, count = term.scales(mask, source)
     return at_least_something(normaliser), at_least_something(count)
 
 
 def rows_of(wanted: Source, mask: Array, source: Array | None) -> Array:
-    """The mask with the rows of other sources left out. `source` holds a code per row, or None: all are usual."""
-    if wanted == "any" or (source is None and wanted == "usual"):
+    """The mask with the rows of other sources left out. `source` holds a code per row, or None: all are on-policy."""
+    if wanted == "any" or (source is None and wanted == "on_policy"):
         return mask
     if source is None:
         return namespace(mask).zeros_like(mask)

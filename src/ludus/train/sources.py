@@ -1,7 +1,8 @@
 """Where the rows of a batch come from: what the policy did itself, what experts did, preference pairs.
 
-The sequence column `source` says it (`usual`, `expert`, `pairs`; absent: all are usual). A row with a `pair` is of a
-pair whatever its source says: two rows with the same `pair`, one `chosen` and one not, the answers to one prompt.
+The sequence column `source` says it: `on_policy` (all rows, where the column is absent), `expert` or `pairs`. A row
+with a `pair` is of a pair whatever its source says: two rows with the same `pair`, one `chosen` and one not, answers
+to one prompt.
 
 Invariant: after `numbered` these columns are numbers, and every pair is whole. Everything here is NumPy.
 """
@@ -19,9 +20,9 @@ from ludus.records import Experiences
 
 Ints = NDArray[np.int64]
 
-SOURCES = ("usual", "expert", "pairs")
+SOURCES = ("on_policy", "expert", "pairs")
 CODES = {name: code for code, name in enumerate(SOURCES)}
-USUAL, EXPERT, PAIRS = range(3)
+ON_POLICY, EXPERT, PAIRS = range(3)
 NO_PAIR = -1
 
 LABELS = ("source", "pair", "chosen")
@@ -29,7 +30,7 @@ LABELS = ("source", "pair", "chosen")
 
 
 def numbered(experiences: Experiences) -> dict[str, NDArray[Any]]:
-    """The labels of the rows as numbers, `[n]` each; none where all rows are usual.
+    """The labels of the rows as numbers, `[n]` each; none where all rows are on-policy.
 
     `source` holds codes, `pair` the number of the row's pair (-1: none).
 
@@ -67,7 +68,7 @@ def are_from(rows: Experiences, sources: frozenset[str]) -> NDArray[np.bool_]:
     if "any" in sources:
         return np.ones(len(rows), bool)
     if "source" not in rows.sequences:
-        return np.full(len(rows), "usual" in sources)
+        return np.full(len(rows), "on_policy" in sources)
     return np.isin(rows.sequences["source"], [CODES[name] for name in sources])
 
 

@@ -67,7 +67,7 @@ def added(totals: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _credit_figures(rows: Experiences, critic: bool) -> Floats:
-    """Means over the usual rows' targets, and how much of the targets' variance the old values explained (1 is all)."""
+    """Means over the targets of on-policy rows, and the explained variance of the old values (1 is all)."""
     mask = own_elements(rows)
     if not mask.any():
         return {}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ludus.errors import TrainError
 from ludus.records import Experiences
-from ludus.train.sources import USUAL, partners
+from ludus.train.sources import ON_POLICY, partners
 
 Ints = NDArray[np.int64]
 
@@ -105,11 +105,11 @@ def _whole_units(units: Ints, parts: int) -> Iterator[Ints]:
 
 
 def own_elements(rows: Experiences) -> NDArray[np.bool_]:
-    """Which elements the policy itself chose, `[N]`: those of usual rows with mask."""
+    """Which elements the policy itself chose, `[N]`: those of on-policy rows with mask."""
     mask = np.asarray(rows.steps["mask"], bool)
     if "source" not in rows.sequences:
         return mask
-    own: NDArray[np.bool_] = mask & (rows.sequences["source"] == USUAL)[rows.sequence_of_step()]
+    own: NDArray[np.bool_] = mask & (rows.sequences["source"] == ON_POLICY)[rows.sequence_of_step()]
     return own
 
 

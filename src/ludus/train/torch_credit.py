@@ -1,7 +1,8 @@
 """What is known of token sequences before the first optimizer step of an update: advantages, and what others think.
 
-Invariant: only usual rows are credited, and only they enter any statistic. What base and current weights think of
-tokens is computed for the rows that a term compares with it, and 0 for others; what a teacher thinks, for usual rows.
+Invariant: only on-policy rows are credited, and only they enter any statistic. Log-probabilities of base
+and current weights are computed for the rows that a term compares with them, and 0 for others; a teacher's, for
+on-policy rows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from ludus.config import GROUP_KINDS, AdvantageConfig, TrainConfig
 from ludus.errors import ConfigError
 from ludus.records import Experiences
-from ludus.train.advantages import compute_for_usual, whitened
+from ludus.train.advantages import compute_on_policy, whitened
 from ludus.train.group_advantages import equal_groups
 from ludus.train.losses import kl
 from ludus.train.objective import Objective
@@ -56,7 +57,7 @@ class Credit:
             steps["teacher_logp"] = self._taught(rows, self._teacher, tokens)
         figures = self._figures(rows.replace(steps=steps))
         rows, charged = self._charged(rows.replace(steps=steps))
-        advantage, target = compute_for_usual(rows, rows.sequences.get("source"), self._advantage, logp)
+        advantage, target = compute_on_policy(rows, rows.sequences.get("source"), self._advantage, logp)
         if self._advantage.normalise_batch:
             advantage = whitened(advantage, own_elements(rows))
         steps = {**rows.steps, "advantage": advantage, "target": target}
@@ -64,12 +65,12 @@ class Credit:
         return Experiences(sequences=labels, offsets=rows.offsets, steps=steps), figures | charged
 
     def _current(self, rows: Experiences, leaves: Leaves, tokens: int, steps: dict[str, NDArray[Any]]) -> Floats | None:
-        """What the weights think of usual rows before the first step, where a term or V-trace asks for it."""
+        """What the weights think of on-policy rows before the first step, where a term or V-trace asks for it."""
         several = self._train.epochs > 1 or len(rows) > self._train.minibatch
         is_vtrace = self._advantage.kind == "vtrace"
         if not (is_vtrace or (self._corrects and several)):
             return None
-        logp, value = self._evaluate(rows, are_from(rows, frozenset({"usual"})), leaves, tokens)
+        logp, value = self._evaluate(rows, are_from(rows, frozenset({"on_policy"})), leaves, tokens)
         if self._corrects:
             steps["start_logp"] = logp
         if is_vtrace:
@@ -79,23 +80,23 @@ class Credit:
     def _compared(self, rows: Experiences) -> NDArray[np.bool_]:
         """Which rows are compared with the base model, `[n]`."""
         sources = self._objective.needs_reference
-        return are_from(rows, sources | {"usual"} if self._train.algorithm.kl_reward is not None else sources)
+        return are_from(rows, sources | {"on_policy"} if self._train.algorithm.kl_reward is not None else sources)
 
     def _taught(self, rows: Experiences, teacher: Teacher, tokens: int) -> Floats:
         """What the teacher thinks of what the policy itself said, `[N]`; 0 elsewhere."""
-        usual = are_from(rows, frozenset({"usual"}))
+        on_policy = are_from(rows, frozenset({"on_policy"}))
         logp = np.zeros(rows.step_count, np.float32)
-        if usual.any():
-            logp[usual[rows.sequence_of_step()]] = teacher.logp(rows.take(np.flatnonzero(usual)), tokens)
+        if on_policy.any():
+            logp[on_policy[rows.sequence_of_step()]] = teacher.logp(rows.take(np.flatnonzero(on_policy)), tokens)
         return logp
 
     def _figures(self, rows: Experiences) -> dict[str, float]:
         """What the advantage compares with, as a person follows it."""
-        usual, own = are_from(rows, frozenset({"usual"})), own_elements(rows)
+        on_policy, own = are_from(rows, frozenset({"on_policy"})), own_elements(rows)
         if self._advantage.kind in GROUP_KINDS:
-            return {"equal_groups": equal_groups(rows.take(np.flatnonzero(usual)))}
-        if self._advantage.kind == "remax" and usual.any() and "baseline" in rows.sequences:
-            baseline = np.asarray(rows.sequences["baseline"], np.float64)[usual]
+            return {"equal_groups": equal_groups(rows.take(np.flatnonzero(on_policy)))}
+        if self._advantage.kind == "remax" and on_policy.any() and "baseline" in rows.sequences:
+            baseline = np.asarray(rows.sequences["baseline"], np.float64)[on_policy]
             known = baseline[np.isfinite(baseline)]
             found = {"baseline": float(known.mean())} if len(known) else {}
             return {**found, "without_baseline": 1.0 - len(known) / len(baseline)}

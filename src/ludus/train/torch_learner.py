@@ -178,7 +178,7 @@ class TorchLearner:
             loss, metrics = self._loss(inputs, progress, whole)
             loss.backward()  # type: ignore[no-untyped-call]
             totals = added(totals, {name: value.detach() for name, value in metrics.items()})
-            own = rows_of("usual", inputs.mask, inputs.source)
+            own = rows_of("on_policy", inputs.mask, inputs.source)
             apart = added(apart, mismatch_totals(inputs.logp, inputs.old_logp, own))
         self._reducer.add_up(leaves.gradient)
         if not walk.taken:
@@ -206,7 +206,7 @@ class TorchLearner:
 
     def _loss(self, inputs: LossInputs, progress: float, whole: Whole) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         loss, metrics = self._objective(inputs, progress, whole.scales)
-        own = rows_of("usual", inputs.mask, inputs.source)
+        own = rows_of("on_policy", inputs.mask, inputs.source)
         metrics["entropy"] = token_mean.total(inputs.entropy, own) / (whole.own or 1.0)
         if "approx_kl" not in metrics:
             metrics["approx_kl"] = token_mean.total(kl(inputs.old_logp, inputs.logp).loss, own) / (whole.own or 1.0)

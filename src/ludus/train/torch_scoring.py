@@ -84,7 +84,7 @@ class Scorer:
         }
 
     def _labels(self, rows: Experiences) -> dict[str, torch.Tensor]:
-        """A number per row, where not all are usual."""
+        """A number per row, where not all are on-policy."""
         columns = rows.sequences
         labels = {name: columns[name] for name in ("source", "chosen") if name in columns}
         if "pair" in columns:

@@ -162,7 +162,7 @@ def _split_batch(config: RunConfig) -> list[Row]:
             f"until {train.steps:,} {what} are done ({'answers' if config.tasks else 'games'} differ in length)",
         ),
     ]
-    if config.mode == "both" and "usual" in wanted_sources(train.algorithm):
+    if config.mode == "both" and "on_policy" in wanted_sources(train.algorithm):
         rows.append(("synchronisation", _synchronisation(config)))
     rows += describe_waiting(config)
     if config.schedule == "async":
@@ -203,7 +203,7 @@ def _optimizer_steps(config: RunConfig) -> list[Row]:
 
 def _sequences(config: RunConfig) -> int | None:
     """Sequences in a whole batch; None where that depends on who sits where and on how long games last."""
-    learns_from_play = "usual" in wanted_sources(config.train.algorithm)
+    learns_from_play = "on_policy" in wanted_sources(config.train.algorithm)
     if config.policy.model is None or (learns_from_play and (not config.tasks or config.explore.prompt.rows == "turn")):
         return None
     buffer = config.buffer
@@ -219,7 +219,7 @@ def _batch_sizes(config: RunConfig) -> list[Row]:
     wanted, group = wanted_sources(config.train.algorithm), config.explore.group
     episodes, buffer = config.train.batch_episodes or 0, config.buffer
     parts: list[Row] = []
-    if "usual" in wanted:
+    if "on_policy" in wanted:
         beginnings = f" ({episodes // group:,} beginnings, {group} attempts at each)" if group > 1 else ""
         parts.append(("batch", f"{episodes:,} episodes{beginnings}"))
         if needs_greedy(config.train.algorithm):
@@ -247,7 +247,7 @@ def _learning(config: RunConfig) -> list[Row]:
 
 def _term(term: TermConfig) -> str:
     share = {"mu": "mu ", "rest": "(1 - mu) ", None: ""}[term.share]
-    return f"{term.weight:g} {share}{term.loss}" + ("" if term.source == "usual" else f" of {term.source}")
+    return f"{term.weight:g} {share}{term.loss}" + ("" if term.source == "on_policy" else f" of {term.source}")
 
 
 def _mu(mu: MuConfig) -> str:

@@ -20,7 +20,7 @@ KEYS: dict[str, str] = {
 }
 """Old key path -> new key path."""
 
-WORDS: dict[tuple[str, str], str] = {}
+WORDS: dict[tuple[str, str], str] = {("train.algorithm.objective.0.source", "usual"): "on_policy"}
 """(Key path, old word) -> new word; entries of lists are number 0."""
 
 

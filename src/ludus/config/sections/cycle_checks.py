@@ -29,7 +29,7 @@ def _feeds(config: RunConfig) -> Iterator[Contradiction]:
         yield _at(
             "buffer.feeds", f"are for mode: train, and mode is {config.mode}; write mode: train, or leave them out"
         )
-    if "usual" not in wanted_sources(config.train.algorithm):
+    if "on_policy" not in wanted_sources(config.train.algorithm):
         yield _at("buffer.feeds", "has no effect: nothing in train.algorithm learns from play; leave them out")
     runs = [feed.run.rstrip("/") for feed in config.buffer.feeds]
     for index, run in enumerate(runs):

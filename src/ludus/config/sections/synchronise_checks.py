@@ -18,7 +18,7 @@ def synchronise_contradictions(config: RunConfig, seats: int) -> Iterator[Contra
         text = f"{offset} is for schedule: sync; with schedule: async, train.max_staleness says how far play is ahead"
         yield _at("offset", f"{text}; write synchronise.offset: 0, or schedule: sync")
         return
-    if "usual" not in wanted_sources(config.train.algorithm):
+    if "on_policy" not in wanted_sources(config.train.algorithm):
         text = "has no effect: nothing in train.algorithm learns from play; write synchronise.offset: 0"
         yield _at("offset", text)
     needed = (offset + 1) * episodes * seats

@@ -9,13 +9,13 @@ from pydantic import Field
 from ludus.config.base import Model
 
 Aggregation = Literal["token_mean", "sequence_mean_token_mean", "sequence_mean_token_sum", "constant_norm"]
-Source = Literal["usual", "expert", "pairs", "any"]
+Source = Literal["on_policy", "expert", "pairs", "any"]
 GROUP_KINDS = ("group", "rloo", "opmd", "asymre")
 """Advantages that compare the episodes of one group."""
 
 
 class AdvantageConfig(Model):
-    """How rewards become advantages. Only usual experience has one: expert rows and pairs get 0."""
+    """How rewards become advantages. Only on-policy experience has one: expert rows and pairs get 0."""
 
     kind: Literal["gae", "monte_carlo", "vtrace", "group", "rloo", "opmd", "asymre", "remax", "distill"] = "gae"
     """`group`: an episode's reward less the mean of its group (GRPO). `rloo`: less the mean of the others of its group.
@@ -80,7 +80,7 @@ class TermConfig(Model):
 
     loss: str
     """Name in the loss registry, such as `ppo_clip`, `reinforce`, `sft`, `value`, `entropy`, `kl`."""
-    source: Source = "usual"
+    source: Source = "on_policy"
     """Which rows of a batch the term sees: what the policy did itself, what experts did, preference pairs, or all.
     Its mean is over these rows alone, however many others are in the minibatch."""
     weight: float = 1.0

@@ -51,12 +51,12 @@ def _options(path: Path, term: TermConfig) -> Iterator[Contradiction]:
 
 
 def _source(path: Path, term: TermConfig) -> Iterator[Contradiction]:
-    allowed = LOSS_SOURCES.get(term.loss, ("usual",))
+    allowed = LOSS_SOURCES.get(term.loss, ("on_policy",))
     if term.source not in allowed:
         text = f"the loss {term.loss} cannot learn from {term.source}; write {' or '.join(allowed)}"
         yield _at((*path, "source"), text)
-    elif term.loss == "kl" and term.source != "usual" and term.options.get("reference") != "base":
-        text = f"nobody's probabilities are known for rows of {term.source}; write reference: base, or source: usual"
+    elif term.loss == "kl" and term.source != "on_policy" and term.options.get("reference") != "base":
+        text = f"rows of {term.source} have no behaviour probabilities; write reference: base, or source: on_policy"
         yield _at((*path, "source"), text)
 
 

@@ -81,9 +81,9 @@ LOSS_OPTIONS: dict[str, dict[str, LossOption]] = {
 }
 
 LOSS_SOURCES: dict[str, tuple[str, ...]] = {
-    "sft": ("usual", "expert", "any"),
-    "entropy": ("usual", "expert", "any"),
-    "kl": ("usual", "expert", "any"),
+    "sft": ("on_policy", "expert", "any"),
+    "entropy": ("on_policy", "expert", "any"),
+    "kl": ("on_policy", "expert", "any"),
     "dpo": ("pairs",),
 }
-"""Where a loss can learn from. All others need advantages and the probabilities of who acted, which usual rows have."""
+"""Where a loss can learn from. All others need advantages and behaviour log-probabilities: on-policy rows."""

@@ -62,7 +62,7 @@ def _multi_agent(critic: Literal["own", "central"]) -> Preset:
 
 
 def _mixed(imitation: TermConfig, mu: MuConfig) -> Preset:
-    """(1 - mu) GRPO on usual rows + mu imitation of expert rows."""
+    """(1 - mu) GRPO on on-policy rows + mu imitation of expert rows."""
     policy = _PPO_CLIP.model_copy(update={"share": "rest"})
     imitation = imitation.model_copy(update={"source": "expert", "share": "mu"})
     return Preset(
@@ -125,7 +125,7 @@ def wanted_sources(algorithm: AlgorithmConfig) -> frozenset[Source]:
 
 def needs_greedy(algorithm: AlgorithmConfig) -> bool:
     """Whether the last attempt of each group is the policy's likeliest, for the others to be compared with."""
-    return _advantage(algorithm).kind == "remax" and "usual" in wanted_sources(algorithm)
+    return _advantage(algorithm).kind == "remax" and "on_policy" in wanted_sources(algorithm)
 
 
 def needs_teacher(algorithm: AlgorithmConfig) -> bool:
