@@ -64,7 +64,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("Mistral", {"sliding_window": None}),
     "mistral with a window as long as the context": ("Mistral", {"sliding_window": CONTEXT}),
 }
-"""Class and options, besides `SIZES`, of every kind of model that the lean decoder covers."""
+"""Class and options, besides `SIZES`, of every kind of model that the decoder covers."""
 
 
 def main(version: int = 0) -> PolicyRef:

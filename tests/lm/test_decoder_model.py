@@ -1,4 +1,4 @@
-"""The lean decoder computes what transformers computes, however the rows are cut and mixed, and says what it cannot."""
+"""The decoder computes what transformers computes, however the rows are cut and mixed, and says what it cannot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 from ludus.errors import ConfigError
 from ludus.lm.architectures import NotCovered, read_architecture
 from ludus.lm.compiled_generation import CompiledGeneration
-from ludus.lm.decoder import Decoder
 from ludus.lm.decoder_model import DecoderModel
 from ludus.lm.kv_cache import BLOCK
 from ludus.lm.rows import Rows, Span
@@ -74,8 +73,8 @@ def computed(model: DecoderModel, weights: Any) -> list[torch.Tensor]:
 @pytest.mark.parametrize("kind", sorted(FAMILIES))
 def test_chunks_and_single_tokens_of_many_sequences_give_transformers_logits(kind: str) -> None:
     model = random_model(kind)
-    lean = DecoderModel(model, context=CONTEXT, lora=None)
-    for sequence, logits in enumerate(computed(lean, lean.prepare({}))):
+    made = DecoderModel(model, context=CONTEXT, lora=None)
+    for sequence, logits in enumerate(computed(made, made.prepare({}))):
         torch.testing.assert_close(logits, expected(model, sequence), atol=2e-5, rtol=0)
 
 
@@ -84,9 +83,9 @@ def test_chunks_and_single_tokens_of_many_sequences_give_transformers_logits(kin
 def test_adapters_merged_or_beside_give_what_peft_gives(kind: str, merge: bool) -> None:
     model = random_model(kind)
     tensors = random_adapter(model, 5)
-    lean = DecoderModel(model, context=CONTEXT, lora=LORA, merge=merge)
+    made = DecoderModel(model, context=CONTEXT, lora=LORA, merge=merge)
     adapted = with_peft(model, tensors)
-    for sequence, logits in enumerate(computed(lean, lean.prepare(tensors))):
+    for sequence, logits in enumerate(computed(made, made.prepare(tensors))):
         torch.testing.assert_close(logits, expected(adapted, sequence), atol=2e-5, rtol=0)
 
 
@@ -94,9 +93,9 @@ def test_adapters_of_some_layers_only_are_added_where_they_belong() -> None:
     model = random_model("qwen3")
     lora = LORA.model_copy(update={"targets": ("v_proj", "up_proj")})
     tensors = random_adapter(model, 6, lora=lora)
-    lean = DecoderModel(model, context=CONTEXT, lora=lora, merge=False)
+    made = DecoderModel(model, context=CONTEXT, lora=lora, merge=False)
     adapted = with_peft(model, tensors, lora=lora)
-    for sequence, logits in enumerate(computed(lean, lean.prepare(tensors))):
+    for sequence, logits in enumerate(computed(made, made.prepare(tensors))):
         torch.testing.assert_close(logits, expected(adapted, sequence), atol=2e-5, rtol=0)
 
 
@@ -105,18 +104,18 @@ def test_plain_pytorch_between_products_gives_what_the_kernels_give(kind: str) -
     model = random_model(kind)
     results = []
     for operations in (CompiledGeneration, TorchGeneration):
-        lean = DecoderModel(model, context=CONTEXT, lora=None)
-        lean._decoder = Decoder(operations(lean._architecture, lean.cache))
-        results.append(computed(lean, lean.prepare({})))
+        made = DecoderModel(model, context=CONTEXT, lora=None)
+        made._operations = operations(made._architecture, made.cache)
+        results.append(computed(made, made.prepare({})))
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
 def test_bfloat16_is_close_to_transformers_in_bfloat16() -> None:
     model = random_model("qwen3").to(torch.bfloat16)
-    lean = DecoderModel(model, context=CONTEXT, lora=None)
-    assert not lean.is_exact
-    for sequence, logits in enumerate(computed(lean, lean.prepare({}))):
+    made = DecoderModel(model, context=CONTEXT, lora=None)
+    assert not made.is_exact
+    for sequence, logits in enumerate(computed(made, made.prepare({}))):
         torch.testing.assert_close(logits, expected(model, sequence), atol=0.15, rtol=0)
 
 
@@ -136,13 +135,13 @@ def test_what_is_not_covered_is_refused_with_the_reason() -> None:
 def test_weights_that_do_not_fit_are_refused_with_the_tensor_named() -> None:
     model = random_model("qwen3")
     whole = {name: value.numpy() for name, value in model.named_parameters()}
-    lean = DecoderModel(model, context=CONTEXT, lora=None)
+    made = DecoderModel(model, context=CONTEXT, lora=None)
     with pytest.raises(ConfigError, match=r"they have no model\.norm\.weight"):
-        lean.prepare({name: tensor for name, tensor in whole.items() if name != "model.norm.weight"})
+        made.prepare({name: tensor for name, tensor in whole.items() if name != "model.norm.weight"})
     with pytest.raises(ConfigError, match=r"model\.norm\.weight has shape \[65\], the model needs \[64\]"):
-        lean.prepare(whole | {"model.norm.weight": np.zeros(65, np.float32)})
+        made.prepare(whole | {"model.norm.weight": np.zeros(65, np.float32)})
     with pytest.raises(ConfigError, match="it has no lm_head"):
-        lean.prepare(whole | {"lm_head.extra": np.zeros(65, np.float32)})
+        made.prepare(whole | {"lm_head.extra": np.zeros(65, np.float32)})
     adapted = DecoderModel(model, context=CONTEXT, lora=LORA)
     with pytest.raises(ConfigError, match="the adapter does not fit the model"):
         adapted.prepare(random_adapter(model, 0, lora=LORA.model_copy(update={"rank": 3})))

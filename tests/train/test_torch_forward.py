@@ -11,12 +11,12 @@ import torch
 import transformers
 
 from ludus.config import LoraConfig
-from ludus.lm import attention_kernels, compiled_training
+from ludus.lm import compiled_training
 from ludus.lm.adapters import adapter_shapes
 from ludus.records import Experiences
 from ludus.train import torch_head
 from ludus.train.token_rows import targets_of
-from ludus.train.torch_decoder import DecoderForward, build_forward, is_supported
+from ludus.train.torch_decoder import DecoderForward, build_forward
 from ludus.train.torch_forward import Forward, TransformersForward
 from ludus.train.torch_weights import Layout, Leaves
 
@@ -117,8 +117,14 @@ def run(
     return {name: x.detach().numpy() for name, x in found.items()}, leaves.layout.unpack(leaves.gradient)
 
 
+def fast_forward(model: Any, lora: LoraConfig | None, *, checkpointing: bool = False) -> Forward:
+    forward = build_forward(model, context=128, lora=lora, checkpointing=checkpointing)
+    assert isinstance(forward, DecoderForward)
+    return forward
+
+
 def assert_alike(model: Any, lora: LoraConfig | None, rows: Experiences) -> None:
-    fast, plain = DecoderForward(model, lora=lora), TransformersForward(model, lora=lora)
+    fast, plain = fast_forward(model, lora), TransformersForward(model, lora=lora)
     found, found_gradient = run(fast, random_leaves(model, fast, lora), rows)
     expected, expected_gradient = run(plain, random_leaves(model, plain, lora), rows)
     plain.release()
@@ -172,18 +178,6 @@ def test_a_table_of_logits_in_pieces_gives_the_same(monkeypatch: pytest.MonkeyPa
     assert_alike(make("qwen3"), None, token_experiences(rows=4))
 
 
-def test_the_way_for_other_devices_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_training, "kernels", lambda: None)
-    monkeypatch.setattr(attention_kernels, "FLASH_DEVICES", ())
-    assert_alike(make("qwen3"), None, token_experiences(rows=4, turns=2))
-
-
-def test_the_way_for_long_sequences_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_training, "kernels", lambda: None)
-    monkeypatch.setattr(attention_kernels, "MOST_IN_TABLE", 0)
-    assert_alike(make("qwen3"), None, token_experiences(rows=4, turns=2))
-
-
 def test_long_sequences_give_the_same() -> None:
     """Longer than a tile of queries, with a trunk that is too."""
     rows = token_experiences(rows=3, groups=2, prompt=37, longest=60, seed=4)
@@ -209,7 +203,7 @@ def test_checkpointing_gives_the_same_gradient() -> None:
     for lora in (None, LoraConfig(rank=2)):
         gradients = []
         for checkpointing in (False, True):
-            forward = DecoderForward(model, lora=lora, checkpointing=checkpointing)
+            forward = fast_forward(model, lora, checkpointing=checkpointing)
             gradients.append(run(forward, random_leaves(model, forward, lora), rows)[1])
         for name, x in gradients[0].items():
             np.testing.assert_array_equal(gradients[1][name], x)
@@ -217,7 +211,7 @@ def test_checkpointing_gives_the_same_gradient() -> None:
 
 def test_without_weights_the_base_model_answers() -> None:
     model, rows = make("qwen3"), token_experiences(rows=4)
-    forward = DecoderForward(model, lora=LoraConfig(rank=2))
+    forward = fast_forward(model, LoraConfig(rank=2))
     targets = targets_of(rows)
     before = forward.score(rows, targets, None, temperature=1.0)
     forward.score(rows, targets, random_leaves(model, forward, LoraConfig(rank=2)), temperature=1.0)
@@ -242,7 +236,7 @@ def test_parts_keep_families_together_and_hold_what_they_may() -> None:
     from ludus.lm.prefix_tree import plant
 
     rows = token_experiences(rows=40, groups=5, prompt=20, longest=6)
-    forward = build_forward(make("qwen3"), lora=None)
+    forward = fast_forward(make("qwen3"), None)
     parts = forward.parts(rows, 60)
     assert sorted(np.concatenate(parts).tolist()) == list(range(40))
     sizes = [len(plant(piece, targets_of(piece).elements).tokens) for piece in (rows.take(part) for part in parts)]
@@ -253,12 +247,12 @@ def test_parts_keep_families_together_and_hold_what_they_may() -> None:
 
 def test_models_of_other_kinds_take_the_way_of_transformers() -> None:
     gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=211, n_embd=32, n_layer=1, n_head=2))
-    assert not is_supported(gpt2)
-    assert isinstance(build_forward(gpt2, lora=None), TransformersForward)
+    assert isinstance(build_forward(gpt2, context=64, lora=None), TransformersForward)
     window = transformers.MistralForCausalLM(
         transformers.MistralConfig(**SIZES, num_key_value_heads=2, sliding_window=8)
     )
-    assert not is_supported(window)
+    assert isinstance(build_forward(window, context=128, lora=None), TransformersForward)
+    assert isinstance(build_forward(window, context=8, lora=None), DecoderForward)
 
 
 def test_any_model_can_be_trained_by_adapters() -> None:

@@ -15,16 +15,8 @@ from torch.nn.functional import pad
 
 from ludus.config import LoraConfig
 from ludus.lm.adapters import PREFIX, A, B
-from ludus.lm.weights import Tensors
+from ludus.lm.weights import SITES, Tensors
 
-SITES = {
-    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "out": ("self_attn.o_proj",),
-    "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
-    "down": ("mlp.down_proj",),
-}
-"""The decoder's products in each layer, and the linear layers that each of them stands for, in order."""
-QKV, OUT, GATE_UP, DOWN = range(4)
 WHOLE = 8
 """Ranks are filled up with zeros to multiples of this: what a processor computes at once."""
 

@@ -1,9 +1,10 @@
-"""What the lean decoder must know about a transformers model, or why it cannot run it.
+"""The architectures that the decoder computes itself, for training and for generation, and why it refuses others.
 
 Covered: the Llama, Qwen2, Qwen3 and Mistral families with rotary positions that do not change with the length
-(`default`, `linear`, `llama3`, `yarn`). Not covered, and left to `TransformersDecoder`: other families, sliding windows
-shorter than the context, other activations. To cover another family, extend `FAMILIES` and, where its layers differ,
-`weights.py` and `Decoder`; tests/explore/engines/test_decoder.py compares each family with transformers.
+(`default`, `linear`, `llama3`, `yarn`). Not covered, and left to transformers' own forward: other families, sliding
+windows shorter than the context, other activations, a bias at the output head. To cover another family, extend
+`ARCHITECTURES` and, where its layers differ, `weights.py` and `decoder.py`; tests/lm/test_decoder_model.py and
+tests/train/test_torch_forward.py compare each family with transformers.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+ARCHITECTURES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 FIXED_ROTATIONS = frozenset({"default", "linear", "llama3", "yarn"})
 
 
 class NotCovered(Exception):
-    """The lean decoder cannot run a model; the message says why."""
+    """The decoder does not compute what a model computes; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +36,6 @@ class Architecture:
     hidden: int
     vocabulary: int
     epsilon: float
-    has_head_norms: bool
-    """Whether queries and keys are normed per head, as in Qwen3."""
     cosines: Tensor
     """`[context, head_width / 2]`."""
     sines: Tensor
@@ -52,10 +51,13 @@ def read_architecture(model: PreTrainedModel, *, context: int) -> Architecture:
     """Sizes and angles of a model.
 
     Raises:
-        NotCovered: the lean decoder does not compute what this model computes.
+        NotCovered: the decoder does not compute what this model computes.
     """
     config: Any = model.config
     _refuse_strangers(config, context)
+    network: Any = model
+    if getattr(network.get_output_embeddings(), "bias", None) is not None:
+        raise NotCovered("the output head has a bias")
     heads = int(config.num_attention_heads)
     cosines, sines = _angles(model, context)
     return Architecture(
@@ -67,15 +69,14 @@ def read_architecture(model: PreTrainedModel, *, context: int) -> Architecture:
         hidden=int(config.intermediate_size),
         vocabulary=int(config.vocab_size),
         epsilon=float(config.rms_norm_eps),
-        has_head_norms=config.model_type == "qwen3",
         cosines=cosines,
         sines=sines,
     )
 
 
 def _refuse_strangers(config: Any, context: int) -> None:
-    if config.model_type not in FAMILIES:
-        raise NotCovered(f"the family {config.model_type!r} is not one of {', '.join(sorted(FAMILIES))}")
+    if config.model_type not in ARCHITECTURES:
+        raise NotCovered(f"the family {config.model_type!r} is not one of {', '.join(sorted(ARCHITECTURES))}")
     if config.hidden_act != "silu":
         raise NotCovered(f"the activation is {config.hidden_act!r}, not 'silu'")
     rotation = config.rope_parameters["rope_type"]

@@ -26,9 +26,9 @@ def is_batch_invariant(weights: DecoderWeights) -> bool:
 
 
 def _matrices(weights: DecoderWeights) -> Iterable[Tensor]:
-    yield weights.head
+    yield weights.head.t()
     for layer in weights.layers:
-        yield from (layer.qkv, layer.out, layer.gate_up, layer.down)
+        yield from (linear.matrix for linear in (layer.qkv, layer.out, layer.gate_up, layer.down))
 
 
 def _keeps_bits(matrix: Tensor) -> bool:

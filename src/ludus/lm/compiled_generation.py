@@ -1,15 +1,14 @@
-"""What a decoder does between its matrix products, compiled from `kernels.c`: float32 on one thread of a CPU.
+"""The operations of generation, compiled from `kernels.c`: float32 on one thread of a CPU.
 
 Invariant: a row's bits are the same in any company (`kernels.c` says how); the same face and the same results, to
-rounding, as `torch_operations.py`.
+rounding, as `torch_generation.py`.
 """
 
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_float, c_int64, c_void_p
+from ctypes import c_int64, c_void_p
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,66 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.lm.adapter_weights import SITES, Adapter, Site
+from ludus.lm.adapter_weights import Adapter, Site
 from ludus.lm.architectures import Architecture
+from ludus.lm.kernels import LANES, ROWS, CachedPlan, Change, address, load_kernels
 from ludus.lm.kv_cache import BLOCK, KvCache
 from ludus.lm.rows import Rows
 from ludus.lm.sampling import Draws
-from ludus.lm.weights import LayerWeights
-from ludus.runtime.native import load_library
-
-SOURCE = Path(__file__).with_name("kernels.c")
-LANES, PARTS, ROWS = 16, 3, 4
-"""As in kernels.c."""
-
-
-class PlanStruct(ctypes.Structure):
-    """`Plan` of kernels.c."""
-
-    _fields_ = [
-        *((name, c_int64) for name in ("rows", "width", "heads", "kv_heads", "head_width", "hidden")),
-        *((name, c_int64) for name in ("blocks", "table_width")),
-        *((name, c_float) for name in ("epsilon", "scale")),
-        *((name, c_void_p) for name in ("positions", "sequences", "tables", "cosines", "sines")),
-        *((name, c_void_p) for name in ("keys", "values", "scores")),
-    ]
-
-
-class ChangeStruct(ctypes.Structure):
-    """`Change` of kernels.c."""
-
-    _fields_ = [
-        *((name, c_int64) for name in ("ranks", "parts")),
-        *((name, c_int64 * PARTS) for name in ("first_rank", "last_rank", "column", "columns")),
-        ("down", c_void_p),
-        ("up", c_void_p * PARTS),
-    ]
-
-    @classmethod
-    def of(cls, site: Site | None) -> ChangeStruct:
-        """One site of an adapter."""
-        if site is None:
-            return cls(parts=0)
-        return cls(
-            ranks=site.down.shape[1],
-            parts=len(site.ups),
-            first_rank=tuple(up.ranks.start for up in site.ups),
-            last_rank=tuple(up.ranks.stop for up in site.ups),
-            column=tuple(up.column for up in site.ups),
-            columns=tuple(up.matrix.shape[1] for up in site.ups),
-            down=site.down.data_ptr(),
-            up=tuple(up.matrix.data_ptr() for up in site.ups),
-        )
-
-
-SIGNATURES: dict[str, list[Any]] = {
-    "ludus_norm": [c_void_p, c_void_p, c_void_p, c_int64, c_int64, c_float],
-    "ludus_gate": [c_void_p, c_void_p, c_int64, c_int64],
-    "ludus_place": [c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_void_p],
-    "ludus_attend": [c_void_p, c_void_p, c_int64, c_void_p],
-    "ludus_change": [c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_void_p],
-    "ludus_draw": [c_void_p, c_int64, c_int64, c_int64, *[c_void_p] * 8],
-}
+from ludus.lm.weights import Layer, Linear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,19 +37,8 @@ class Changes:
     room: Tensor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What all layers of one forward pass share; holds what the struct points to."""
-
-    address: int
-    struct: PlanStruct
-    rows: Rows
-    changes: Changes | None
-
-
 class CompiledGeneration:
-    """Products, norms, positions, attention, gates, adapters and draws. What a call returns is valid until the next
-    call of the same kind."""
+    """`Generation` in C. What a call returns is valid until the next call of the same kind."""
 
     is_exact = True
 
@@ -112,10 +47,7 @@ class CompiledGeneration:
         Raises:
             CannotCompile: there is no compiler here.
         """
-        kernels = load_library(SOURCE, "-ffp-contract=off")  # kernels.c says why
-        self._norm, self._gate, self._place, self._attend, self._change, self._draw = (
-            _declared(kernels, name, arguments) for name, arguments in SIGNATURES.items()
-        )
+        self._kernels = load_kernels()
         self._architecture = architecture
         self._cache = cache
         self._known: WeakKeyDictionary[Adapter, tuple[Any, int]] = WeakKeyDictionary()
@@ -124,11 +56,15 @@ class CompiledGeneration:
         self._scores = torch.empty(2, -(-architecture.context // BLOCK) * BLOCK)
         self._room = torch.empty(2 * (architecture.vocabulary + LANES))
         self._heap = torch.empty(architecture.vocabulary, dtype=torch.int32)
+        self._plan = CachedPlan()
+        self._rows: Rows | None = None
+        self._changes: Changes | None = None
 
-    def plan(self, rows: Rows) -> Plan:
+    def begin(self, rows: Rows) -> None:
         """Put together what the kernels need."""
         a = self._architecture
-        struct = PlanStruct(
+        self._rows = rows  # the plan points into it
+        self._plan = CachedPlan(
             rows=len(rows),
             width=a.width,
             heads=a.heads,
@@ -148,58 +84,56 @@ class CompiledGeneration:
             values=self._cache.values.data_ptr(),
             scores=self._scores.data_ptr(),
         )
-        return Plan(address=ctypes.addressof(struct), struct=struct, rows=rows, changes=self._changes(rows))
+        self._changes = self._changes_of(rows)
 
-    def product(self, x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
-        """`x @ matrix + bias`."""
-        out = self._buffer("product", len(x), matrix.shape[1])
-        return torch.mm(x, matrix, out=out) if bias is None else torch.addmm(bias, x, matrix, out=out)
-
-    def norm(self, x: Tensor, weight: Tensor) -> Tensor:
+    def rms_norm(self, x: Tensor, weight: Tensor) -> Tensor:
         """Root-mean-square norm of `[rows, width]`."""
         out = self._buffer("normed", *x.shape)
-        self._norm(x.data_ptr(), weight.data_ptr(), out.data_ptr(), *x.shape, self._architecture.epsilon)
+        epsilon = self._architecture.epsilon
+        self._kernels.cached_norm(x.data_ptr(), weight.data_ptr(), out.data_ptr(), *x.shape, epsilon)
         return out
 
-    def place(self, qkv: Tensor, layer: int, weights: LayerWeights, plan: Plan) -> Tensor:
-        """Store keys and values of `[M, (heads + 2 kv_heads) * head_width]`; returns the queries, ready to attend."""
-        a = self._architecture
-        queries = self._buffer("queries", len(qkv), a.heads * a.head_width)
-        norms = (_address(weights.q_norm), _address(weights.k_norm))
-        self._place(plan.address, qkv.data_ptr(), layer, *norms, queries.data_ptr())
-        return queries
-
-    def attend(self, q: Tensor, layer: int, plan: Plan) -> Tensor:
-        """What each row takes from the positions it sees, `[M, heads * head_width]`."""
-        out = self._buffer("seen", *q.shape)
-        self._attend(plan.address, q.data_ptr(), layer, out.data_ptr())
+    def linear(self, x: Tensor, linear: Linear, residual: Tensor | None = None) -> Tensor:
+        """`residual + x @ matrix + bias`, with the spans' adapters. `residual` is written to."""
+        matrix, bias = linear.matrix, linear.bias
+        if residual is not None:
+            out = residual.addmm_(x, matrix)
+            if bias is not None:
+                out.add_(bias)
+        else:
+            out = self._buffer("product", len(x), matrix.shape[1])
+            out = torch.mm(x, matrix, out=out) if bias is None else torch.addmm(bias, x, matrix, out=out)
+        if (changes := self._changes) is not None:
+            self._kernels.cached_adapters(
+                ctypes.addressof(changes.adapters),
+                ctypes.addressof(changes.bounds),
+                len(changes.adapters),
+                linear.number,
+                x.data_ptr(),
+                x.shape[1],
+                out.data_ptr(),
+                out.shape[1],
+                changes.room.data_ptr(),
+            )
         return out
 
-    def gate(self, gate_up: Tensor) -> Tensor:
-        """SwiGLU of `[M, 2 hidden]`."""
+    def attention(self, qkv: Tensor, layer: Layer) -> Tensor:
+        """Store keys and values; what each row takes from the positions it sees, `[M, heads * head_width]`."""
+        width = self._architecture.heads * self._architecture.head_width
+        queries, out = self._buffer("queries", len(qkv), width), self._buffer("seen", len(qkv), width)
+        plan, norms = ctypes.addressof(self._plan), (address(layer.q_norm), address(layer.k_norm))
+        self._kernels.cached_place(plan, qkv.data_ptr(), layer.number, *norms, queries.data_ptr())
+        self._kernels.cached_attention(plan, queries.data_ptr(), layer.number, out.data_ptr())
+        return out
+
+    def swiglu(self, gate_up: Tensor) -> Tensor:
+        """`silu(gate) * up` of `[M, 2 hidden]`."""
         rows, hidden = len(gate_up), self._architecture.hidden
         out = self._buffer("gated", rows, hidden)
-        self._gate(gate_up.data_ptr(), out.data_ptr(), rows, hidden)
+        self._kernels.gate_forward(gate_up.data_ptr(), out.data_ptr(), rows, hidden)
         return out
 
-    def change(self, out: Tensor, x: Tensor, layer: int, site: int, plan: Plan) -> None:
-        """Add the spans' adapters to the product `out` `[M, out]` of `x` `[M, in]`."""
-        changes = plan.changes
-        if changes is None:
-            return
-        self._change(
-            ctypes.addressof(changes.adapters),
-            ctypes.addressof(changes.bounds),
-            len(changes.adapters),
-            layer * len(SITES) + site,
-            x.data_ptr(),
-            x.shape[1],
-            out.data_ptr(),
-            out.shape[1],
-            changes.room.data_ptr(),
-        )
-
-    def _changes(self, rows: Rows) -> Changes | None:
+    def _changes_of(self, rows: Rows) -> Changes | None:
         spans = [span for span in rows.spans if span.weights.adapter is not None]
         if not spans:
             return None
@@ -214,8 +148,8 @@ class CompiledGeneration:
         """All sites of an adapter and the most ranks of one, made once, for as long as the adapter lives."""
         known = self._known.get(adapter)
         if known is None:
-            sites = [ChangeStruct.of(site) for layer in adapter.layers for site in layer]
-            structs = (ChangeStruct * len(sites))(*sites)
+            sites = [_change(site) for layer in adapter.layers for site in layer]
+            structs = (Change * len(sites))(*sites)
             known = self._known[adapter] = structs, max(site.ranks for site in sites)
         return known
 
@@ -234,7 +168,7 @@ class CompiledGeneration:
         """Tokens and their log-probabilities. See `sample_tokens`."""
         rows, vocabulary = logits.shape
         tokens, logps = np.empty(rows, np.int32), np.empty(rows, np.float32)
-        self._draw(
+        self._kernels.draw_tokens(
             logits.data_ptr(),
             logits.stride(0),
             rows,
@@ -251,11 +185,17 @@ class CompiledGeneration:
         return tokens, logps
 
 
-def _declared(kernels: ctypes.CDLL, name: str, arguments: list[Any]) -> Any:
-    function = getattr(kernels, name)
-    function.argtypes, function.restype = arguments, None
-    return function
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
+def _change(site: Site | None) -> Change:
+    """One site of an adapter."""
+    if site is None:
+        return Change(parts=0)
+    return Change(
+        ranks=site.down.shape[1],
+        parts=len(site.ups),
+        first_rank=tuple(up.ranks.start for up in site.ups),
+        last_rank=tuple(up.ranks.stop for up in site.ups),
+        column=tuple(up.column for up in site.ups),
+        columns=tuple(up.matrix.shape[1] for up in site.ups),
+        down=site.down.data_ptr(),
+        up=tuple(up.matrix.data_ptr() for up in site.ups),
+    )

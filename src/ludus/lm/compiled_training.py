@@ -1,182 +1,167 @@
-"""The parts of a decoder layer, compiled from `layer_kernels.c`: float32 on one thread of a CPU.
+"""The parts of a decoder layer with their gradients, compiled from `kernels.c`: float32 on one thread of a CPU.
 
-Invariant: the same face and, to rounding, the same results and gradients as in `torch_training.py` and
-`torch_attention.py`, which serve every other type, device and number of threads, and machines without a C compiler.
+Invariant: the same results and gradients, to rounding, as `torch_layers.py` and `torch_attention.py`, which serve every
+other type, device and number of threads, and machines without a C compiler.
 """
 
 from __future__ import annotations
 
 import ctypes
 import logging
-from ctypes import c_float, c_int64, c_void_p
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from ludus.lm.prefix_tree import Forest
-from ludus.runtime.native import CannotCompile, load_library
+from ludus.lm.architectures import Architecture
+from ludus.lm.kernels import EIGHT, PackedPlan, address, load_kernels
+from ludus.lm.prefix_tree import Forest, Ints
+from ludus.lm.weights import Layer
+from ludus.runtime.native import CannotCompile
 
 log = logging.getLogger(__name__)
-
-SOURCE = Path(__file__).with_name("layer_kernels.c")
-_LANES = 8
-
-
-class PlanStruct(ctypes.Structure):
-    """`Plan` of layer_kernels.c."""
-
-    _fields_ = [
-        *((name, c_int64) for name in ("rows", "heads", "keys", "size", "stretches")),
-        ("stretch", c_void_p),
-        *((name, c_float) for name in ("scale", "eps")),
-        *((name, c_void_p) for name in ("cosines", "sines", "norm")),
-    ]
 
 
 @cache
 def kernels() -> ctypes.CDLL | None:
     """The compiled functions; None where they cannot be had."""
     try:
-        library = load_library(SOURCE)
+        return load_kernels()
     except CannotCompile as reason:
         log.info("training without compiled kernels, at two thirds of the speed: %s", reason)
         return None
-    pointer, count = c_void_p, c_int64
-    library.layer_norm_forward.argtypes = [pointer] * 4 + [count] * 2 + [c_float]
-    library.layer_norm_backward.argtypes = [pointer] * 6 + [count] * 2
-    library.layer_gate_forward.argtypes = [pointer] * 2 + [count] * 2
-    library.layer_gate_backward.argtypes = [pointer] * 3 + [count] * 2
-    library.layer_attention_forward.argtypes = [ctypes.POINTER(PlanStruct)] + [pointer] * 5
-    library.layer_attention_backward.argtypes = [ctypes.POINTER(PlanStruct)] + [pointer] * 8
-    return library
 
 
-def fits(x: torch.Tensor, width: int) -> bool:
+def fits(x: Tensor, width: int) -> bool:
     """Whether the compiled functions serve this tensor, with rows or heads of this width."""
     is_plain = x.device.type == "cpu" and x.dtype == torch.float32
-    return is_plain and not width % _LANES and torch.get_num_threads() == 1 and kernels() is not None
+    return is_plain and not width % EIGHT and torch.get_num_threads() == 1 and kernels() is not None
 
 
-def stretches_of(forest: Forest) -> NDArray[np.int64]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionPlan:
+    """What the attention of every layer shares for one forest."""
+
+    stretches: Ints
     """`[F + S, 4]`: first row and rows of each trunk and branch, and those of the trunk before it."""
-    trunks, branches, family = forest.trunks, forest.branches, forest.family
-    none = np.zeros_like(trunks.lengths)
-    alone = np.stack([trunks.starts, trunks.lengths, none, none], axis=1)
-    behind = [branches.starts, branches.lengths, trunks.starts[family], trunks.lengths[family]]
-    return np.ascontiguousarray(np.concatenate([alone, np.stack(behind, axis=1)]))
+    positions: Ints
+    """`[R]`."""
+
+    @classmethod
+    def of(cls, forest: Forest) -> AttentionPlan:
+        """The plan of a forest."""
+        trunks, branches, family = forest.trunks, forest.branches, forest.family
+        none = np.zeros_like(trunks.lengths)
+        alone = np.stack([trunks.starts, trunks.lengths, none, none], axis=1)
+        behind = [branches.starts, branches.lengths, trunks.starts[family], trunks.lengths[family]]
+        stretches = np.ascontiguousarray(np.concatenate([alone, np.stack(behind, axis=1)]))
+        return cls(stretches=stretches, positions=np.ascontiguousarray(forest.positions))
 
 
-def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """See `torch_training.rms_norm`."""
-    normed: torch.Tensor = _RmsNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """See `torch_layers.rms_norm`."""
+    normed: Tensor = _RmsNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]
     return normed
 
 
-def swiglu(x: torch.Tensor) -> torch.Tensor:
-    """See `torch_training.swiglu`."""
-    gated: torch.Tensor = _SwiGlu.apply(x)  # type: ignore[no-untyped-call]
+def swiglu(x: Tensor) -> Tensor:
+    """See `torch_layers.swiglu`."""
+    gated: Tensor = _SwiGlu.apply(x)  # type: ignore[no-untyped-call]
     return gated
 
 
-def attend(qkv: torch.Tensor, norm: torch.Tensor | None, plan: Any, heads: Any) -> torch.Tensor:
-    """See `torch_attention.attend`; `norm` `[H + K, D]` is the weights of all head norms."""
-    attended: torch.Tensor = _Attend.apply(qkv, norm, plan, heads)  # type: ignore[no-untyped-call]
+def attend(qkv: Tensor, layer: Layer, plan: AttentionPlan, architecture: Architecture) -> Tensor:
+    """See `ForestAttention`."""
+    norm = None
+    if layer.q_norm is not None and layer.k_norm is not None:
+        heads, keys = architecture.heads, architecture.kv_heads
+        norm = torch.cat([layer.q_norm.expand(heads, -1), layer.k_norm.expand(keys, -1)])
+    attended: Tensor = _Attend.apply(qkv, norm, plan, architecture)  # type: ignore[no-untyped-call]
     return attended
 
 
 class _RmsNorm(Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x, weight = x.contiguous(), weight.contiguous()
         y, scale = torch.empty_like(x), x.new_empty(len(x))
-        _library().layer_norm_forward(*_pointers(x, weight, y, scale), *x.shape, eps)
+        load_kernels().norm_forward(*map(address, (x, weight, y, scale)), *x.shape, eps)
         ctx.save_for_backward(x, weight, scale)
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, scale = ctx.saved_tensors
         gradient, of_x = gradient.contiguous(), torch.empty_like(x)
         of_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
-        _library().layer_norm_backward(*_pointers(gradient, x, weight, scale, of_x, of_weight), *x.shape)
+        load_kernels().norm_backward(*map(address, (gradient, x, weight, scale, of_x, of_weight)), *x.shape)
         return of_x, of_weight, None
 
 
 class _SwiGlu(Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         x = x.contiguous()
         rows, width = len(x), x.shape[1] // 2
         y = x.new_empty(rows, width)
-        _library().layer_gate_forward(*_pointers(x, y), rows, width)
+        load_kernels().gate_forward(*map(address, (x, y)), rows, width)
         ctx.save_for_backward(x)
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         gradient, of_x = gradient.contiguous(), torch.empty_like(x)
-        _library().layer_gate_backward(*_pointers(gradient, x, of_x), *gradient.shape)
+        load_kernels().gate_backward(*map(address, (gradient, x, of_x)), *gradient.shape)
         return of_x
 
 
 class _Attend(Function):
     @staticmethod
-    def forward(ctx: Any, qkv: torch.Tensor, norm: torch.Tensor | None, plan: Any, heads: Any) -> torch.Tensor:
-        qkv, rows, turning = qkv.contiguous(), len(qkv), heads.queries + heads.keys
+    def forward(ctx: Any, qkv: Tensor, norm: Tensor | None, plan: AttentionPlan, a: Architecture) -> Tensor:
+        qkv, rows, turning = qkv.contiguous(), len(qkv), a.heads + a.kv_heads
         norm = None if norm is None else norm.contiguous()
-        turned, out = qkv.new_empty(rows, turning * heads.size), qkv.new_empty(rows, heads.queries * heads.size)
-        norms, logsums = qkv.new_empty(rows, turning), qkv.new_empty(rows, heads.queries)
-        struct = _struct(qkv, norm, plan, heads)
-        _check(_library().layer_attention_forward(struct, *_pointers(qkv, turned, norms, logsums, out)))
+        turned, out = qkv.new_empty(rows, turning * a.head_width), qkv.new_empty(rows, a.heads * a.head_width)
+        norms, logsums = qkv.new_empty(rows, turning), qkv.new_empty(rows, a.heads)
+        struct = _struct(qkv, norm, plan, a)
+        _check(load_kernels().packed_attention(struct, *map(address, (qkv, turned, norms, logsums, out))))
         ctx.save_for_backward(qkv, norm, turned, norms, logsums, out)
-        ctx.plan, ctx.heads = plan, heads
+        ctx.plan, ctx.architecture = plan, a
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         qkv, norm, turned, norms, logsums, out = ctx.saved_tensors
         gradient, of_qkv = gradient.contiguous(), torch.empty_like(qkv)
         of_norm = torch.zeros_like(norm) if ctx.needs_input_grad[1] else None
         tensors = (gradient, qkv, turned, norms, logsums, out, of_qkv, of_norm)
-        struct = _struct(qkv, norm, ctx.plan, ctx.heads)
-        _check(_library().layer_attention_backward(struct, *_pointers(*tensors)))
+        struct = _struct(qkv, norm, ctx.plan, ctx.architecture)
+        _check(load_kernels().packed_attention_backward(struct, *map(address, tensors)))
         return of_qkv, of_norm, None, None
 
 
-def _library() -> ctypes.CDLL:
-    library = kernels()
-    if library is None:
-        raise CannotCompile("there are no compiled kernels; ask `fits` first")
-    return library
-
-
-def _pointers(*tensors: torch.Tensor | None) -> list[int | None]:
-    return [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-
-
-def _struct(qkv: torch.Tensor, norm: torch.Tensor | None, plan: Any, heads: Any) -> PlanStruct:
-    return PlanStruct(
+def _struct(qkv: Tensor, norm: Tensor | None, plan: AttentionPlan, a: Architecture) -> PackedPlan:
+    return PackedPlan(
         rows=len(qkv),
-        heads=heads.queries,
-        keys=heads.keys,
-        size=heads.size,
+        heads=a.heads,
+        keys=a.kv_heads,
+        size=a.head_width,
         stretches=len(plan.stretches),
         stretch=plan.stretches.ctypes.data,
-        scale=heads.scale,
-        eps=heads.eps,
-        cosines=plan.plain_cos.data_ptr(),
-        sines=plan.plain_sin.data_ptr(),
-        norm=None if norm is None else norm.data_ptr(),
+        scale=a.head_width**-0.5,
+        eps=a.epsilon,
+        positions=plan.positions.ctypes.data,
+        cosines=a.cosines.data_ptr(),
+        sines=a.sines.data_ptr(),
+        norm=address(norm),
     )
 
 

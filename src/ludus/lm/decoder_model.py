@@ -1,4 +1,4 @@
-"""A language model on the lean decoder: which operations it uses, and what its versions become.
+"""A language model for generation: the decoder over a cache, which operations it uses, and what its versions become.
 
 Invariant: whether a version is merged into a copy of the weights or kept as an adapter beside the base is decided once,
 for all versions: the two differ in rounding, and what a version says must not depend on what else is loaded.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,17 +17,17 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ludus.config import LoraConfig
-from ludus.lm.adapter_weights import fuse_adapter
+from ludus.lm.adapter_weights import Adapter, fuse_adapter
 from ludus.lm.adapters import linear_layers
 from ludus.lm.architectures import Architecture, read_architecture
 from ludus.lm.batch_invariance import is_batch_invariant
 from ludus.lm.compiled_generation import CompiledGeneration
-from ludus.lm.decoder import Decoder, Operations, VersionWeights
+from ludus.lm.decoder import Generation, run_layer
 from ludus.lm.kv_cache import KvCache
 from ludus.lm.rows import Rows
 from ludus.lm.sampling import Draws
 from ludus.lm.torch_generation import TorchGeneration
-from ludus.lm.weights import Tensors, check_version, fuse_weights, version_parameters
+from ludus.lm.weights import DecoderWeights, Tensors, check_version, fuse_weights, version_parameters
 from ludus.runtime.native import CannotCompile
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,14 @@ logger = logging.getLogger(__name__)
 FIRST_BLOCKS = 64
 WHOLE_VERSIONS, ADAPTERS = 4, 64
 """Versions kept that nobody uses: copies of the whole model, or adapters beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionWeights:
+    """What one version computes with. Versions with the same base can share a forward pass."""
+
+    base: DecoderWeights
+    adapter: Adapter | None = None
 
 
 class DecoderModel:
@@ -48,7 +57,7 @@ class DecoderModel:
             merge: whether each version is merged into its own copy of the weights.
 
         Raises:
-            NotCovered: the lean decoder does not compute what this model computes.
+            NotCovered: the decoder does not compute what this model computes.
         """
         self._model = model
         self._lora = lora
@@ -64,10 +73,9 @@ class DecoderModel:
         )
         self._merges = lora is None or merge
         self.spare_versions = WHOLE_VERSIONS if self._merges else ADAPTERS
-        self._base = VersionWeights(base=fuse_weights(architecture, model.state_dict().get))
-        operations = _choose_operations(architecture, self.cache)
-        self._decoder = Decoder(operations)
-        self.is_exact = operations.is_exact and is_batch_invariant(self._base.base)
+        self._base = VersionWeights(base=fuse_weights(architecture.layers, model.state_dict().get))
+        self._operations = _choose_operations(architecture, self.cache)
+        self.is_exact = self._operations.is_exact and is_batch_invariant(self._base.base)
 
     def prepare(self, tensors: Tensors) -> VersionWeights:
         """Make a version's tensors into what `forward` computes with.
@@ -80,7 +88,7 @@ class DecoderModel:
         check_version(tensors, self._model, self._lora)
         if self._merges or self._lora is None:
             parameters = version_parameters(self._model, tensors, self._lora)
-            return VersionWeights(base=fuse_weights(self._architecture, parameters.get))
+            return VersionWeights(base=fuse_weights(self._architecture.layers, parameters.get))
         outputs = {name: size for name, (size, _) in linear_layers(self._model).items()}
         like = self._base.base.norm
         adapter = fuse_adapter(tensors, self._lora, layers=self._architecture.layers, outputs=outputs, like=like)
@@ -91,15 +99,27 @@ class DecoderModel:
         return id(weights.base)
 
     def forward(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Logits and last hidden states of the rows wanted."""
-        return self._decoder.forward(rows)
+        """Compute rows, whose spans have one base, and store their keys and values.
+
+        Returns:
+            Logits `[n, vocabulary]` and last hidden states `[n, width]` of the rows wanted.
+        """
+        do, weights = self._operations, rows.spans[0].weights.base
+        do.begin(rows)
+        x = weights.embedding.index_select(0, torch.from_numpy(rows.tokens).to(weights.embedding.device))
+        for layer in weights.layers:
+            x = run_layer(do, layer, x)
+        if rows.wanted is not None:
+            x = x.index_select(0, torch.from_numpy(rows.wanted).to(x.device))
+        hidden = do.rms_norm(x, weights.norm)
+        return torch.mm(hidden, weights.head.t()), hidden
 
     def draw(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Tokens and their log-probabilities."""
-        return self._decoder.draw(logits, draws)
+        return self._operations.draw(logits, draws)
 
 
-def _choose_operations(architecture: Architecture, cache: KvCache) -> Operations:
+def _choose_operations(architecture: Architecture, cache: KvCache) -> Generation:
     """Compiled ones where they can run."""
     reasons: Sequence[str] = [
         *(["the model is not in float32"] if cache.keys.dtype != torch.float32 else []),

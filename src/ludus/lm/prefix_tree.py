@@ -47,14 +47,6 @@ class Runs:
         """Whether all are of one length."""
         return self.count == self.longest * len(self.lengths)
 
-    def padded(self, *, at_end: bool = True) -> tuple[Ints, NDArray[np.bool_]]:
-        """Row of each place, and which places are filled, `[k, longest]`; padding at the end or at the beginning."""
-        column = np.arange(self.longest)
-        if not at_end:
-            column = column - (self.longest - self.lengths[:, None])
-        filled = (column >= 0) & (column < self.lengths[:, None])
-        return np.where(filled, self.starts[:, None] + column, self.first), filled
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forest:

@@ -1,4 +1,4 @@
-"""Any causal language model, by its own forward: slower than the lean decoder, but it need not know the architecture.
+"""Any causal language model, by its own forward: slower than our decoder, but it need not know the architecture.
 
 The model is given a cache of its own kind that reads and writes ours, so prompts are shared and reused all the same.
 

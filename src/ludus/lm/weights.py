@@ -1,13 +1,13 @@
-"""A version's parameters as the lean decoder wants them: matrices that are multiplied together stand together.
+"""A decoder's weights: matrices that are multiplied together stand together. And what a version's tensors become.
 
 Invariant: what is computed from these is what transformers computes from the parameters, to float32 rounding. Nothing
-here is written to after it was made, so decoders may share the parts that are equal.
+here is written to after it was made, so versions may share the parts that are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,31 +20,56 @@ from transformers.pytorch_utils import Conv1D
 from ludus.config import LoraConfig
 from ludus.errors import ConfigError
 from ludus.lm.adapters import PREFIX, VALUE_PREFIX, A, B, check_adapter
-from ludus.lm.architectures import Architecture
 
 Tensors = Mapping[str, NDArray[Any]]
 Parameters = Callable[[str], Tensor | None]
 """A parameter by its transformers name; None if the model has none of that name."""
+SITES = {
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "out": ("self_attn.o_proj",),
+    "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+    "down": ("mlp.down_proj",),
+}
+"""The products of each layer, and the linear layers that each of them stands for, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerWeights:
-    """One layer. Matrices are `[in, out]`."""
+class LowRank:
+    """Adapters that are trained: `scale * up_i (down_i x)`, added from output `places[i]` on."""
 
+    down: Tensor
+    """`[n * rank, in]`: the n matrices below each other."""
+    ups: tuple[Tensor, ...]
+    """n matrices `[out_i, rank]`."""
+    places: tuple[int, ...]
+    scale: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear:
+    """Linear layers that share their input, as one product."""
+
+    matrix: Tensor
+    """`[in, out]`."""
+    bias: Tensor | None
+    number: int
+    """Among all products of the decoder: layer * len(SITES) + site."""
+    adapter: LowRank | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One layer."""
+
+    number: int
     attention_norm: Tensor
-    qkv: Tensor
-    """`[width, (heads + 2 kv_heads) * head_width]`."""
-    qkv_bias: Tensor | None
+    qkv: Linear
     q_norm: Tensor | None
     k_norm: Tensor | None
-    out: Tensor
-    out_bias: Tensor | None
+    out: Linear
     mlp_norm: Tensor
-    gate_up: Tensor
-    """`[width, 2 hidden]`."""
-    gate_up_bias: Tensor | None
-    down: Tensor
-    down_bias: Tensor | None
+    gate_up: Linear
+    down: Linear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,54 +78,63 @@ class DecoderWeights:
 
     embedding: Tensor
     """`[vocabulary, width]`."""
-    layers: tuple[LayerWeights, ...]
+    layers: tuple[Layer, ...]
     norm: Tensor
     head: Tensor
-    """`[width, vocabulary]`."""
+    """`[vocabulary, width]`."""
 
 
-def fuse_weights(architecture: Architecture, parameters: Parameters) -> DecoderWeights:
-    """Put a model's parameters together for the lean decoder."""
+def build_weights(
+    layers: int, parameter: Parameters, linear: Callable[[int, tuple[str, ...]], Linear]
+) -> DecoderWeights:
+    """A decoder's weights, from parameters by name and from products by number and the names of their modules."""
 
     def need(name: str) -> Tensor:
-        tensor = parameters(name)
+        tensor = parameter(name)
         if tensor is None:
             raise KeyError(name)
         return tensor
 
-    embedding = need("model.embed_tokens.weight")
-    head = parameters("lm_head.weight")
+    def layer(number: int) -> Layer:
+        at = f"model.layers.{number}."
+        first = number * len(SITES)
+        qkv, out, gate_up, down = (
+            linear(first + site, tuple(at + name for name in names)) for site, names in enumerate(SITES.values())
+        )
+        return Layer(
+            number=number,
+            attention_norm=need(f"{at}input_layernorm.weight"),
+            qkv=qkv,
+            q_norm=parameter(f"{at}self_attn.q_norm.weight"),
+            k_norm=parameter(f"{at}self_attn.k_norm.weight"),
+            out=out,
+            mlp_norm=need(f"{at}post_attention_layernorm.weight"),
+            gate_up=gate_up,
+            down=down,
+        )
+
+    embedding, head = need("model.embed_tokens.weight"), parameter("lm_head.weight")
     return DecoderWeights(
         embedding=embedding,
-        layers=tuple(_fuse_layer(f"model.layers.{i}.", parameters, need) for i in range(architecture.layers)),
+        layers=tuple(layer(number) for number in range(layers)),
         norm=need("model.norm.weight"),
-        head=(embedding if head is None else head).t().contiguous(),
+        head=embedding if head is None else head,
     )
 
 
-def _fuse_layer(at: str, parameters: Parameters, need: Callable[[str], Tensor]) -> LayerWeights:
-    def matrix(*names: str) -> Tensor:
-        return torch.cat([need(f"{at}{name}.weight") for name in names]).t().contiguous()
+def fuse_weights(layers: int, parameter: Parameters) -> DecoderWeights:
+    """Copies of a model's parameters, laid out as products read them: for generation."""
 
-    def bias(*names: str) -> Tensor | None:
-        found = [tensor for name in names if (tensor := parameters(f"{at}{name}.bias")) is not None]
-        return torch.cat(found) if found else None
+    def linear(number: int, modules: tuple[str, ...]) -> Linear:
+        weights, biases = ([parameter(f"{name}.{kind}") for name in modules] for kind in ("weight", "bias"))
+        return Linear(
+            matrix=torch.cat([weight for weight in weights if weight is not None]).t().contiguous(),
+            bias=torch.cat([bias for bias in biases if bias is not None]) if biases[0] is not None else None,
+            number=number,
+        )
 
-    projections = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-    return LayerWeights(
-        attention_norm=need(f"{at}input_layernorm.weight"),
-        qkv=matrix(*projections),
-        qkv_bias=bias(*projections),
-        q_norm=parameters(f"{at}self_attn.q_norm.weight"),
-        k_norm=parameters(f"{at}self_attn.k_norm.weight"),
-        out=matrix("self_attn.o_proj"),
-        out_bias=bias("self_attn.o_proj"),
-        mlp_norm=need(f"{at}post_attention_layernorm.weight"),
-        gate_up=matrix("mlp.gate_proj", "mlp.up_proj"),
-        gate_up_bias=bias("mlp.gate_proj", "mlp.up_proj"),
-        down=matrix("mlp.down_proj"),
-        down_bias=bias("mlp.down_proj"),
-    )
+    made = build_weights(layers, parameter, linear)
+    return replace(made, head=made.head.t().contiguous().t())
 
 
 def check_version(tensors: Tensors, model: PreTrainedModel, lora: LoraConfig | None) -> None:

@@ -80,7 +80,9 @@ class TorchLearner:
         self._advantage, self._device = train.algorithm.advantage, model.model.device
         self._objective = build_objective(train.algorithm.objective, build_aggregation(train), mu=train.algorithm.mu)
         self._corrects = self._objective.uses("importance", "truncate", "mask")
-        self._forward = build_forward(model.model, lora=lora, checkpointing=train.activation_checkpointing)
+        self._forward = build_forward(
+            model.model, context=model.context, lora=lora, checkpointing=train.activation_checkpointing
+        )
         self._scorer = Scorer(self._forward, self._reducer, temperature=temperature, device=self._device)
         self._credit = Credit(train, self._objective, self._scorer, teacher)
         self._names = MetricNames(self._objective, critic=self.has_critic)

@@ -34,7 +34,7 @@ class Teacher:
         lora, device = source.model.lora, loaded.model.device
         self._path = source.model.path
         self._vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])  # type: ignore[index]
-        self._forward = build_forward(loaded.model, lora=lora)
+        self._forward = build_forward(loaded.model, context=loaded.context, lora=lora)
         self._scorer = Scorer(self._forward, reducer or Alone(), temperature=temperature, device=device)
         self._weights: Leaves | None = None
         if lora is not None:

@@ -195,7 +195,7 @@ class LocalEngine:
 
 
 def _choose_model(base: LanguageModel, lora: LoraConfig | None, merge: bool) -> TokenModel:
-    """The lean decoder where it covers the model."""
+    """The decoder of `ludus.lm` where it covers the model."""
     try:
         return DecoderModel(base.model, context=base.context, lora=lora, merge=merge)
     except NotCovered as reason:
