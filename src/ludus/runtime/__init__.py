@@ -1,12 +1,12 @@
 """Local worker processes: a fork server, supervision, signs of life, and dying with the parent."""
 
 from ludus.runtime.channel import Channel, Stop
-from ludus.runtime.fork_server import warm_up
 from ludus.runtime.process import WorkerProcess, WorkerSpec
 from ludus.runtime.pulse import NO_TASK, Pulse
 from ludus.runtime.supervisor import Arrived, Lost, Supervisor
 from ludus.runtime.threads import available_cores, limit_threads
 from ludus.runtime.worker import connect, run_worker
+from ludus.runtime.worker_server import warm_up
 
 __all__ = [
     "NO_TASK",

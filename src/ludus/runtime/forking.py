@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from ludus.runtime.fork_server import REPORT, ForkOrder
 from ludus.runtime.worker import PR_SET_PDEATHSIG
+from ludus.runtime.worker_server import REPORT, ForkOrder
 
 MOST_DESCRIPTORS = 8
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from ludus.errors import WorkerError
 from ludus.runtime.channel import Channel
-from ludus.runtime.fork_server import REPORT, ForkOrder, fork_worker
 from ludus.runtime.pulse import NO_TASK, Pulse
 from ludus.runtime.threads import limit_threads
+from ludus.runtime.worker_server import REPORT, ForkOrder, fork_worker
 
 TAIL_BYTES = 4000
 START_S = 300.0

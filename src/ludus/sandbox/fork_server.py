@@ -16,7 +16,7 @@ from pathlib import Path
 
 import ludus
 from ludus.errors import SandboxError
-from ludus.runtime.fork_server import ForkServer
+from ludus.fork_server import ForkServer
 
 ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108 - the sandbox's own
