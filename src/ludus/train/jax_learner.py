@@ -35,6 +35,7 @@ from ludus.train.batches import Batch, bucket, from_zero, pad
 from ludus.train.bptt_chunks import RowMaker, Rows, make_rows
 from ludus.train.jax_epochs import Steps, Walk, start_walk
 from ludus.train.jax_gradient import MinibatchGradient, Pass
+from ludus.train.jax_shards import agree, meet, metrics_of_all
 from ludus.train.learner_metrics import Metrics
 from ludus.train.learner_state import LearnerState, Tensors, state_from_tensors, state_tensors
 from ludus.train.minibatches import deal, make_deck, own_weight, shuffle, whitened
@@ -49,14 +50,16 @@ __all__ = ["JaxLearner", "LearnerState", "key_of"]
 class JaxLearner:
     """Trains a network by a resolved `TrainConfig` (with `advantage` and `objective` filled in).
 
-    Holds nothing that results depend on.
+    Holds nothing that results depend on. `is_sharded`: `update` is traced into a program that several devices run
+    side by side (`jax_shards.py`).
     """
 
-    def __init__(self, network: PolicyNetwork, train: TrainConfig) -> None:
+    def __init__(self, network: PolicyNetwork, train: TrainConfig, *, is_sharded: bool = False) -> None:
         if train.algorithm.advantage is None or train.algorithm.objective is None:
             raise ConfigError("train.algorithm: not resolved; advantage and objective must be given")
         self.network = network
         self._train = train
+        self._is_sharded = is_sharded
         self._rows: RowMaker = make_rows(network)
         self.minibatch = max(1, train.minibatch // self._rows.length)
         """Rows of a minibatch."""
@@ -104,10 +107,14 @@ class JaxLearner:
         fixed = untrained(state.params)
         if fixed:
             fixed = counted_in(fixed, batch["target"], own_weight(batch))
+            fixed = agree(fixed) if self._is_sharded else fixed
         constants = Pass(unravel, learning_rate(self._train.optimizer, progress), progress, fixed)
         walk = self.start(vector, state, batch, constants)
         walk = self._walk_epochs(walk, batch, round_keys(key, self._train.epochs), constants)
-        return self.steps.conclude(walk, state, batch, constants)
+        after, metrics = self.steps.conclude(walk, state, batch, constants)
+        if self._is_sharded:
+            return after._replace(steps=agree(after.steps)), metrics_of_all(metrics)
+        return after, metrics
 
     def train_batch(
         self, state: LearnerState, experiences: Experiences, seed: int, progress: float
@@ -165,7 +172,8 @@ class JaxLearner:
                 part = deal(batch, deck, order, number, minibatch)
                 return self.steps.take(walk, *self.gradient(walk.params, part, constants), constants)
 
-            return _repeat(step, walk, deck.minibatches)
+            walk = _repeat(step, walk, deck.minibatches)
+            return meet(walk) if self._is_sharded else walk
 
         return _repeat(epoch, walk, jnp.int32(self._train.epochs))
 

@@ -7,20 +7,26 @@ the same (the learners of a population) share one, and it is compiled once.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
 from ludus.config import TrainConfig
+from ludus.errors import ConfigError
 from ludus.explore.runners.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
 from ludus.games.device_game import DeviceGame
 from ludus.games.tabulated_env import TabulatedGame
 from ludus.policies import PolicyShape
 from ludus.train.device_advantages import gae_on_device
 from ludus.train.jax_learner import JaxLearner, LearnerState
+from ludus.train.jax_shards import AXIS
 
 PROGRAMS_KEPT = 4
 
@@ -36,13 +42,22 @@ class FusedState(NamedTuple):
 
 
 class FusedProgram:
-    """`update(state, opponents, restart, progress)`; the state is donated."""
+    """`update(state, opponents, restart, progress)`; the state is donated.
+
+    With several shards each device plays and learns from its own games (`runner` and `learner` are those of one shard),
+    and all of them hold the same weights after every update. The games of a shard stand together.
+    """
 
     def __init__(self, game: DeviceGame, train: TrainConfig, runner: DeviceRunner) -> None:
         self.runner = runner
-        self.learner = JaxLearner(runner.network, train)
-        self.start = jax.jit(runner.start)
-        self.update = jax.jit(self._update, donate_argnums=(0,))
+        shards = train.shards
+        share = train.model_copy(update={"minibatch": train.minibatch // shards})
+        self.learner = JaxLearner(runner.network, share, is_sharded=shards > 1)
+        self._mesh = _mesh(shards) if shards > 1 else None
+        self.start = jax.jit(self._on_each(self._start, (P(),), P(AXIS)))
+        parts = FusedState(P(), P(AXIS), P())
+        update = self._on_each(self._update, (parts, P(), P(), P()), (parts, P(), P()))
+        self.update = jax.jit(update, donate_argnums=(0,))
         self._advantage = train.algorithm.advantage
         self._alternates = game.spec.players == 2 and game.spec.is_zero_sum and self._may_alternate(game)
 
@@ -54,15 +69,29 @@ class FusedProgram:
         hides = game.spec.is_simultaneous or not game.spec.has_perfect_information
         return not (isinstance(game, TabulatedGame) and hides)
 
+    def _on_each(self, body: Callable[..., Any], inputs: Any, outputs: Any) -> Callable[..., Any]:
+        """The same program on every shard's device."""
+        if self._mesh is None:
+            return body
+        return jax.shard_map(body, mesh=self._mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
+
+    def _own(self, key: jax.Array) -> jax.Array:
+        """A key of this shard's own."""
+        return key if self._mesh is None else jax.random.fold_in(key, lax.axis_index(AXIS))
+
+    def _start(self, key: jax.Array) -> DeviceGames:
+        return self.runner.start(self._own(key))
+
     def _update(
         self, state: FusedState, opponents: Opponents, restart: jax.Array, progress: jax.Array
     ) -> tuple[FusedState, dict[str, jax.Array], Tally]:
         key, key_play, key_learn = jax.random.split(state.key, 3)
         games, rollout, tally = self.runner.rollout(
-            state.learner.params, opponents, state.games, key_play, restart=restart
+            state.learner.params, opponents, state.games, self._own(key_play), restart=restart
         )
         batch = self._credit(state.learner, games, rollout)
-        learner, metrics = self.learner.update(state.learner, batch, key_learn, progress)
+        learner, metrics = self.learner.update(state.learner, batch, self._own(key_learn), progress)
+        tally = tally if self._mesh is None else lax.psum(tally, AXIS)
         return FusedState(learner, games, key), metrics, tally
 
     def _credit(self, learner: LearnerState, games: DeviceGames, rollout: Rollout) -> dict[str, jax.Array]:
@@ -89,6 +118,21 @@ class FusedProgram:
             "weight": rollout.learns.astype(jnp.float32),
         }
         return {name: column.reshape((-1, *column.shape[2:])) for name, column in columns.items()}
+
+
+def _mesh(shards: int) -> Mesh:
+    """A device for each shard.
+
+    Raises:
+        ConfigError: this process has too few.
+    """
+    devices = jax.devices()
+    if len(devices) < shards:
+        raise ConfigError(
+            f"train.shards: {shards} shards need as many devices, and this process has {len(devices)}; write "
+            f"train.shards: {len(devices)} or, on a CPU, set JAX_NUM_CPU_DEVICES={shards} before JAX is imported"
+        )
+    return Mesh(np.array(devices[:shards]), (AXIS,))
 
 
 _programs: OrderedDict[str, FusedProgram] = OrderedDict()

@@ -1,0 +1,52 @@
+"""Several devices as one learner (local SGD): each trains on its own games, and their weights are averaged every epoch.
+
+A sum for every minibatch costs as much as the minibatch's gradient on a processor's cores, so there is one for every
+epoch. Between two of them each device takes optimizer steps on its share of every minibatch.
+
+Invariant: after `meet` and `agree` all devices hold the same bits. Every device calls them equally often, at the same
+places of one compiled program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from ludus.train.jax_epochs import Walk
+from ludus.train.learner_metrics import Metrics
+
+AXIS = "shards"
+"""The axis of the mesh of devices."""
+_ADDED_UP = ("rows", "skipped")
+"""Metrics that count; of the others the mean is reported."""
+
+
+def agree(tree: Any) -> Any:
+    """Real numbers averaged over the devices as one vector, of whole numbers and flags the largest."""
+    leaves, structure = jax.tree.flatten(tree)
+    is_real = [bool(jnp.issubdtype(leaf.dtype, jnp.floating)) for leaf in leaves]
+    vector, unravel = ravel_pytree([leaf for leaf, real in zip(leaves, is_real, strict=True) if real])
+    averaged = iter(unravel(lax.pmean(vector, AXIS)))
+    agreed = [
+        next(averaged) if real else lax.pmax(leaf, AXIS).astype(leaf.dtype)
+        for leaf, real in zip(leaves, is_real, strict=True)
+    ]
+    return jax.tree.unflatten(structure, agreed)
+
+
+def meet(walk: Walk) -> Walk:
+    """Average weights and optimizer; when one device has stopped for its KL, all of them stop."""
+    params, optimizer, skipped, stopped = agree(
+        (walk.params, walk.optimizer, walk.skipped_in_a_row, walk.stopped.astype(jnp.int32))
+    )
+    return walk._replace(params=params, optimizer=optimizer, skipped_in_a_row=skipped, stopped=stopped > 0)
+
+
+def metrics_of_all(metrics: Metrics) -> Metrics:
+    """What is reported of an update: the metrics of all devices as one."""
+    agreed: Metrics = agree(metrics)
+    return {name: value * lax.axis_size(AXIS) if name in _ADDED_UP else value for name, value in agreed.items()}
