@@ -21,6 +21,7 @@ _compiled = tempfile.mkdtemp(prefix="ludus-tests-compiled-")
 
 for _name, _value in {
     "JAX_PLATFORMS": "cpu",
+    "JAX_NUM_CPU_DEVICES": "2",
     "JAX_COMPILATION_CACHE_DIR": _compiled,
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",

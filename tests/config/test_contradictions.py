@@ -79,6 +79,24 @@ def make(*overrides: str) -> RunConfig:
             ["train.accumulate=3"],
             "train.accumulate: train.minibatch (256) cannot be split into 3 equal parts; write a divisor of it",
         ),
+        (
+            ["train.shards=3", "explore.games_in_flight=768", "train.minibatch=256"],
+            "train.minibatch: 256 cannot be shared evenly by 3 shards (train.shards); write 258, or train.shards: 1",
+        ),
+        (
+            ["train.shards=2", "explore.games_in_flight=255", "train.batch_steps=130560"],
+            "explore.games_in_flight: 255 cannot be shared evenly by 2 shards (train.shards); write 256, or "
+            "train.shards: 1",
+        ),
+        (
+            ["train.shards=2", "train.accumulate=256"],
+            "train.accumulate: train.minibatch (128) of each shard cannot be split into 256 equal parts; write a "
+            "divisor of it",
+        ),
+        (
+            [OPEN_SPIEL, "train.shards=2"],
+            "train.shards: has no effect: shards are for topology: fused; write train.trainers",
+        ),
         # buffer
         (
             [OPEN_SPIEL, "buffer.capacity=300"],

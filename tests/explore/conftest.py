@@ -6,7 +6,7 @@ import pytest
 
 from ludus.runtime import limit_threads
 
-limit_threads(1, os.environ)
+limit_threads(1, os.environ, devices=2)
 
 from ludus.config import MlpConfig  # noqa: E402
 from ludus.explore.actors import NetworkActors  # noqa: E402

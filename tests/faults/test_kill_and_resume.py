@@ -25,6 +25,7 @@ evaluate: {against: [random], games: 4, every: 5000, final_games: 8}
 checkpoint: {every: 5}
 telemetry: {tensorboard: false}
 """
+SHARDED = FUSED.replace("epochs: 1", "epochs: 1, shards: 2")
 SPLIT = """
 name: split
 games: [open_spiel:tic_tac_toe]
@@ -54,8 +55,9 @@ def check_same(tmp_path: Path, config: Path) -> None:
         assert broken[part] == whole[part], part
 
 
-def test_a_killed_synchronous_run_ends_with_the_same_weights_and_episodes(tmp_path: Path) -> None:
-    config = write(tmp_path, FUSED)
+@pytest.mark.parametrize("text", [FUSED, SHARDED], ids=["one shard", "two shards"])
+def test_a_killed_synchronous_run_ends_with_the_same_weights_and_episodes(tmp_path: Path, text: str) -> None:
+    config = write(tmp_path, text)
     run_through(config, tmp_path / "broken", [Moment(more=3)], seed=1)
     check_same(tmp_path, config)
 
@@ -63,7 +65,9 @@ def test_a_killed_synchronous_run_ends_with_the_same_weights_and_episodes(tmp_pa
 @pytest.mark.slow
 @pytest.mark.usefixtures("compile_anew")
 @pytest.mark.parametrize(
-    ("text", "steps", "seed"), [(FUSED, 2_000_000, 11), (SPLIT, 60_000, 12)], ids=["fused", "split"]
+    ("text", "steps", "seed"),
+    [(FUSED, 2_000_000, 11), (SHARDED, 2_000_000, 13), (SPLIT, 60_000, 12)],
+    ids=["fused", "sharded", "split"],
 )
 def test_twenty_kills_change_nothing(tmp_path: Path, text: str, steps: int, seed: int) -> None:
     rarer = text.replace("every: 5000", "every: 50000").replace("checkpoint: {every: 5}", "checkpoint: {every: 20}")

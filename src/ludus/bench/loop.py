@@ -12,7 +12,7 @@ import sys
 from ludus.bench.figure import Figure
 from ludus.bench.fresh_process import run_side
 
-SIDES = ("sb3", "fused", "split_sync", "split_async", "explore_only", "train_only")
+SIDES = ("sb3", "fused", "fused_sharded", "split_sync", "split_async", "explore_only", "train_only")
 UNIT = "steps per CPU-second"
 
 
@@ -28,6 +28,7 @@ def bench_loop(*, rounds: int, seconds: float) -> list[Figure]:
     slower = min(wall["explore_only"], wall["train_only"])
     return [
         Figure.against("pgx, fused", cpu["fused"], UNIT, "SB3 PPO", cpu["sb3"]),
+        Figure.against("pgx, fused, 2 shards", wall["fused_sharded"], "steps per second", "1 shard", wall["fused"]),
         Figure.against("open_spiel, split, sync", cpu["split_sync"], UNIT, "SB3 PPO", cpu["sb3"]),
         Figure.against("open_spiel, split, async", cpu["split_async"], UNIT, "SB3 PPO", cpu["sb3"]),
         Figure.alone("explore only", wall["explore_only"], "steps per second"),

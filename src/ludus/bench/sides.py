@@ -35,6 +35,7 @@ topology: fused
 explore: {{games_in_flight: 512}}
 train: {{{TRAIN}}}
 """
+SHARDED = FUSED.replace("epochs: 4", "epochs: 4, shards: 2")
 SPLIT = f"""
 name: bench_split
 games: [open_spiel:connect_four]
@@ -49,9 +50,11 @@ STOCKED = ASYNC.replace("epochs: 4", "epochs: 4, max_staleness: 1000000000") + (
 """What train-only needs to go on for ever with what was explored once."""
 
 
-def run_loop(seconds: float, *stages: str, shared: str = SHARED, plugins: Sequence[str] = ()) -> dict[str, float]:
+def run_loop(
+    seconds: float, *stages: str, shared: str = SHARED, plugins: Sequence[str] = (), devices: int = 1
+) -> dict[str, float]:
     """Steps of a real run, from after its warm-up on; stages before the last are run to their end first."""
-    limit_threads(1, os.environ)
+    limit_threads(devices, os.environ, devices=devices)
     from ludus.config import parse_config
     from ludus.loop import Loop
 
@@ -99,6 +102,7 @@ def run_sb3(seconds: float) -> dict[str, float]:
 
 SIDES: dict[str, Callable[[float], dict[str, float]]] = {
     "fused": lambda seconds: run_loop(seconds, FUSED),
+    "fused_sharded": lambda seconds: run_loop(seconds, SHARDED, devices=2),
     "split_sync": lambda seconds: run_loop(seconds, SPLIT),
     "split_async": lambda seconds: run_loop(seconds, ASYNC),
     "explore_only": lambda seconds: run_loop(seconds, ASYNC + "mode: explore\nbuffer: {capacity: 100000000}\n"),

@@ -84,6 +84,10 @@ def _fused_batch(config: RunConfig) -> Iterator[Contradiction]:
     elif batch % train.minibatch:
         text = f"{batch} is not a multiple of train.minibatch ({train.minibatch}); write train.batch_steps: {fitting}"
         yield _at("train.batch_steps", text)
+    for path, size in (("explore.games_in_flight", games), ("train.minibatch", train.minibatch)):
+        if size % train.shards:
+            text = f"{size} cannot be shared evenly by {train.shards} shards (train.shards)"
+            yield _at(path, f"{text}; write {math.ceil(size / train.shards) * train.shards}, or train.shards: 1")
     if train.steps < batch:
         text = f"{train.steps} is less than one batch (train.batch_steps: {batch}); write at least that"
         yield _at("train.steps", text)
@@ -151,8 +155,9 @@ def _buffer(config: RunConfig, seats: int) -> Iterator[Contradiction]:
 def _algorithm(config: RunConfig) -> Iterator[Contradiction]:
     train = config.train
     chunk = _chunk(config)
-    if (rows := max(1, train.minibatch // chunk)) % train.accumulate:
+    if (rows := max(1, train.minibatch // train.shards // chunk)) % train.accumulate:
         what = f"{rows} stretches of {chunk} decisions" if chunk > 1 else f"train.minibatch ({rows})"
+        what += " of each shard" if train.shards > 1 else ""
         text = f"{what} cannot be split into {train.accumulate} equal parts"
         yield _at("train.accumulate", f"{text}; write a divisor of it")
     advantage = train.algorithm.advantage

@@ -27,7 +27,11 @@ def open_loop(
     """
     loaded = load_or_demo(config, overrides)
     stages = resolve_stages(loaded)
-    limit_threads(max(compute_threads(stage, available_cores()) for stage in stages), os.environ)
+    limit_threads(
+        max(compute_threads(stage, available_cores()) for stage in stages),
+        os.environ,
+        devices=max(stage.train.shards for stage in stages),
+    )
     if stages[0].topology == "split":
         warm_up(worker_imports(stages[0]))  # beside what this process imports
     return make_loop(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)

@@ -15,6 +15,7 @@ VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+_LONGEST_WAIT_S = 30 * 24 * 3600
 
 
 def available_cores() -> int:
@@ -24,18 +25,26 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def limit_threads(threads: int, environment: MutableMapping[str, str]) -> None:
-    """Make native libraries that read this environment use `threads` compute threads."""
+def limit_threads(threads: int, environment: MutableMapping[str, str], *, devices: int = 1) -> None:
+    """Make native libraries that read this environment use `threads` compute threads.
+
+    On a CPU, JAX shares them out among so many devices.
+    """
     for variable in VARIABLES:
         environment[variable] = str(threads)
-    flags = [
-        flag for flag in environment.get("XLA_FLAGS", "").split() if "eigen" not in flag and "intra_op" not in flag
-    ]
-    flags.append(f"--xla_cpu_multi_thread_eigen={'true' if threads > 1 else 'false'}")
-    flags.append(f"intra_op_parallelism_threads={threads}")
+    own = ("eigen", "intra_op", "xla_cpu_collective")
+    flags = [flag for flag in environment.get("XLA_FLAGS", "").split() if not any(name in flag for name in own)]
+    each = max(1, threads // devices)
+    flags.append(f"--xla_cpu_multi_thread_eigen={'true' if each > 1 else 'false'}")
+    flags.append(f"intra_op_parallelism_threads={each}")
+    if devices > 1:
+        # XLA ends the process when devices wait for each other longer than this, which a stopped process may do.
+        flags.append(f"--xla_cpu_collective_call_terminate_timeout_seconds={_LONGEST_WAIT_S}")
+        flags.append(f"--xla_cpu_collective_call_warn_stuck_timeout_seconds={_LONGEST_WAIT_S}")
     environment["XLA_FLAGS"] = " ".join(flags)
+    environment["JAX_NUM_CPU_DEVICES"] = str(devices)
     # The size of XLA's own thread pool: without it two pool threads take turns even when one computes.
-    environment["PJRT_NPROC"] = str(threads)
+    environment["PJRT_NPROC"] = str(max(threads, devices))
     environment.setdefault("JAX_PLATFORMS", "cpu" if not _has_accelerator() else "")
     environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
 

@@ -30,9 +30,9 @@ def agree(tree: Any) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     is_real = [bool(jnp.issubdtype(leaf.dtype, jnp.floating)) for leaf in leaves]
     vector, unravel = ravel_pytree([leaf for leaf, real in zip(leaves, is_real, strict=True) if real])
-    averaged = iter(unravel(lax.pmean(vector, AXIS)))
+    averaged = iter(unravel(lax.pmean(vector, AXIS)))  # type: ignore[no-untyped-call]
     agreed = [
-        next(averaged) if real else lax.pmax(leaf, AXIS).astype(leaf.dtype)
+        next(averaged) if real else lax.pmax(leaf, AXIS)  # type: ignore[no-untyped-call]
         for leaf, real in zip(leaves, is_real, strict=True)
     ]
     return jax.tree.unflatten(structure, agreed)
@@ -44,6 +44,11 @@ def meet(walk: Walk) -> Walk:
         (walk.params, walk.optimizer, walk.skipped_in_a_row, walk.stopped.astype(jnp.int32))
     )
     return walk._replace(params=params, optimizer=optimizer, skipped_in_a_row=skipped, stopped=stopped > 0)
+
+
+def add_up(tree: Any) -> Any:
+    """Sums over the devices."""
+    return lax.psum(tree, AXIS)  # type: ignore[no-untyped-call]
 
 
 def metrics_of_all(metrics: Metrics) -> Metrics:

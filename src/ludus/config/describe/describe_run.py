@@ -13,7 +13,7 @@ from ludus.config.run import RunConfig
 from ludus.config.sections.endpoints import EndpointConfig
 from ludus.config.sections.rewards import label_of
 from ludus.config.sections.topology import fused_obstacles
-from ludus.config.sections.train import MuConfig, TermConfig
+from ludus.config.sections.train import MuConfig, TermConfig, TrainConfig
 from ludus.config.sections.train_presets import needs_greedy, wanted_sources
 
 _MOST_THREADS = 4
@@ -148,7 +148,13 @@ def _fused_batch(config: RunConfig) -> list[Row]:
         ("minibatches per epoch", f"{minibatches:,} of {train.minibatch:,} steps"),
         ("optimizer steps", f"{minibatches * train.epochs:,} per update (epochs: {train.epochs})"),
         ("updates in the run", f"{updates:,} ({updates * batch:,} steps)"),
+        *_shards(train),
     ]
+
+
+def _shards(train: TrainConfig) -> list[Row]:
+    share = f"{train.minibatch // train.shards:,} steps of each minibatch"
+    return [("shards", f"{train.shards}, each with {share}; averaged every epoch")] if train.shards > 1 else []
 
 
 def _split_batch(config: RunConfig) -> list[Row]:
@@ -288,9 +294,11 @@ def _machine(config: RunConfig) -> list[Row]:
     processes = "main and evaluator" if config.topology == "fused" else _split_processes(config)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = compute_threads(config, cores)
+    is_narrow = config.topology == "fused" and config.population is None and config.train.shards == 1 < cores
+    more = f"; train.shards: {min(cores, _MOST_THREADS)} uses more of them" if is_narrow else ""
     return [
         ("processes", processes),
-        ("threads", f"{threads} to train with, 1 in each other process ({cores} cores here)"),
+        ("threads", f"{threads} to train with, 1 in each other process ({cores} cores here{more})"),
         ("disk", f"{config.record.keep_mb:,} MB of games kept, and {config.checkpoint.keep} checkpoints"),
     ]
 
@@ -303,5 +311,7 @@ def _split_processes(config: RunConfig) -> str:
 def compute_threads(config: RunConfig, cores: int) -> int:
     """Compute threads of the process that trains; see `runtime.threads`."""
     if config.runtime.threads is not None:
-        return config.runtime.threads
+        return max(config.runtime.threads, config.train.shards)
+    if config.train.shards > 1:
+        return config.train.shards
     return min(max(1, cores - 1), _MOST_THREADS) if config.topology == "fused" else 1

@@ -48,6 +48,7 @@ def _flow(config: RunConfig) -> Iterator[Contradiction]:
         yield from _set(config.buffer, ("buffer",), sampling, "there is no buffer in topology: fused")
         yield from _set(config.explore, ("explore",), "workers", "topology: fused plays in one process")
     else:
+        yield from _set(config.train, ("train",), "shards", "shards are for topology: fused; write train.trainers")
         yield from _set(
             config.record, ("record",), "sample_every sample_games", "topology: split records every episode"
         )

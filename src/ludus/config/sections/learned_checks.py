@@ -32,6 +32,8 @@ def _what_is_played(config: RunConfig) -> Iterator[Contradiction]:
         yield _at("tasks", "a population plays games; leave the tasks out, or population")
     elif len(config.games) != 1:
         yield _at("games", f"a population plays one game, and there are {len(config.games)}; write one")
+    if config.train.shards > 1:
+        yield _at("train.shards", "a population's learners already share the cores; leave it out")
     if config.mode != "both":
         yield _at("mode", f"a population explores and trains; leave out mode: {config.mode}")
     if config.warm_start is not None:

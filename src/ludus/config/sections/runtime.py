@@ -15,7 +15,7 @@ class RuntimeConfig(Model):
     kind: Literal["local"] = "local"
     threads: int | None = Field(default=None, gt=0)
     """Compute threads of the process that trains. Default: 1 in the split topology; in the fused one what the other
-    processes leave of the cores, at most 4."""
+    processes leave of the cores, at most 4. With several shards: one for each (`train.shards`)."""
     max_restarts: int = Field(default=5, ge=0)
     """Restarts of a worker within ten minutes before the run fails."""
     stall_s: float = Field(default=600.0, gt=0)

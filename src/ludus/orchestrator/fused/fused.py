@@ -48,13 +48,14 @@ class Fused:
         game = find_device_game(cast("Game", rooms.games[self._game_key]))  # config.derive has made sure
         assert isinstance(rooms.shape, PolicyShape)  # noqa: S101
         steps, games = config.train.batch_steps or 0, config.explore.games_in_flight
-        self._lanes = OpponentBlocks(config.league.opponents, games, game.spec.players)
+        shard = games // config.train.shards
+        self._lanes = OpponentBlocks(config.league.opponents, shard, game.spec.players)
         line_ups = rooms.pool.line_ups
         program = find_program(
             game,
             rooms.shape,
             config.train,
-            games=games,
+            games=shard,
             horizon=steps // games,
             lanes=self._lanes.sizes,
             learner_seat=None if line_ups is None else line_ups.seat,

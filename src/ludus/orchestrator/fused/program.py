@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -15,8 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import Mesh
-from jax.sharding import PartitionSpec as P
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ludus.config import TrainConfig
 from ludus.errors import ConfigError
@@ -26,9 +26,14 @@ from ludus.games.tabulated_env import TabulatedGame
 from ludus.policies import PolicyShape
 from ludus.train.device_advantages import gae_on_device
 from ludus.train.jax_learner import JaxLearner, LearnerState
-from ludus.train.jax_shards import AXIS
+from ludus.train.jax_shards import AXIS, add_up
 
 PROGRAMS_KEPT = 4
+
+_ALL: Any = PartitionSpec()  # type: ignore[no-untyped-call]
+"""Of what every shard holds."""
+_EACH: Any = PartitionSpec(AXIS)  # type: ignore[no-untyped-call]
+"""Of what each shard has a part of."""
 
 Opponents = tuple[Mapping[str, Any], ...]
 
@@ -54,10 +59,9 @@ class FusedProgram:
         share = train.model_copy(update={"minibatch": train.minibatch // shards})
         self.learner = JaxLearner(runner.network, share, is_sharded=shards > 1)
         self._mesh = _mesh(shards) if shards > 1 else None
-        self.start = jax.jit(self._on_each(self._start, (P(),), P(AXIS)))
-        parts = FusedState(P(), P(AXIS), P())
-        update = self._on_each(self._update, (parts, P(), P(), P()), (parts, P(), P()))
-        self.update = jax.jit(update, donate_argnums=(0,))
+        state = FusedState(_ALL, _EACH, _ALL)
+        self.start = self._compiled(self._start, (_ALL,), _EACH)
+        self.update = self._compiled(self._update, (state, _ALL, _ALL, _ALL), (state, _ALL, _ALL), donate_argnums=(0,))
         self._advantage = train.algorithm.advantage
         self._alternates = game.spec.players == 2 and game.spec.is_zero_sum and self._may_alternate(game)
 
@@ -69,11 +73,14 @@ class FusedProgram:
         hides = game.spec.is_simultaneous or not game.spec.has_perfect_information
         return not (isinstance(game, TabulatedGame) and hides)
 
-    def _on_each(self, body: Callable[..., Any], inputs: Any, outputs: Any) -> Callable[..., Any]:
-        """The same program on every shard's device."""
+    def _compiled(self, body: Callable[..., Any], inputs: Any, outputs: Any, **options: Any) -> Callable[..., Any]:
+        """The program, the same on every shard's device."""
         if self._mesh is None:
-            return body
-        return jax.shard_map(body, mesh=self._mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
+            return jax.jit(body, **options)
+        on_each = jax.shard_map(body, mesh=self._mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
+        # Without these, arrays that come from elsewhere would have it compiled again.
+        places = jax.tree.map(partial(NamedSharding, self._mesh), inputs)
+        return jax.jit(on_each, in_shardings=places, **options)
 
     def _own(self, key: jax.Array) -> jax.Array:
         """A key of this shard's own."""
@@ -91,7 +98,7 @@ class FusedProgram:
         )
         batch = self._credit(state.learner, games, rollout)
         learner, metrics = self.learner.update(state.learner, batch, self._own(key_learn), progress)
-        tally = tally if self._mesh is None else lax.psum(tally, AXIS)
+        tally = tally if self._mesh is None else add_up(tally)
         return FusedState(learner, games, key), metrics, tally
 
     def _credit(self, learner: LearnerState, games: DeviceGames, rollout: Rollout) -> dict[str, jax.Array]:
