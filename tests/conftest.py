@@ -97,12 +97,12 @@ class LanguageRun:
 @pytest.fixture(scope="session")
 def language_run(tmp_path_factory: pytest.TempPathFactory) -> LanguageRun:
     """Made once for all tests that read it, or compare theirs with it: its processes take seconds to load PyTorch."""
-    from ludus import Loop, parse_config
+    from ludus import SingleRun, parse_config
     from ludus.lm.tiny_model import make_tiny_model
 
     folder = tmp_path_factory.mktemp("language")
     model = make_tiny_model(folder / "tiny", layers=1, width=16, heads=2, kv_heads=1)
     text = LANGUAGE.replace("MODEL", str(model))
-    status = Loop(parse_config(text, "words.yaml"), folder / "run").run_to_end()
+    status = SingleRun(parse_config(text, "words.yaml"), folder / "run").run_to_end()
     assert status.stage == "done", status.error
     return LanguageRun(path=folder / "run", text=text)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from ludus.games import Game, GameSpec, Position, make_game, register_backend, register_game, register_text_game
     from ludus.league import register_opponents
     from ludus.league.solvers import register_meta_solver
-    from ludus.loop import Loop
     from ludus.rewards import Attempt, Mark, register_reward
-    from ludus.runs.staged import StagedLoop, make_loop
+    from ludus.runs import SingleRun, StagedRun, make_run
     from ludus.tasks import register_curriculum, register_processor
+    from ludus.train.loaders import Loader, register_loader
     from ludus.workflows.agents.agent import register_agent, register_agent_program
     from ludus.workflows.environments import register_environment
     from ludus.workflows.registry import register_workflow
@@ -27,15 +27,16 @@ __all__ = [
     "Attempt",
     "Game",
     "GameSpec",
-    "Loop",
+    "Loader",
     "Mark",
     "Position",
     "RunConfig",
-    "StagedLoop",
+    "SingleRun",
+    "StagedRun",
     "__version__",
     "load_config",
     "make_game",
-    "make_loop",
+    "make_run",
     "parse_config",
     "register_agent",
     "register_agent_program",
@@ -43,6 +44,7 @@ __all__ = [
     "register_curriculum",
     "register_environment",
     "register_game",
+    "register_loader",
     "register_meta_solver",
     "register_operator",
     "register_opponents",
@@ -61,14 +63,15 @@ _HOMES = {
     "Attempt": "ludus.rewards",
     "Game": "ludus.games",
     "GameSpec": "ludus.games",
-    "Loop": "ludus.loop",
+    "Loader": "ludus.train.loaders",
     "Mark": "ludus.rewards",
     "Position": "ludus.games",
     "RunConfig": "ludus.config",
-    "StagedLoop": "ludus.runs.staged",
+    "SingleRun": "ludus.runs",
+    "StagedRun": "ludus.runs",
     "load_config": "ludus.config",
     "make_game": "ludus.games",
-    "make_loop": "ludus.runs.staged",
+    "make_run": "ludus.runs",
     "parse_config": "ludus.config",
     "register_agent": "ludus.workflows.agents.agent",
     "register_agent_program": "ludus.workflows.agents.agent",
@@ -76,6 +79,7 @@ _HOMES = {
     "register_curriculum": "ludus.tasks",
     "register_environment": "ludus.workflows.environments",
     "register_game": "ludus.games",
+    "register_loader": "ludus.train.loaders",
     "register_meta_solver": "ludus.league.solvers",
     "register_operator": "ludus.experience",
     "register_opponents": "ludus.league",

@@ -1,420 +1,198 @@
 """The closed loop: tasks -> explore -> experience -> buffer -> train -> policies -> league -> tasks.
 
-Read this file first. One turn of `_train` is one update. The topology (fused or split) decides where the rooms run;
-everything that must happen at one point in time (evaluations settled, state saved, version published, league told)
-happens here, between two updates, in the same order in both. That order is what makes a resume exact.
+Read this file first. One update is `batch = source.next()`, `report = learner.step(batch)`, `conclude(report)`. Where
+batches come from is the source's business (`sources/`); where weights change is the learner's: a trainer process, or
+one compiled program that plays and trains. What must happen at one point in time (evaluations settled, state saved,
+version published, league told) happens here, between two updates, in the same order in every kind of run (`runs/`).
+That order makes a resume exact.
 """
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, cast
-
-from ludus.config import RunConfig, check_resumable, dump_config, resolve, with_values
-from ludus.errors import ConfigError, CorruptRecord, LudusError
-from ludus.ingest.gathering import gather
-from ludus.ingest.warm_start import warm_up
-from ludus.orchestrator import Rooms, TakesData, Topology, UpdateReport, check_parts, crosses, make_topology, open_rooms
-from ludus.plugins import load_plugins
-from ludus.policies.export_folder import ExportFolder
-from ludus.records import PolicyName, PolicyRef, PolicyVersion
+from ludus.orchestrator import (
+    Evaluator,
+    Explorers,
+    Learner,
+    Milestones,
+    Publisher,
+    Reporter,
+    RunContext,
+    RunState,
+    RunStore,
+    UpdateReport,
+)
+from ludus.runs.controls import Controls
 from ludus.runs.cycle import Cycle
-from ludus.runs.driver import CycleStatus, Driveable, Stage, Status
-from ludus.storage.atomic import sweep_leftovers, write_text
+from ludus.runs.round_export import export_round
+from ludus.sources import BatchSource
 from ludus.storage.checkpoints import Checkpoint
-from ludus.storage.lock import RunLock
-from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry import RoomReading, Sink, SinkStatus, attach_trackers, check_trackers
-
-log = logging.getLogger(__name__)
 
 POLL_S = 0.05
-WAIT_S = 0.1
-"""How long to sleep between two looks for data."""
 
 
-class Loop(Driveable):
-    """One run on one directory: `Loop(config).run_to_end()`, or `start()` and drive it."""
+class Loop:
+    """One policy in training, from its newest checkpoint to its end."""
 
     def __init__(
         self,
-        config: RunConfig,
-        run_dir: Path | str | None = None,
+        context: RunContext,
+        store: RunStore,
+        controls: Controls,
         *,
-        plugins: Sequence[str] = (),
-        strict_resume: bool = False,
-        sinks: Sequence[Sink] = (),
-        until: int | None = None,
+        source: BatchSource,
+        learner: Learner,
+        explorers: Explorers,
+        evaluator: Evaluator,
+        milestones: Milestones,
+        cycle: Cycle,
+        parts: RunState,
     ) -> None:
-        """A run of a config on a directory; `until` is a number of steps to stop at before `train.steps` are over."""
-        super().__init__()
-        load_plugins(plugins)
-        if config.stages:
-            raise ConfigError("stages: this config has some; run it with StagedLoop (or make_loop), not with Loop")
-        if config.population is not None and config.population.oracle == "learned":
-            raise ConfigError("population: learners make it; run it with PopulationLoop (or make_loop), not with Loop")
-        self.config = resolve(config)
-        check_trackers(self.config)
-        self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
-        self._games = check_parts(self.config, self.run)
-        self._plugins = tuple(str(plugin) for plugin in plugins)
-        self._strict_resume = strict_resume
-        self._sinks = tuple(sinks)
-        self._until = self.config.train.steps if until is None else min(until, self.config.train.steps)
-        self._cycle = Cycle(self.config.cycle)
-        self._rooms: Rooms | None = None
-        self._reported = (time.monotonic(), 0)
+        self._context, self._store, self._controls = context, store, controls
+        self._source, self._learner, self._explorers = source, learner, explorers
+        self._evaluator, self.milestones, self.cycle, self._parts = evaluator, milestones, cycle, parts
+        self._publisher = Publisher(context, store, milestones.progress, parts.pool, evaluator, explorers)
+        self._reporter = Reporter(context.telemetry, milestones)
 
-    def status(self) -> Status:
-        """What the run is doing now."""
-        rooms = self._rooms
-        counters: dict[str, Any] = {} if rooms is None else rooms.progress.counters()
-        return Status(
-            stage=self._stage,
-            run=self.config.name,
-            run_dir=str(self.run.path),
-            total_steps=self.config.train.steps,
-            elapsed_s=time.monotonic() - self._began,
-            error="" if self._error is None else f"{type(self._error).__name__}: {self._error}",
-            metrics={} if rooms is None else rooms.telemetry.latest,
-            **counters,
-        )
+    def run(self, *, strict_resume: bool = False) -> None:
+        """Train until the steps are over, the source is exhausted or somebody asks to stop."""
+        self._begin(self._store.checkpoints.latest(strict=strict_resume))
+        while not self.milestones.is_enough and not self._source.is_exhausted:
+            self._obey()
+            if self._controls.is_stopping:
+                break
+            self._update()
+        self._end()
 
-    def sinks(self) -> tuple[SinkStatus, ...]:
-        """Where metrics go besides the run's own files, and what was lost on the way."""
-        return () if self._rooms is None else self._rooms.telemetry.sinks_status()
+    def _update(self) -> None:
+        batch = self._source.next()
+        with self.cycle.training():
+            report = self._learner.step(batch)
+        if report is not None:  # an asynchronous learner may still be at it
+            self._source.commit(report.batch)
+            self._conclude(report)
 
-    def room_readings(self) -> dict[str, RoomReading]:
-        """What each room has done since this start."""
-        return {} if self._rooms is None else self._rooms.telemetry.meters.read()
-
-    def set_keys(self, values: Mapping[str, Any]) -> None:
-        """Change keys of the config while the run is going; it goes by them from the next update on."""
-        config, rooms = with_values(self.config, values), self._rooms
-        if rooms is None or self._is_over:
-            raise LudusError(f"nothing can be set: the run is {self._stage}")
-        is_whole = self._until == self.config.train.steps
-        self.config = rooms.config = config
-        if is_whole:
-            self._until = config.train.steps
-        write_text(self.run.config, dump_config(config))
-        rooms.telemetry.event("set", values=dict(values))
-
-    def schedule(self) -> CycleStatus:
-        """Where the run is in its rounds of waiting and training."""
-        rooms = self._rooms
-        if rooms is None:
-            return self._cycle.status(updates=0)
-        progress = rooms.progress
-        return self._cycle.status(updates=progress.update if self.config.cycle is None else progress.unpublished)
-
-    def _work(self) -> None:
-        self.run.prepare()
-        with RunLock(self.run.path):
-            open_run_directory(self.run, self.config)
-            rooms = open_rooms(self.config, self._games, self.run, self.run.new_attempt(), self._plugins)
-            topology: Topology | None = None
-            try:
-                topology = make_topology(rooms)
-                self._rooms = rooms
-                attach_trackers(rooms.telemetry, self.config, self.run, self._sinks)
-                if self.config.mode == "evaluate":
-                    self._measure(rooms, topology)
-                elif self._warm_up(rooms) and self._gather(rooms):
-                    self._begin(rooms, topology)
-                    self._train(rooms, topology)
-                    self._end(rooms, topology)
-            except BaseException as error:
-                rooms.telemetry.event("failed", error=f"{type(error).__name__}: {error}")
-                raise
-            finally:
-                if topology is not None:
-                    topology.close()
-                rooms.close()
-
-    def _warm_up(self, rooms: Rooms) -> bool:
-        """Make the model that the policy stands on; returns whether it is there (else the run was stopped)."""
-        if self.config.warm_start is not None:
-            self._enter("warming up")
-        return warm_up(rooms, lambda: self._stopping)
-
-    def _gather(self, rooms: Rooms) -> bool:
-        """Fetch what is learnt from besides play; returns whether it is there (else the run was stopped)."""
-        buffer = self.config.buffer
-        return gather(rooms, buffer.expert, buffer.pairs, lambda: self._stopping)
-
-    def _begin(self, rooms: Rooms, topology: Topology) -> None:
-        """Start from the newest whole checkpoint, or from nothing."""
-        saved = rooms.checkpoints.latest(strict=self._strict_resume)
-        if saved is not None:
-            self._restore(rooms, saved)
-        topology.begin(saved)
-        if saved is None:
-            rooms.pool.add_snapshot(rooms.learner, 0)
-            if self.config.evaluate.at_start:
-                rooms.evaluation.issue(rooms.learner, step=0, is_final=False)
-            self._commit(rooms, topology)
-        self._publish(rooms, topology)
-        self._export(rooms)
-        self._reported = (time.monotonic(), rooms.progress.steps)
-        rooms.telemetry.event("started", resumed=saved is not None, **rooms.progress.counters())
-        self._enter("training")
-
-    def _train(self, rooms: Rooms, topology: Topology) -> None:
-        while not self._is_enough(rooms) and not topology.is_exhausted:
-            self._obey(rooms, topology)
-            if self._stopping:
-                return
-            if self._has_data(rooms, topology):
-                with self._cycle.training():
-                    report = topology.advance()
-                self._conclude(rooms, topology, report)
-
-    def _has_data(self, rooms: Rooms, any_topology: Topology) -> bool:
-        """Whether an update can be trained now. If not, some of what is new was taken in, or a moment has gone by.
-
-        Rows of feeds come in while there is a checkpoint of this very update: a resume then finds the same rows.
-        """
-        if not (self.config.cycle or self.config.buffer.feeds):
-            return True
-        topology = cast(TakesData, any_topology)  # the config refuses to wait in any other
-        if not self._cycle.is_training and not self._begins_round(rooms, topology):
-            return False
-        topology.most_orders = self._cycle.updates_left(rooms.progress.unpublished)
-        is_whole = self.config.cycle is not None or not self._is_saved(rooms) or topology.take_in(0)
-        if is_whole and not topology.is_dry:
-            self._cycle.see(topology.taken_in)
-            self._be("training")
-            return True
-        if is_whole:
-            self._commit(rooms, topology)
-            is_whole = topology.take_in(0)
-        return self._idle(topology, is_whole)
-
-    def _begins_round(self, rooms: Rooms, topology: TakesData) -> bool:
-        cycle = self._cycle
-        is_whole = topology.take_in(cycle.missing)
-        cycle.see(topology.taken_in)
-        if not is_whole or (cycle.missing and not self._hurried):
-            return self._idle(topology, is_whole)
-        rooms.telemetry.event("round_began", round=cycle.rounds + 1, new_sequences=cycle.begin_round())
-        return True
-
-    def _idle(self, topology: TakesData, is_whole: bool) -> bool:
-        """Look after the workers, and wait a little if nothing more is there; never true."""
-        if is_whole:
-            self._be("waiting for data")
-        topology.tend(WAIT_S if is_whole else 0.0)
-        return False
-
-    def _is_saved(self, rooms: Rooms) -> bool:
-        return rooms.progress.update in rooms.checkpoints.list()
-
-    def _is_enough(self, rooms: Rooms) -> bool:
-        return rooms.progress.steps >= self._until or bool(rooms.early_stopping.reason)
-
-    def _conclude(self, rooms: Rooms, topology: Topology, report: UpdateReport) -> None:
+    def _conclude(self, report: UpdateReport) -> None:
         """What happens between two updates."""
-        progress, config = rooms.progress, self.config
-        progress.count(report)
-        rooms.early_stopping.note(report)
-        is_last, interval = self._is_enough(rooms), topology.publish_interval
-        version_due = is_last or (interval is not None and progress.unpublished >= interval)
-        since, may_publish = progress.published_steps, version_due or interval is None
-        snapshot_due = is_last or (may_publish and crosses(config.league.snapshot_every, since, progress.steps))
-        evaluation_due = may_publish and crosses(config.evaluate.every, since, progress.steps) and not is_last
-        publishes = version_due or snapshot_due or evaluation_due
-        if evaluation_due:
-            self._settle(rooms, topology)
-        if publishes:
-            self._make_version(rooms)
-            self._cycle.end_round(rooms.progress.version)
-            self._hurried = False
-        if snapshot_due:
-            rooms.pool.add_snapshot(rooms.learner, progress.steps)
-            rooms.pool.retire()
-            topology.refresh_opponents()
-        if evaluation_due:
-            rooms.evaluation.issue(rooms.learner, step=progress.steps, is_final=False)
-        if publishes or crosses(config.checkpoint.every, progress.update - 1, progress.update):
-            self._commit(rooms, topology)
-        if publishes:
-            self._publish(rooms, topology)
-            self._export(rooms)
-        self._report(rooms, report)
+        progress = self.milestones.progress
+        self.milestones.count(report)
+        due = self.milestones.due(self._learner.publish_interval)
+        if due.evaluation:
+            self._evaluator.settle()
+        if due.version:
+            self._publisher.make_version()
+            self.cycle.end_round(progress.version)
+            self._controls.hurry(False)
+        if due.snapshot:
+            self._publisher.take_snapshot()
+            self._learner.on_pool_change()
+        if due.evaluation:
+            self._evaluator.issue(self._publisher.newest, progress.steps)
+        if due.checkpoint:
+            self.commit()
+        if due.version:
+            self._publish()
+        if self._learner.is_training:
+            self._reporter.report(report, self._metrics)
 
-    def _end(self, rooms: Rooms, topology: Topology) -> None:
-        """Leave a state to resume from or, when training is done, the final measurement."""
-        if self._stopping:
-            self._enter("stopping")
-            self._commit(rooms, topology)
-        elif (
-            rooms.progress.steps < self.config.train.steps
-            and not rooms.early_stopping.reason
-            and self._is_enough(rooms)
-        ):
-            self._commit(rooms, topology)
-        elif not rooms.progress.finished:
-            if rooms.early_stopping.reason:
-                rooms.telemetry.event("learnt_enough", reason=rooms.early_stopping.reason, step=rooms.progress.steps)
-            self._enter("evaluating")
-            self._settle(rooms, topology, may_stop=True)
-            self._publish_rest(rooms, topology)
-            if rooms.evaluation.job is None:
-                rooms.evaluation.issue(rooms.learner, step=rooms.progress.steps, is_final=True)
-                topology.submit_evaluation(rooms.evaluation.pending_tasks())
-            self._settle(rooms, topology, may_stop=True)
-            if rooms.evaluation.job is None and topology.drain(lambda: self._stopping):
-                rooms.progress.finish()
-                self._commit(rooms, topology)
-        rooms.telemetry.event("ended", stopped=self._stopping, **rooms.progress.counters())
-
-    def _measure(self, rooms: Rooms, topology: Topology) -> None:
-        """Mode evaluate: nothing is trained; the versions of another run are measured one after the other."""
-        saved = rooms.checkpoints.latest(strict=self._strict_resume)
+    def _begin(self, saved: Checkpoint | None) -> None:
+        """Start from a checkpoint, or from nothing."""
         if saved is not None:
-            self._restore(rooms, saved)
-        topology.begin(saved)
-        rooms.telemetry.event("started", resumed=saved is not None, **rooms.progress.counters())
-        while not topology.is_exhausted and not self._stopping:
-            self._enter("evaluating")
-            report, is_issued = topology.advance(), rooms.evaluation.job is not None
-            scores = self._settle(rooms, topology, may_stop=True)
-            if is_issued and rooms.evaluation.job is None:
-                rooms.telemetry.event("measured", policy=str(rooms.learner), step=rooms.progress.steps, scores=scores)
-                rooms.progress.count(report)
-                self._commit(rooms, topology)
-                self._obey(rooms, topology)
-        rooms.telemetry.event("ended", stopped=self._stopping, **rooms.progress.counters())
+            self._parts.load_state(saved.state)
+            self._source.load_state(saved.state)
+            self.milestones.reopen()
+        self._learner.begin(saved)
+        self._source.start()
+        if self._learner.is_training:
+            if saved is None:
+                self._publisher.take_snapshot()
+                if self.milestones.config.evaluate.at_start:
+                    self._evaluator.issue(self._publisher.newest, 0)
+                self.commit()
+            self._publish()
+            self._reporter.restart()
+            self._controls.enter("training")
+        counters = self.milestones.progress.counters()
+        self._context.telemetry.event("started", resumed=saved is not None, **counters)
 
-    # -- the parts -------------------------------------------------------------------------------------------------
+    def _end(self) -> None:
+        """Leave a state to resume from or, when training is done, the final measurement."""
+        milestones, is_stopping = self.milestones, self._controls.is_stopping
+        if is_stopping and self._learner.is_training:
+            self._controls.enter("stopping")
+            self.commit()
+        elif milestones.is_enough and not milestones.is_complete:
+            self.commit()
+        elif self._learner.is_training and not milestones.progress.finished:
+            self._finish()
+        self._context.telemetry.event("ended", stopped=self._is_stopping(), **milestones.progress.counters())
 
-    def _restore(self, rooms: Rooms, saved: Checkpoint) -> None:
-        for update in rooms.checkpoints.list():
-            try:
-                rooms.retain(rooms.checkpoints.load(update))
-            except CorruptRecord as error:
-                log.warning("checkpoint %d is damaged (%s); it could not be gone back to", update, error)
-        rooms.progress.load_state(saved.state["progress"])
-        rooms.pool.load_state(saved.state["league"])
-        rooms.evaluation.load_state(saved.state["evaluation"])
-        rooms.tasks.load_state(saved.state.get("tasks", {}))
-        rooms.early_stopping.load_state(saved.state.get("enough", rooms.early_stopping.state()))
-        taken_in = saved.state.get("buffer", {}).get("counters", {}).get("inserted", 0)
-        self._cycle.load_state(saved.state.get("cycle"), taken_in=taken_in)
-        if rooms.progress.steps < self.config.train.steps and not rooms.early_stopping.reason:
-            rooms.progress.finished = False
+    def _finish(self) -> None:
+        """Measure the final version; a resume repeats what a stop cuts short."""
+        progress, reason = self.milestones.progress, self.milestones.early_stopping.reason
+        if reason:
+            self._context.telemetry.event("learnt_enough", reason=reason, step=progress.steps)
+        self._controls.enter("evaluating")
+        self._evaluator.settle(self._is_stopping)
+        if self._learner.publish_interval is not None and progress.unpublished:
+            self._publisher.make_version()  # the source was exhausted between two versions
+            self.commit()
+            self._publish()
+        if not self._evaluator.is_open:
+            self._evaluator.issue(self._publisher.newest, progress.steps, is_final=True)
+            self._evaluator.submit()
+        self._evaluator.settle(self._is_stopping)
+        if not self._evaluator.is_open and self._source.drain(self._is_stopping):
+            progress.finish()
+            self.commit()
 
-    def _make_version(self, rooms: Rooms) -> None:
-        """What has been learnt is a version from now on."""
-        rooms.progress.publish(self._next_version(rooms))
-        rooms.pool.set_learner(rooms.learner)
-
-    def _publish_rest(self, rooms: Rooms, topology: Topology) -> None:
-        """There was nothing left to train on between two versions: what was learnt since the last is one, too."""
-        if topology.publish_interval is not None and rooms.progress.unpublished:
-            self._make_version(rooms)
-            self._commit(rooms, topology)
-            self._publish(rooms, topology)
-
-    def _next_version(self, rooms: Rooms) -> PolicyVersion:
-        """Synchronous runs repeat themselves exactly, numbers included; others never use a number twice."""
-        newest = rooms.progress.version
-        if self.config.schedule == "async" or self.config.buffer.feeds:
-            published = rooms.policies.versions(self.config.policy.name)
-            newest = max([newest, *(ref.version for ref in published[-1:])])
-        return PolicyVersion(newest + 1)
-
-    def _obey(self, rooms: Rooms, topology: Topology) -> None:
+    def _obey(self) -> None:
         """Do what was asked for since the last update; while paused, only look after the workers."""
-        if self._checkpoint_wanted:
-            self._commit(rooms, topology)
-        if self._is_held():
-            before = self._stage
-            self._enter("paused")
-            while self._is_held():
-                topology.tend(POLL_S)
-                if self._checkpoint_wanted:
-                    self._commit(rooms, topology)
-            self._enter(before)
+        controls = self._controls
+        if controls.is_checkpoint_wanted:
+            self.commit()
+        if controls.is_held:
+            before = controls.activity
+            controls.enter("paused")
+            while controls.is_held:
+                self._explorers.serve(POLL_S)
+                if controls.is_checkpoint_wanted:
+                    self.commit()
+            controls.enter(before)
 
-    def _settle(self, rooms: Rooms, topology: Topology, *, may_stop: bool = False) -> dict[str, float]:
-        """Wait for the evaluation in progress and count it into the league; returns what it came to.
+    def _is_stopping(self) -> bool:
+        return self._controls.is_stopping
 
-        Between updates the wait is not cut short by `stop`: skipping an evaluation would make the run another one.
-        """
-        with rooms.telemetry.room("evaluate"):
-            while not rooms.evaluation.is_complete and not (may_stop and self._stopping):
-                topology.tend(POLL_S)
-        if not rooms.evaluation.is_complete:
-            return {}
-        measured = rooms.evaluation.job
-        scores = rooms.evaluation.settle()
-        rooms.telemetry.meters.add("league", 0 if measured is None else len(measured.played))
-        if measured is not None and scores:
-            rooms.telemetry.metrics(measured.step, scores)
-        return scores
+    @property
+    def is_saved(self) -> bool:
+        """Whether there is a checkpoint of this very update."""
+        return self.milestones.progress.update in self._store.checkpoints.list()
 
-    def _commit(self, rooms: Rooms, topology: Topology) -> None:
+    def commit(self) -> None:
         """Save everything as one manifest. Until it has its name on disk, nothing has happened."""
-        update = rooms.progress.update
-        with rooms.telemetry.room("checkpoint"):
-            if update not in rooms.checkpoints.list():
-                staging = rooms.checkpoints.stage(update)
-                state = topology.save(staging)
-                state |= {**rooms.state(), "cycle": self._cycle.state()}
-                saved = rooms.checkpoints.commit(staging, update, state)
-                rooms.index(saved)
-                rooms.telemetry.meters.add("storage", 1)
-            self._checkpoint_done()
-
-    def _publish(self, rooms: Rooms, topology: Topology) -> None:
-        """Let everybody see the version that the checkpoint holds; doing it again changes nothing."""
-        with rooms.telemetry.room("policies"):
-            rooms.publish(topology.weights())
-            topology.use_version(rooms.learner)
-            topology.submit_evaluation(rooms.evaluation.pending_tasks())
-
-    def _export(self, rooms: Rooms) -> None:
-        """Let the version of the last round be used elsewhere; doing it again changes nothing."""
-        cycle, version = self.config.cycle, self._cycle.version
-        if cycle is None or cycle.export is None or version is None:
-            return
-        ref = PolicyRef(name=PolicyName(self.config.policy.name), version=PolicyVersion(version))
-        if not rooms.policies.has(ref):
-            return
-        self._be("exporting")
-        folder = ExportFolder(self.run.path / cycle.export, cycle.keep_exports)
-        with rooms.telemetry.room("policies"):
-            if folder.add(rooms.policies, ref):
-                rooms.telemetry.event("exported", policy=str(ref), path=str(folder.target(ref)))
-        self._be("training")
-
-    def _be(self, stage: Stage) -> None:
-        if self._stage != stage:
-            self._enter(stage)
-
-    def _report(self, rooms: Rooms, report: UpdateReport) -> None:
-        now, steps = time.monotonic(), rooms.progress.steps
-        if now - self._reported[0] < self.config.telemetry.every_s:
-            return
-        rate = (steps - self._reported[1]) / (now - self._reported[0])
-        self._reported = (now, steps)
-        rooms.telemetry.metrics(
-            steps, {**report.metrics, "loop/steps_per_s": rate, **rooms.telemetry.take_room_times()}
+        checkpoints, update, telemetry = (
+            self._store.checkpoints,
+            self.milestones.progress.update,
+            self._context.telemetry,
         )
+        with telemetry.room("checkpoint"):
+            if not self.is_saved:
+                staging = checkpoints.stage(update)
+                state = {**self._learner.save(staging), **self._source.state(), **self._parts.state()}
+                self._parts.index(checkpoints.commit(staging, update, state))
+                telemetry.meters.add("storage", 1)
+            self._controls.checkpoint_done()
 
+    def _publish(self) -> None:
+        """Let everybody see the version that the checkpoint holds; doing it again changes nothing."""
+        with self._context.telemetry.room("policies"):
+            self._publisher.publish(self._learner)
+            self._source.on_published()
+            self._evaluator.submit()
+        export_round(self._context, self._store.policies, self.cycle, self._controls)
 
-def open_run_directory(run: RunDirectory, config: RunConfig) -> None:
-    """Make a run's directory, or check that the one that is there can go on under this config; under the run lock."""
-    sweep_leftovers(run.path)
-    text = dump_config(config)
-    if not run.is_run():
-        run.create(text)
-        return
-    run.open()
-    check_resumable(run.config.read_text(), config)
-    write_text(run.config, text)
+    def close(self) -> None:
+        """Report what only the end of a run can tell."""
+        self._explorers.close()
+
+    def _metrics(self) -> dict[str, float]:
+        return {**self._source.metrics(), **self._explorers.bill.metrics()}

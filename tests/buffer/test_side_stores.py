@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from ludus.buffer import (
     GatheredRows,
     GatheredWriter,
     ImportStore,
-    OfflineSources,
     put_into_inbox,
     waiting_in_inbox,
 )
@@ -246,51 +244,3 @@ def test_imported_rows_are_used_once_with_their_groups_whole(tmp_path: Path, cat
         store.commit(claims[3])
     store.load_state(saved)
     assert tasks(store.claim(1).experiences) == [3, 4]  # a group larger than asked for still comes whole
-
-
-# -- all of them -------------------------------------------------------------------------------------------------------
-
-
-def test_batch_has_rows_of_all_stores_told_apart_by_their_source(tmp_path: Path, catalog: Catalog) -> None:
-    imports = ImportStore(tmp_path, catalog)
-    couples = sample_experiences([2] * 4, tokens=True).replace(
-        sequences={"pair": np.arange(4) // 2, "chosen": np.arange(4) % 2 == 0}
-    )
-    pairs = EpochStore("pairs", [write(tmp_path / "pairs", [couples])], seed=0, rows_per_item=2)
-    expert = EpochStore("expert", [Shelf(3), imports.expert], seed=0)
-    side = OfflineSources(expert=expert, expert_rows=2, pairs=pairs, pair_count=1, imports=imports, import_rows=4)
-    put_into_inbox(tmp_path / "inbox", decided(["on_policy", "rejected"]))
-    assert side.take_inbox() == 2
-    claim = side.claim()
-    batch = claim.mixed_with(sample_experiences([2] * 3, tokens=True))
-    assert Counter(batch.sequences["source"]) == {"on_policy": 4, "expert": 2, "pairs": 2}
-    assert batch.sequences["source"].tolist()[:3] == ["on_policy"] * 3
-    paired = batch.sequences["source"] == "pairs"
-    assert set(batch.sequences["pair"][~paired]) == {-1}
-    assert len(set(batch.sequences["pair"][paired])) == 1
-    assert batch.sequences["chosen"].sum() == 1
-    assert side.rejected == {(1, 0, 0)}
-    side.commit(claim)
-    assert side.metrics()["buffer/expert_epochs"] == pytest.approx(2 / 3)
-    saved = json.loads(json.dumps(side.state()))
-    following = side.claim().experiences
-    side.load_state(saved)
-    again = side.claim().experiences
-    assert tasks(again) == tasks(following)
-    np.testing.assert_array_equal(again.steps["action"], following.steps["action"])
-
-
-def test_without_other_stores_a_batch_stays_as_it_is() -> None:
-    on_policy = sample_experiences((2, 3))
-    side = OfflineSources()
-    assert side.claim().mixed_with(on_policy) is on_policy
-    assert side.take_inbox() == 0
-    assert side.state() == side.metrics() == {}
-    side.load_state({"expert": {"epoch": 1}})
-    assert side.rejected == set()
-
-
-def test_batch_may_be_expert_rows_alone() -> None:
-    side = OfflineSources(expert=EpochStore("expert", [Shelf(3)], seed=0), expert_rows=2)
-    batch = side.claim().mixed_with(Experiences.empty())
-    assert batch.sequences["source"].tolist() == ["expert", "expert"]

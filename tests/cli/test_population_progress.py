@@ -14,8 +14,9 @@ from ludus.cli.population import final_lines, population_progress
 from ludus.cli.progress import LivePanel, PlainLines
 from ludus.config import RunConfig, build_config, resolve
 from ludus.reports.sparklines import decades, sparkline
-from ludus.runs.driver import Stage, Status
-from ludus.runs.staged import AnyLoop
+from ludus.runs.controls import Activity
+from ludus.runs.driver import Status
+from ludus.runs.staged import AnyRun
 
 
 def config_of(scheduler: str = "psro", oracle: str = "learned") -> RunConfig:
@@ -27,7 +28,7 @@ def config_of(scheduler: str = "psro", oracle: str = "learned") -> RunConfig:
     return resolve(build_config(values, ["train.steps=5000"] if oracle == "learned" else []))
 
 
-def status_of(stage: Stage = "training", name: str = "main-2", steps: int = 1, **metrics: float) -> Status:
+def status_of(stage: Activity = "training", name: str = "main-2", steps: int = 1, **metrics: float) -> Status:
     return Status(
         stage=stage,
         run="x",
@@ -52,7 +53,7 @@ def test_learners_of_a_league_go_on_without_an_end_that_could_be_named() -> None
 
 def test_measuring_is_no_learning() -> None:
     for stage in ("training", "evaluating"):
-        status = status_of(cast(Stage, stage), "measuring", learner_steps=0.0)
+        status = status_of(cast(Activity, stage), "measuring", learner_steps=0.0)
         assert population_progress(config_of(), status) == "measuring"
 
 
@@ -77,8 +78,8 @@ def test_the_end_of_a_population_that_learns_is_told_without_what_only_computed_
     assert first.startswith("NashConv 0 (exact) after 6 generations, 7 + 6 policies; value of seat 0: -0.0555556; 0.03")
 
 
-def fake_loop(config: RunConfig) -> AnyLoop:
-    return cast(AnyLoop, SimpleNamespace(config=config, room_readings=dict))
+def fake_loop(config: RunConfig) -> AnyRun:
+    return cast(AnyRun, SimpleNamespace(config=config, room_readings=dict))
 
 
 def test_plain_lines_have_generations_and_no_rate_of_them() -> None:

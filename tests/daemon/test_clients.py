@@ -19,7 +19,7 @@ from ludus.daemon.driver import Driver
 from ludus.daemon.hosting import hosted
 from ludus.daemon.sockets import connect
 from ludus.runs.driver import CycleStatus
-from ludus.runs.staged import make_loop
+from ludus.runs.staged import make_run
 
 NAME = "control.sock"
 LONG = """
@@ -70,7 +70,7 @@ class Talk:
 
 @contextmanager
 def live_run(path: Path) -> Iterator[Any]:
-    loop = make_loop(parse_config(LONG, "long.yaml"), path)
+    loop = make_run(parse_config(LONG, "long.yaml"), path)
     with hosted(loop):
         loop.start()
         end = time.monotonic() + 60
@@ -164,7 +164,7 @@ def test_a_socket_that_a_killed_process_left_is_replaced(tmp_path: Path) -> None
     left.close()
     with pytest.raises(ConnectionRefusedError):
         connect(run)
-    loop = make_loop(parse_config(LONG, "long.yaml"), run)
+    loop = make_run(parse_config(LONG, "long.yaml"), run)
     with hosted(loop):
         loop.start()
         end = time.monotonic() + 60
@@ -196,6 +196,6 @@ def test_a_failed_run_is_told_once_and_another_one_can_be_started(tmp_path: Path
 
 
 def test_the_schedule_of_a_run_without_cycles_is_one_cycle(tmp_path: Path) -> None:
-    loop = make_loop(parse_config(LONG, "long.yaml"), tmp_path / "run")
+    loop = make_run(parse_config(LONG, "long.yaml"), tmp_path / "run")
     assert isinstance(loop.schedule(), CycleStatus)
     assert loop.schedule().data_to_wait == 0

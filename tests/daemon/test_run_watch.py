@@ -13,7 +13,7 @@ from ludus.daemon.messages import EpisodeNews, LeagueNews, Payload, PolicyPublis
 from ludus.daemon.run_watch import RunWatch, event_news
 from ludus.daemon.tail import JsonlTail
 from ludus.errors import StorageError
-from ludus.runs.staged import make_loop
+from ludus.runs.staged import make_run
 from ludus.storage.jsonl import JsonlWriter
 
 KUHN = """
@@ -39,7 +39,7 @@ def kinds(news: list[Payload]) -> set[type[Payload]]:
 
 
 def test_a_population_that_is_over_is_shown_as_it_was_left(tmp_path: Path) -> None:
-    make_loop(parse_config(KUHN, "kuhn.yaml"), tmp_path / "run").run_to_end()
+    make_run(parse_config(KUHN, "kuhn.yaml"), tmp_path / "run").run_to_end()
     watch = RunWatch(tmp_path / "run")
     news = watch.poll()
     assert {ProgressNews, PolicyPublished, LeagueNews, Status} <= kinds(news)
@@ -53,7 +53,7 @@ def test_a_population_that_is_over_is_shown_as_it_was_left(tmp_path: Path) -> No
 
 
 def test_a_run_that_is_over_shows_its_league_and_its_last_episode(tmp_path: Path) -> None:
-    make_loop(parse_config(TINY, "tiny.yaml"), tmp_path / "run").run_to_end()
+    make_run(parse_config(TINY, "tiny.yaml"), tmp_path / "run").run_to_end()
     news = RunWatch(tmp_path / "run").poll()
     (episode,) = [payload for payload in news if isinstance(payload, EpisodeNews)]
     assert episode.plies > 0

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 
 # The program that this compiles to is that of `test_driving.py` and of tests/faults/test_kill_and_resume.py.
 SMALL = """
@@ -21,5 +21,5 @@ telemetry: {every_s: 0}
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small run that has been done. Read only."""
     path = tmp_path_factory.mktemp("runs") / "small"
-    assert Loop(parse_config(SMALL, "small.yaml"), path).run_to_end().stage == "done"
+    assert SingleRun(parse_config(SMALL, "small.yaml"), path).run_to_end().stage == "done"
     return path

@@ -9,9 +9,9 @@ import pytest
 
 from ludus.config import parse_config
 from ludus.errors import ConfigError
-from ludus.loop import Loop
 from ludus.orchestrator.trainer_client import TrainerClient
 from ludus.records import Episode, Experiences, join
+from ludus.runs import SingleRun
 from ludus.storage.arrow import episodes_from_table
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.segment_reader import SegmentReader
@@ -80,7 +80,7 @@ def run(text: str, model: Path, folder: Path) -> Path:
     plugin = folder.with_name("luck.py")
     plugin.write_text(WORKFLOW)
     config = parse_config(text.replace("MODEL", str(model)), "run.yaml")
-    status = Loop(config, folder, plugins=[str(plugin)]).run_to_end()
+    status = SingleRun(config, folder, plugins=[str(plugin)]).run_to_end()
     assert status.stage == "done", status.error
     return folder
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))
 
 from feeding import SETTINGS, FakeExplorer, rows_in_log
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.config import CycleConfig
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef
@@ -69,7 +69,7 @@ telemetry: {tensorboard: false, every_s: 0}
 DEADLINE_S = 120.0
 
 
-def wait_for(loop: Loop, holds: Callable[[], bool]) -> None:
+def wait_for(loop: SingleRun, holds: Callable[[], bool]) -> None:
     end = time.monotonic() + DEADLINE_S
     while not holds():
         status = loop.wait(0.02)
@@ -112,7 +112,8 @@ def test_the_state_of_a_cycle_goes_through_a_checkpoint() -> None:
         now[0] = 7.0
     cycle.see(17)
     other = Cycle(CycleConfig(new_sequences=10, updates=3), lambda: now[0])
-    other.load_state(cycle.state(), taken_in=17)
+    other.load_state(cycle.state())
+    other.see(17)
     assert other.status(updates=2) == cycle.status(updates=2)
     assert other.status(updates=2) == CycleStatus(
         new_data=3, data_to_wait=6, updates=2, updates_to_do=3, training_s=2.0, cycle_s=7.0
@@ -132,7 +133,7 @@ def test_the_state_of_a_cycle_goes_through_a_checkpoint() -> None:
 
 def test_a_run_waits_on_an_empty_directory_and_trains_in_rounds_when_data_comes(tmp_path: Path) -> None:
     run_dir, feed = tmp_path / "run", tmp_path / "feed"
-    loop = Loop(parse_config(FED.replace("FEED", str(feed)), "fed.yaml"), run_dir)
+    loop = SingleRun(parse_config(FED.replace("FEED", str(feed)), "fed.yaml"), run_dir)
     loop.start()
     wait_for(loop, lambda: loop.status().stage == "waiting for data")
     loop.pause()
@@ -176,11 +177,11 @@ def test_a_run_waits_on_an_empty_directory_and_trains_in_rounds_when_data_comes(
 
 
 def test_a_trainer_follows_an_explorer_that_is_alive(tmp_path: Path, check_promises: Any) -> None:
-    follower = Loop(
+    follower = SingleRun(
         parse_config(FOLLOWER.replace("FEED", str(tmp_path / "explorer")), "follower.yaml"), tmp_path / "run"
     )
     follower.start()
-    explorer = Loop(parse_config(EXPLORER, "explorer.yaml"), tmp_path / "explorer")
+    explorer = SingleRun(parse_config(EXPLORER, "explorer.yaml"), tmp_path / "explorer")
     explorer.start()
     status = follower.wait(DEADLINE_S)
     explorer.stop()
@@ -200,7 +201,7 @@ def test_a_trainer_follows_an_explorer_that_is_alive(tmp_path: Path, check_promi
 
 
 def test_an_asynchronous_run_waits_for_what_its_own_explorers_play(tmp_path: Path) -> None:
-    loop = Loop(parse_config(BOTH.replace("EXPORTS", str(tmp_path / "out")), "both.yaml"), tmp_path / "run")
+    loop = SingleRun(parse_config(BOTH.replace("EXPORTS", str(tmp_path / "out")), "both.yaml"), tmp_path / "run")
     status = loop.run_to_end()
     assert status.stage == "done"
     began = rounds(tmp_path / "run")
@@ -222,7 +223,7 @@ def test_without_a_cycle_a_run_trains_on_all_that_its_feeds_have_and_waits_for_m
     explorer = FakeExplorer(tmp_path / "feed")
     for count in (3, 5, 9, 7):  # one of them is larger than the window
         explorer.play(count)
-    loop = Loop(parse_config(text, "fed.yaml"), tmp_path / "run")
+    loop = SingleRun(parse_config(text, "fed.yaml"), tmp_path / "run")
     loop.start()
     wait_for(loop, lambda: loop.status().update == 5 and loop.status().stage == "waiting for data")
     explorer.play(4)
@@ -237,7 +238,7 @@ def test_without_a_cycle_a_run_trains_on_all_that_its_feeds_have_and_waits_for_m
 
 
 def test_a_run_without_a_cycle_is_one_round(tmp_path: Path) -> None:
-    status = Loop(parse_config(EXPLORER, "explorer.yaml"), tmp_path / "run").schedule()
+    status = SingleRun(parse_config(EXPLORER, "explorer.yaml"), tmp_path / "run").schedule()
     assert (status.cycles, status.data_to_wait, status.updates_to_do, status.training_s) == (0, 0, 0, 0.0)
     cycle = Cycle(None)
     cycle.end_round(1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.errors import ConfigError, LudusError
 from ludus.runs.driver import Status
 from ludus.storage.checkpoints import CheckpointStore
@@ -38,7 +38,7 @@ telemetry: {tensorboard: false, every_s: 0}
 """
 
 
-def wait_for_update(loop: Loop, update: int) -> Status:
+def wait_for_update(loop: SingleRun, update: int) -> Status:
     end = time.monotonic() + 120
     while (status := loop.wait(0.02)).update < update:
         assert not status.is_over
@@ -47,7 +47,7 @@ def wait_for_update(loop: Loop, update: int) -> Status:
 
 
 def test_a_run_can_be_started_paused_saved_resumed_and_stopped(tmp_path: Path) -> None:
-    loop = Loop(parse_config(ENDLESS, "driven.yaml"), tmp_path / "run")
+    loop = SingleRun(parse_config(ENDLESS, "driven.yaml"), tmp_path / "run")
     assert loop.start().stage == "starting"
     with pytest.raises(LudusError, match="started already"):
         loop.start()
@@ -86,12 +86,12 @@ def test_every_metric_is_a_number(finished_run: Path) -> None:
 
 
 def test_exploring_alone_fills_the_buffer_and_training_alone_empties_it(tmp_path: Path) -> None:
-    explored = Loop(parse_config(SPLIT + "mode: explore\n", "modes.yaml"), tmp_path / "run").run_to_end()
+    explored = SingleRun(parse_config(SPLIT + "mode: explore\n", "modes.yaml"), tmp_path / "run").run_to_end()
     assert explored.stage == "done"
     assert explored.version == 0
     rows = sum(len(table) for _, table in SegmentReader(tmp_path / "run" / "experiences").scan())
     assert rows >= 200
-    trained = Loop(parse_config(SPLIT + "mode: train\n", "modes.yaml"), tmp_path / "run").run_to_end()
+    trained = SingleRun(parse_config(SPLIT + "mode: train\n", "modes.yaml"), tmp_path / "run").run_to_end()
     assert trained.stage == "done"
     assert trained.version > 0
     assert trained.metrics["buffer/committed"] > 100
@@ -99,7 +99,7 @@ def test_exploring_alone_fills_the_buffer_and_training_alone_empties_it(tmp_path
 
 def test_an_asynchronous_run_never_trains_on_rows_that_are_too_old(tmp_path: Path) -> None:
     text = SPLIT.replace("steps: 1000000", "steps: 6000").replace("buffer: {capacity: 200}", "buffer: {reuse: 2}")
-    loop = Loop(parse_config(text, "modes.yaml", ["train.max_staleness=1"]), tmp_path / "run")
+    loop = SingleRun(parse_config(text, "modes.yaml", ["train.max_staleness=1"]), tmp_path / "run")
     assert loop.run_to_end().stage == "done"
     lines = list(read_jsonl(tmp_path / "run" / "metrics.jsonl"))
     staleness = [line["train/staleness"] for line in lines if "train/staleness" in line]

@@ -21,7 +21,7 @@ from ludus.cli.app import app
 from ludus.config import load_config, parse_config
 from ludus.errors import ConfigError, RolloutError
 from ludus.lm.tiny_model import make_tiny_model
-from ludus.loop import Loop
+from ludus.runs import SingleRun
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.segment_reader import SegmentReader
@@ -66,7 +66,7 @@ def played(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
     run = tmp_path_factory.mktemp("guests") / "run"
     with pytest.MonkeyPatch.context() as patch, scripted(answer) as server:
         patch.setenv("GUEST_KEY", KEY)
-        status = Loop(parse_config(filled(model, server.url), "guests.yaml"), run).run_to_end()
+        status = SingleRun(parse_config(filled(model, server.url), "guests.yaml"), run).run_to_end()
         assert status.stage == "done", status.error
         yield run, server
 
@@ -163,7 +163,7 @@ telemetry: {tensorboard: false, every_s: 0}
 """
     service = open_service(directory, load_config(directory.config), threads=1)
     with serving(make_app(service)) as url:
-        status = Loop(parse_config(filled(model, url, text), "heirs.yaml"), tmp_path / "run").run_to_end()
+        status = SingleRun(parse_config(filled(model, url, text), "heirs.yaml"), tmp_path / "run").run_to_end()
     assert status.stage == "done", status.error
     metrics = newest_metrics(tmp_path / "run")
     assert 0.0 <= metrics["evaluate/elder/score"] <= 1.0
@@ -180,7 +180,7 @@ def test_a_run_with_dead_endpoints_ends_with_a_sentence_that_names_them_and_goes
     monkeypatch.setenv("GUEST_KEY", KEY)
     url = f"http://127.0.0.1:{unused_port()}/v1"
     with pytest.raises(RolloutError) as failed:
-        Loop(parse_config(filled(model, url), "guests.yaml"), tmp_path / "run").run_to_end()
+        SingleRun(parse_config(filled(model, url), "guests.yaml"), tmp_path / "run").run_to_end()
     assert "none of the 4 episodes of update 1 can be trained on" in str(failed.value)
     assert f"PolicyError: {url} cannot be reached" in str(failed.value)
     errors = [row["error"] for row in rows_of(tmp_path / "run", "episodes") if row["purpose"] == "train"]
@@ -188,7 +188,7 @@ def test_a_run_with_dead_endpoints_ends_with_a_sentence_that_names_them_and_goes
     assert all("is it running?" in error for error in errors)
     with scripted(answer) as server:
         config = parse_config(filled(model, server.url), "guests.yaml")
-        assert Loop(config, tmp_path / "run").run_to_end().stage == "done"
+        assert SingleRun(config, tmp_path / "run").run_to_end().stage == "done"
 
 
 @pytest.mark.slow
@@ -202,7 +202,7 @@ def test_money_that_is_spent_stays_spent_when_the_run_goes_on(
     with scripted(answer) as server:
         config = parse_config(filled(model, server.url), "guests.yaml", changes)
         with pytest.raises(RolloutError, match=f"critic has cost .* and max_cost is {spent:g}"):
-            Loop(config, tmp_path / "run").run_to_end()
+            SingleRun(config, tmp_path / "run").run_to_end()
         assert not [body for body in server.bodies if body["model"] == "critic"]
 
 
@@ -217,7 +217,7 @@ def test_a_missing_key_is_one_sentence_before_anything_is_written(
         "which is to have its key, is not set"
     )
     with pytest.raises(ConfigError) as refused:
-        Loop(load_config(file), tmp_path / "run")
+        SingleRun(load_config(file), tmp_path / "run")
     assert refused.value.problems == (sentence,)
     assert not (tmp_path / "run").exists()
     found = CliRunner().invoke(app, ["check", str(file)])
@@ -251,6 +251,6 @@ def test_what_an_endpoint_names_is_looked_up(
     monkeypatch.setenv("GUEST_KEY", KEY)
     text = filled(model, "https://h/v1")
     with pytest.raises(ConfigError) as refused:
-        Loop(parse_config(text, "guests.yaml", [f"explore.endpoints.gpt.{change}"]), tmp_path / "run")
+        SingleRun(parse_config(text, "guests.yaml", [f"explore.endpoints.gpt.{change}"]), tmp_path / "run")
     assert refused.value.problems[0].startswith(problem)
     assert "secret" not in str(refused.value)

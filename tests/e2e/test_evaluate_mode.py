@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
 from killing import count_events, episodes, finish, kill, start, wait_for_event
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.cli.measured import measured_table
 from ludus.errors import ConfigError, StorageError
 from ludus.policies import PolicyStore
@@ -45,7 +45,7 @@ def versions(run: Path) -> list[PolicyRef]:
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory, finished_run: Path) -> Path:
     run = tmp_path_factory.mktemp("evaluate") / "run"
-    status = Loop(parse_config(NETWORK.replace("RUN", str(finished_run)), "small.yaml"), run).run_to_end()
+    status = SingleRun(parse_config(NETWORK.replace("RUN", str(finished_run)), "small.yaml"), run).run_to_end()
     assert (status.stage, status.error) == ("done", "")
     return run
 
@@ -75,7 +75,7 @@ def test_nothing_is_trained_and_the_copies_are_the_versions(unbroken: Path, fini
 def test_what_was_measured_is_not_measured_again(unbroken: Path, finished_run: Path) -> None:
     before = len(measured(unbroken))
     config = parse_config(NETWORK.replace("RUN", str(finished_run)), "small.yaml")
-    assert Loop(config, unbroken).run_to_end().stage == "done"
+    assert SingleRun(config, unbroken).run_to_end().stage == "done"
     assert len(measured(unbroken)) == before
 
 
@@ -110,7 +110,7 @@ def test_a_killed_evaluation_goes_on_with_the_first_version_that_was_not_measure
 def test_one_version_or_the_newest(finished_run: Path, tmp_path: Path) -> None:
     number = versions(finished_run)[1].version
     text = NETWORK.replace("RUN", f"{finished_run}@{number}").replace("versions: all", "versions: latest")
-    assert Loop(parse_config(text, "small.yaml"), tmp_path / "one").run_to_end().stage == "done"
+    assert SingleRun(parse_config(text, "small.yaml"), tmp_path / "one").run_to_end().stage == "done"
     assert [event["policy"] for event in measured(tmp_path / "one")] == [f"main@{number}"]
 
 
@@ -120,7 +120,7 @@ def test_a_version_that_cannot_be_read_is_passed_over_and_told_of(finished_run: 
     weights = PolicyStore(tmp_path / "theirs" / "policies").path(damaged) / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8] + b"12345678")
     config = parse_config(NETWORK.replace("RUN", str(tmp_path / "theirs")), "small.yaml")
-    assert Loop(config, tmp_path / "run").run_to_end().stage == "done"
+    assert SingleRun(config, tmp_path / "run").run_to_end().stage == "done"
     (skipped,) = [
         event for event in read_jsonl(tmp_path / "run" / "events.jsonl") if event["event"] == "version_skipped"
     ]
@@ -128,7 +128,7 @@ def test_a_version_that_cannot_be_read_is_passed_over_and_told_of(finished_run: 
     assert str(damaged) not in {event["policy"] for event in measured(tmp_path / "run")}
     only = parse_config(NETWORK.replace("RUN", f"{tmp_path / 'theirs'}@0"), "x.yaml", ["evaluate.versions=latest"])
     with pytest.raises(StorageError, match=r"no version of .* can be read"):
-        Loop(only, tmp_path / "none").run_to_end()
+        SingleRun(only, tmp_path / "none").run_to_end()
 
 
 @pytest.mark.parametrize(
@@ -149,22 +149,22 @@ def test_what_cannot_be_measured_is_said(
     text = NETWORK.replace("final_games: 6, ", "") if "final_games: 0" in change[1] else NETWORK
     text = text.replace(*change).replace("RUN", str(finished_run))
     with pytest.raises(ConfigError, match=problem):
-        Loop(parse_config(text, "small.yaml"), tmp_path / "run")
+        SingleRun(parse_config(text, "small.yaml"), tmp_path / "run")
 
 
 def test_a_run_that_trains_and_one_that_measures_do_not_share_a_directory(unbroken: Path, finished_run: Path) -> None:
     text = NETWORK.replace("RUN", str(finished_run))
     with pytest.raises(ConfigError, match='mode: the run has "evaluate", now "both"'):
-        Loop(parse_config(text, "small.yaml", ["mode=both", "evaluate.versions=latest"]), unbroken).run_to_end()
+        SingleRun(parse_config(text, "small.yaml", ["mode=both", "evaluate.versions=latest"]), unbroken).run_to_end()
     with pytest.raises(ConfigError, match='mode: the run has "both", now "evaluate"'):
-        Loop(parse_config(text, "small.yaml"), finished_run).run_to_end()
-    assert Loop(parse_config(text, "small.yaml")).run.path == Path("runs/small-evaluate")
+        SingleRun(parse_config(text, "small.yaml"), finished_run).run_to_end()
+    assert SingleRun(parse_config(text, "small.yaml")).run.path == Path("runs/small-evaluate")
 
 
 def test_a_language_model_is_measured_with_the_config_that_trained_it(language_run: Any, tmp_path: Path) -> None:
     """Its warm start is not done again: what it stands on is the other run's."""
     overrides = ["mode=evaluate", f"policy.start={language_run.path}", "evaluate.versions=all"]
-    status = Loop(parse_config(language_run.text, "words.yaml", overrides), tmp_path / "run").run_to_end()
+    status = SingleRun(parse_config(language_run.text, "words.yaml", overrides), tmp_path / "run").run_to_end()
     assert (status.stage, status.error) == ("done", "")
     assert [event["policy"] for event in measured(tmp_path / "run")] == [
         str(ref) for ref in versions(language_run.path)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus import Loop, load_config
+from ludus import SingleRun, load_config
 from ludus.config import resolve_stages
 from ludus.runs.staged import check_stages
 
@@ -30,6 +30,6 @@ def test_every_split_example_trains_and_evaluates(path: Path, tmp_path: Path) ->
     config = load_config(
         path, [*SMALL[path.stem], "train.steps=1500", "league.snapshot_every=500", "evaluate.final_games=4"]
     )
-    status = Loop(config, tmp_path / "run").run_to_end()
+    status = SingleRun(config, tmp_path / "run").run_to_end()
     assert status.stage == "done"
     assert 0 <= status.metrics["evaluate/random/score"] <= 1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.config import resolve
 from ludus.errors import ConfigError
 from ludus.policies import PolicyShape, PolicyStore
@@ -47,7 +47,7 @@ telemetry: {tensorboard: false, every_s: 0}
 @pytest.fixture(scope="module")
 def recurrent_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("marl") / "recurrent"
-    assert Loop(parse_config(RECURRENT, "run.yaml"), path).run_to_end().stage == "done"
+    assert SingleRun(parse_config(RECURRENT, "run.yaml"), path).run_to_end().stage == "done"
     return path
 
 
@@ -119,7 +119,7 @@ def test_a_run_begins_with_another_ones_weights_if_its_critic_is_the_same(recurr
 
 @pytest.mark.slow
 def test_teams_of_a_mixed_game_are_seated_together(tmp_path: Path) -> None:
-    status = Loop(parse_config(MIXED, "run.yaml"), tmp_path / "run").run_to_end()
+    status = SingleRun(parse_config(MIXED, "run.yaml"), tmp_path / "run").run_to_end()
     assert status.stage == "done"
     assert {"evaluate/random/score", "evaluate/random/return"} <= status.metrics.keys()
     for _, table in SegmentReader(tmp_path / "run" / "episodes").scan():

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus import Loop, load_config, parse_config
+from ludus import SingleRun, load_config, parse_config
 from ludus.cli.league import league
 from ludus.cli.match import match
 from ludus.cli.plot import plot
@@ -36,7 +36,7 @@ telemetry: {tensorboard: false}
 def kuhn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run on Kuhn poker. Read only."""
     path = tmp_path_factory.mktemp("runs") / "kuhn"
-    assert Loop(load_config(EXAMPLES / "kuhn.yaml"), path).run_to_end().stage == "done"
+    assert SingleRun(load_config(EXAMPLES / "kuhn.yaml"), path).run_to_end().stage == "done"
     return path
 
 
@@ -61,10 +61,10 @@ def test_kuhn_is_solved_and_the_metric_of_every_generation_is_there(kuhn: Path) 
 
 def test_a_stopped_run_goes_on_exactly_and_the_published_policy_is_as_good_as_the_metric_says(tmp_path: Path) -> None:
     config = parse_config(LEDUC, "leduc.yaml")
-    broken = Loop(config, tmp_path / "broken", sinks=[Stopping(lambda: broken.stop(), at=23)])
+    broken = SingleRun(config, tmp_path / "broken", sinks=[Stopping(lambda: broken.stop(), at=23)])
     assert broken.run_to_end().stage == "stopped"
-    status = Loop(config, tmp_path / "broken").run_to_end()
-    whole = Loop(config, tmp_path / "whole").run_to_end()
+    status = SingleRun(config, tmp_path / "broken").run_to_end()
+    whole = SingleRun(config, tmp_path / "whole").run_to_end()
     assert status.stage == whole.stage == "done"
     assert status.metrics["psro/nash_conv"] == whole.metrics["psro/nash_conv"] <= 0.5
     ours, theirs = (CheckpointStore(tmp_path / name / "checkpoints", keep=2).latest() for name in ("broken", "whole"))
@@ -97,20 +97,20 @@ class Stopping:
 def test_a_lower_goal_goes_on_with_the_same_population(tmp_path: Path, kuhn: Path) -> None:
     shutil.copytree(kuhn, tmp_path / "kuhn")
     first = load_config(EXAMPLES / "kuhn.yaml", ["population.stop.generations=3", "name=short"])
-    assert Loop(first, tmp_path / "short").run_to_end().steps == 3
+    assert SingleRun(first, tmp_path / "short").run_to_end().steps == 3
     more = load_config(EXAMPLES / "kuhn.yaml", ["name=short"])
-    status = Loop(more, tmp_path / "short").run_to_end()
+    status = SingleRun(more, tmp_path / "short").run_to_end()
     assert status.steps == 6
     assert status.metrics["psro/nash_conv"] < 1e-9
     other = load_config(EXAMPLES / "kuhn.yaml", ["population.ties=first"])
     with pytest.raises(ConfigError, match=r'population.ties: the run has "even", now "first"'):
-        Loop(other, tmp_path / "kuhn").run_to_end()
+        SingleRun(other, tmp_path / "kuhn").run_to_end()
 
 
 @pytest.mark.parametrize("game", ["matrix_rps", "matrix_mp", "nim(pile_sizes=1;0)"])
 def test_games_that_are_solved_from_the_start_end_at_once(tmp_path: Path, game: str) -> None:
     text = f"name: x\ngames: ['open_spiel:{game}']\npopulation: {{stop: {{nash_conv: 0}}}}\ntelemetry: {{tensorboard: false}}\n"
-    status = Loop(parse_config(text, "x.yaml"), tmp_path / "run").run_to_end()
+    status = SingleRun(parse_config(text, "x.yaml"), tmp_path / "run").run_to_end()
     assert status.stage == "done"
     assert status.metrics["psro/nash_conv"] == 0.0
 
@@ -118,13 +118,13 @@ def test_games_that_are_solved_from_the_start_end_at_once(tmp_path: Path, game: 
 def test_a_game_that_is_too_large_ends_the_run_with_the_reason(tmp_path: Path) -> None:
     text = "name: x\ngames: ['open_spiel:leduc_poker']\npopulation: {max_histories: 5000}\n"
     with pytest.raises(ConfigError, match="leduc_poker: no exact solution: its tree has more than 5,000 histories"):
-        Loop(parse_config(text, "x.yaml"), tmp_path / "run").run_to_end()
+        SingleRun(parse_config(text, "x.yaml"), tmp_path / "run").run_to_end()
 
 
 def test_a_game_that_cannot_be_solved_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     text = "name: x\ngames: ['open_spiel:kuhn_poker(players=3)']\npopulation: {}\n"
     with pytest.raises(ConfigError, match="it has 3 players; two are needed"):
-        Loop(parse_config(text, "x.yaml"), tmp_path / "run")
+        SingleRun(parse_config(text, "x.yaml"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -174,7 +174,7 @@ def test_tables_meet_each_other_and_fixed_players(kuhn: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(("name", "limits"), [("kuhn", {0.05: 0.1}), ("leduc", {0.1: 4.0, 0.01: 20.0})])
 def test_examples_fall_as_fast_as_promised(tmp_path: Path, name: str, limits: dict[float, float]) -> None:
     config = load_config(EXAMPLES / f"{name}.yaml", ["population.stop.nash_conv=0.009", "telemetry.tensorboard=false"])
-    assert Loop(config, tmp_path / "run").run_to_end().stage == "done"
+    assert SingleRun(config, tmp_path / "run").run_to_end().stage == "done"
     lines = [line for line in read_jsonl(tmp_path / "run" / "metrics.jsonl") if "psro/nash_conv" in line]
     for nash_conv, cpu_s in limits.items():
         assert next(line["psro/cpu_s"] for line in lines if line["psro/nash_conv"] < nash_conv) <= cpu_s

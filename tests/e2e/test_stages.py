@@ -16,11 +16,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
 from killing import count_events, describe, finish, kill, start, wait_for_event
 
-from ludus import Loop, load_config, parse_config
+from ludus import SingleRun, load_config, parse_config
 from ludus.cli.runs import open_run
 from ludus.errors import ConfigError, LudusError, StorageError
 from ludus.policies import Policy, PolicyStore
-from ludus.runs.staged import StagedLoop, make_loop
+from ludus.runs.staged import StagedRun, make_run
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.staged_directory import BegunStage, StagedDirectory
 
@@ -126,7 +126,7 @@ def test_commands_take_the_newest_stage_and_say_so(killed: Path, capsys: pytest.
 
 def test_a_stage_is_measured_on_held_out_tasks(killed: Path, tmp_path: Path) -> None:
     overrides = ["stages=[]", "mode=evaluate", f"policy.start={killed / '2_mix'}", "evaluate.samples=2"]
-    status = Loop(parse_config(LANGUAGE, "sums.yaml", overrides), tmp_path / "run").run_to_end()
+    status = SingleRun(parse_config(LANGUAGE, "sums.yaml", overrides), tmp_path / "run").run_to_end()
     assert (status.stage, status.error) == ("done", "")
     (line,) = [line for line in read_jsonl(tmp_path / "run" / "metrics.jsonl") if "evaluate/held_out/pass@2" in line]
     assert line["step"] == newest(killed / "2_mix").step
@@ -136,10 +136,10 @@ def test_a_stage_is_measured_on_held_out_tasks(killed: Path, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_what_adapters_stand_on_goes_from_stage_to_stage_also_when_all_is_moved(tmp_path: Path) -> None:
     text = WORDS + "stages: [{name: warm}, {name: more}]\n"
-    assert StagedLoop(parse_config(text, "words.yaml"), tmp_path / "before").run_to_end().stage == "done"
+    assert StagedRun(parse_config(text, "words.yaml"), tmp_path / "before").run_to_end().stage == "done"
     (tmp_path / "before").rename(tmp_path / "after")
     longer = WORDS + "stages: [{name: warm}, {name: more}, {name: most}]\n"
-    assert StagedLoop(parse_config(longer, "words.yaml"), tmp_path / "after").run_to_end().stage == "done"
+    assert StagedRun(parse_config(longer, "words.yaml"), tmp_path / "after").run_to_end().stage == "done"
     assert (tmp_path / "after" / "3_most" / "base").resolve() == tmp_path / "after" / "1_warm" / "base"
     assert first(tmp_path / "after" / "3_most").weights_hash == newest(tmp_path / "after" / "2_more").weights_hash
 
@@ -152,7 +152,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two stages on boards, stopped in the first and gone on with. Read only: copy it."""
     run = tmp_path_factory.mktemp("boards") / "run"
     endless = parse_config(BOARDS, "boards.yaml", ["stages.0.train.steps=1000000000"])
-    loop = StagedLoop(endless, run)
+    loop = StagedRun(endless, run)
     loop.start()
     end = time.monotonic() + 120
     while (status := loop.wait(0.02)).update < 2:
@@ -171,7 +171,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert not (run / "2_second").exists()
     assert not [thread for thread in threading.enumerate() if thread.name in ("loop", "telemetry")]
     steps = loop.status().steps + 1024
-    status = StagedLoop(parse_config(BOARDS, "boards.yaml", [f"stages.0.train.steps={steps}"]), run).run_to_end()
+    status = StagedRun(parse_config(BOARDS, "boards.yaml", [f"stages.0.train.steps={steps}"]), run).run_to_end()
     assert (status.stage, status.stage_number, status.steps) == ("done", 2, 1024)
     (run / "steps").write_text(str(steps))
     return run
@@ -184,9 +184,9 @@ def again(done: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def go_on(run: Path, *overrides: str) -> StagedLoop:
+def go_on(run: Path, *overrides: str) -> StagedRun:
     steps = (run / "steps").read_text()
-    return StagedLoop(parse_config(BOARDS, "boards.yaml", [f"stages.0.train.steps={steps}", *overrides]), run)
+    return StagedRun(parse_config(BOARDS, "boards.yaml", [f"stages.0.train.steps={steps}", *overrides]), run)
 
 
 @pytest.mark.slow
@@ -281,23 +281,23 @@ def test_a_record_of_a_newer_ludus_is_refused(again: Path) -> None:
 def test_a_run_in_stages_and_one_without_do_not_share_a_directory(again: Path, finished_run: Path) -> None:
     config = parse_config(BOARDS, "boards.yaml")
     with pytest.raises(StorageError, match="is a run without stages"):
-        StagedLoop(config, finished_run).run_to_end()
+        StagedRun(config, finished_run).run_to_end()
     with pytest.raises(StorageError, match="not empty and not a run"):
-        Loop(parse_config(BOARDS, "boards.yaml", ["stages=[]"]), again).run_to_end()
-    with pytest.raises(ConfigError, match="run it with StagedLoop"):
-        Loop(config)
-    assert isinstance(make_loop(config), StagedLoop)
+        SingleRun(parse_config(BOARDS, "boards.yaml", ["stages=[]"]), again).run_to_end()
+    with pytest.raises(ConfigError, match="run it with StagedRun"):
+        SingleRun(config)
+    assert isinstance(make_run(config), StagedRun)
 
 
 def test_a_part_that_a_later_stage_lacks_is_missed_before_the_first_begins(tmp_path: Path) -> None:
     text = BOARDS.replace("seed: 5", "evaluate: {against: [mcts-0x]}").replace("mcts-0x", "nobody")
     with pytest.raises(ConfigError, match=r"stages\.1: .*nobody"):
-        StagedLoop(parse_config(text, "boards.yaml"), tmp_path / "run")
+        StagedRun(parse_config(text, "boards.yaml"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_there_is_no_checkpoint_before_the_first_stage(tmp_path: Path) -> None:
-    loop = StagedLoop(parse_config(BOARDS, "boards.yaml"), tmp_path / "run")
+    loop = StagedRun(parse_config(BOARDS, "boards.yaml"), tmp_path / "run")
     with pytest.raises(LudusError, match="no stage of this run has begun"):
         loop.checkpoint()
     assert replace(loop.status(), elapsed_s=0.0).stage == "starting"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.experience.operators import Verdict, registry
 from ludus.policies import PolicyStore
 from ludus.records import Experiences
@@ -46,7 +46,7 @@ class Seen:
 
 
 def run(folder: Path, text: str) -> Seen:
-    status = Loop(parse_config(text, "small.yaml"), folder).run_to_end()
+    status = SingleRun(parse_config(text, "small.yaml"), folder).run_to_end()
     assert status.stage == "done", status.error
     played_with: dict[int, set[int]] = {}
     for row in rows_of(folder / "episodes"):
@@ -126,7 +126,9 @@ def test_a_driven_run_publishes_after_every_interval_and_never_starves(tmp_path:
 
 def test_what_was_learnt_since_the_last_version_is_published_when_nothing_is_left_to_train_on(tmp_path: Path) -> None:
     text = SMALL.replace("steps: 500", "steps: 5000") + "buffer: {capacity: 80}\nsynchronise: {interval: 4}\n"
-    assert Loop(parse_config(text + "mode: explore\n", "small.yaml"), tmp_path / "run").run_to_end().stage == "done"
+    assert (
+        SingleRun(parse_config(text + "mode: explore\n", "small.yaml"), tmp_path / "run").run_to_end().stage == "done"
+    )
     seen = run(tmp_path / "run", text + "mode: train\n")
     assert len(seen.trained) % 4, "the last update would be followed by a version anyway"
     assert [step for step in seen.published if step >= seen.trained[0]] == every(4, seen.trained)[1:]

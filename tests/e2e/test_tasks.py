@@ -7,7 +7,7 @@ import pytest
 
 from ludus.config import parse_config
 from ludus.errors import ConfigError
-from ludus.loop import Loop
+from ludus.runs import SingleRun
 from ludus.storage.catalog import Catalog
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.segment_reader import SegmentReader
@@ -36,7 +36,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     folder = tmp_path_factory.mktemp("sums") / "run"
-    status = Loop(parse_config(CONFIG.replace("MODEL", str(model)), "sums.yaml"), folder).run_to_end()
+    status = SingleRun(parse_config(CONFIG.replace("MODEL", str(model)), "sums.yaml"), folder).run_to_end()
     assert status.stage == "done", status.error
     return folder
 
@@ -77,7 +77,7 @@ def test_episodes_say_what_was_attempted_and_what_each_reward_gave(run: Path) ->
 def test_a_policy_can_begin_with_the_weights_of_another_run(run: Path, model: Path, tmp_path: Path) -> None:
     text = CONFIG.replace("MODEL", str(model)).replace("policy: {", f"policy: {{start: {run}, ")
     text = text.replace("steps: 200", "steps: 1").replace("name: sums", "name: more")
-    assert Loop(parse_config(text, "more.yaml"), tmp_path / "more").run_to_end().stage == "done"
+    assert SingleRun(parse_config(text, "more.yaml"), tmp_path / "more").run_to_end().stage == "done"
     from ludus.policies import PolicyStore
 
     before, after = PolicyStore(run / "policies"), PolicyStore(tmp_path / "more" / "policies")
@@ -100,4 +100,4 @@ def test_what_is_not_there_is_said_in_one_sentence(
 ) -> None:
     text = CONFIG.replace("MODEL", str(model)).replace(*change)
     with pytest.raises(ConfigError, match=problem.replace(".", r"\.")):
-        Loop(parse_config(text, "sums.yaml"), tmp_path / "run").run_to_end()
+        SingleRun(parse_config(text, "sums.yaml"), tmp_path / "run").run_to_end()

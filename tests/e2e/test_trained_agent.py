@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.storage.arrow import episodes_from_table
 from ludus.storage.segment_reader import SegmentReader
@@ -48,7 +48,7 @@ def test_an_agent_of_the_openai_client_learns(tmp_path: Path) -> None:
     plugin = tmp_path / "agent.py"
     plugin.write_text(AGENT)
     config = parse_config(CONFIG.replace("MODEL", str(model)), "trained_agent.yaml")
-    status = Loop(config, tmp_path / "run", plugins=[str(plugin)]).run_to_end()
+    status = SingleRun(config, tmp_path / "run", plugins=[str(plugin)]).run_to_end()
     assert status.stage == "done", status.error
     episodes = [
         episode

@@ -10,7 +10,7 @@ from ludus.runtime import limit_threads
 
 limit_threads(1, os.environ)
 
-from ludus import Loop, load_config  # noqa: E402
+from ludus import SingleRun, load_config  # noqa: E402
 from ludus.bench.cpu import descendants  # noqa: E402
 
 
@@ -23,7 +23,7 @@ def resident_mb(pid: int) -> float:
 
 
 def main() -> None:
-    loop = Loop(load_config(Path(sys.argv[1])), Path(sys.argv[2]))
+    loop = SingleRun(load_config(Path(sys.argv[1])), Path(sys.argv[2]))
     loop.start()
     while not (status := loop.wait(0.5)).is_over:
         pids = [os.getpid(), *descendants(os.getpid())]

@@ -19,7 +19,7 @@ from feeding import SETTINGS, FakeExplorer, Trainer, rows_in_log
 from killing import count_events, describe, finish, kill, start
 
 import ludus
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.storage.checkpoints import CheckpointStore
 
 FED = (
@@ -68,7 +68,7 @@ def outcome(run_dir: Path) -> dict[str, Any]:
 def run_unbroken(folder: Path) -> dict[str, Any]:
     explorer = FakeExplorer(folder / "feed")
     explorer.play(10)
-    loop = Loop(parse_config(FED.replace("FEED", str(folder / "feed")), "fed.yaml"), folder / "run")
+    loop = SingleRun(parse_config(FED.replace("FEED", str(folder / "feed")), "fed.yaml"), folder / "run")
     loop.start()
     for rounds, count in ((1, 15), (2, 20)):
         explorer.play(count)

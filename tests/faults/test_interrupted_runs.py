@@ -31,7 +31,7 @@ from killing import (
     wait_until,
 )
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.errors import RunLocked
 
 TEXT = """
@@ -58,7 +58,7 @@ def write_config(folder: Path, *, steps: int = 6000) -> Path:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What becomes of the config when nobody interferes."""
     folder = tmp_path_factory.mktemp("whole")
-    assert Loop(parse_config(TEXT, "run.yaml"), folder / "run").run_to_end().stage == "done"
+    assert SingleRun(parse_config(TEXT, "run.yaml"), folder / "run").run_to_end().stage == "done"
     return describe(folder / "run")
 
 
@@ -117,7 +117,7 @@ def refused(process: "subprocess.Popen[bytes]", path: Path, run: Path) -> list[s
     code, error = finish(start(path, run))
     assert code == 1
     with pytest.raises(RunLocked) as locked:
-        Loop(parse_config(path.read_text(), "run.yaml"), run).run_to_end()
+        SingleRun(parse_config(path.read_text(), "run.yaml"), run).run_to_end()
     process.send_signal(signal.SIGCONT)
     return [error, str(locked.value)]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.errors import LudusError, RolloutError, WorkerError
 from ludus.runs.driver import Status
 from ludus.storage.catalog import Catalog
@@ -36,7 +36,7 @@ ONE_BAD_TASK = 31
 
 
 def run(tmp_path: Path, text: str) -> Status:
-    return Loop(parse_config(text, "fire.yaml"), tmp_path / "run", plugins=[PLUGIN]).run_to_end()
+    return SingleRun(parse_config(text, "fire.yaml"), tmp_path / "run", plugins=[PLUGIN]).run_to_end()
 
 
 def events(tmp_path: Path, kind: str) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before(
 def test_strict_resume_refuses_a_damaged_checkpoint(damaged: Path) -> None:
     newest = CheckpointStore(damaged / "checkpoints", keep=3).list()[-1]
     (damaged / "checkpoints" / f"{newest:08d}" / "manifest.json").write_text("{}")
-    loop = Loop(parse_config(config("bad_none"), "fire.yaml"), damaged, plugins=[PLUGIN], strict_resume=True)
+    loop = SingleRun(parse_config(config("bad_none"), "fire.yaml"), damaged, plugins=[PLUGIN], strict_resume=True)
     with pytest.raises(LudusError, match="strict"):
         loop.run_to_end()
 

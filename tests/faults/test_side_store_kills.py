@@ -20,9 +20,14 @@ SCRIPT = """
 import os, random, signal, sys, time
 from pathlib import Path
 import numpy as np
-from ludus.buffer import EpochStore, GatheredRows, GatheredWriter, ImportStore, OfflineSources, put_into_inbox
+from ludus.buffer import EpochStore, GatheredRows, GatheredWriter, ImportStore, put_into_inbox
 from ludus.buffer import waiting_in_inbox
 from ludus.buffer.epochs import Cursor, draw
+from ludus.experience import Pipeline
+from ludus.sources.epoch_rows import EpochRows
+from ludus.sources.imports import ImportedRows
+from ludus.sources.mixed import MixedSource
+from ludus.sources.protocol import Batch, BatchSource
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.catalog import Catalog
 from ludus.testing.experiences import sample_experiences
@@ -35,11 +40,22 @@ writer = GatheredWriter(root / "staging", root / "expert")
 writer.add(sample_experiences([2] * EXPERTS, tokens=True))
 writer.finish({})
 
+class Nothing(BatchSource):
+    def next(self):
+        return Batch()
+    def commit(self, batch):
+        pass
+    def state(self):
+        return {}
+    def load_state(self, state):
+        pass
+
 def open_stores():
     imports = ImportStore(root, Catalog(root / "catalog.sqlite"))
     rows = GatheredRows(root / "expert")
     expert = EpochStore("expert", [rows, imports.expert], seed=1, fingerprint=rows.fingerprint)
-    side = OfflineSources(expert=expert, expert_rows=ROWS, imports=imports, import_rows=3)
+    side = MixedSource(Nothing(), [EpochRows(expert, ROWS), ImportedRows(imports, 3)], Pipeline(),
+                       take_inbox=imports.take_inbox)
     trained = {"expert": [], "on_policy": []}
     if CHECKPOINT.exists():
         saved = read_json(CHECKPOINT)
@@ -50,8 +66,7 @@ def open_stores():
 def work(until):
     side, imports, trained, expert = open_stores()
     while True:
-        side.take_inbox()
-        claim = side.claim()
+        claim = side.next()
         columns = claim.experiences.sequences
         for source, task in zip(columns["source"].tolist(), columns["task"].tolist()):
             trained[source].append(task)

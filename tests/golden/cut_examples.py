@@ -1,6 +1,8 @@
 """The synchronous examples, cut to a few thousand steps, and the hash of the weights that each of them ends with.
 
-A change that is not meant to change what is learnt leaves every hash as it is. `make golden` records the table anew.
+A change that is not meant to change what is learnt leaves every hash as it is. Bits depend on the processor and on the
+libraries that compute, so the table has one entry for each machine that it was recorded on; `make golden` records this
+one.
 """
 
 from __future__ import annotations
@@ -76,9 +78,9 @@ def _laid_over(below: Any, above: Any) -> Any:
 
 def final_weights(example: str, folder: Path) -> dict[str, str]:
     """Run a cut example; returns the hash of the newest weights of each policy, by its folder in the run."""
-    from ludus import make_loop, parse_config
+    from ludus import make_run, parse_config
 
-    loop = make_loop(parse_config(cut(example), example), folder)
+    loop = make_run(parse_config(cut(example), example), folder)
     assert loop.run_to_end().stage == "done"
     newest: dict[str, Path] = {}
     for weights in sorted(folder.rglob("policies/*/*/*.safetensors")):
@@ -113,17 +115,24 @@ def machine() -> dict[str, str]:
     return {"processor": model[1] if model else platform.machine(), "vectors": " ".join(vectors), **libraries}
 
 
+def recorded() -> list[dict[str, Any]]:
+    """The table: one entry for each machine."""
+    entries: list[dict[str, Any]] = json.loads(TABLE.read_text())
+    return entries
+
+
 def main() -> None:
-    """Record the table."""
+    """Record what the examples end with on this machine."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("examples", nargs="*", default=list(CUTS))
-    chosen = parser.parse_args().examples
-    table: dict[str, Any] = {"machine": machine(), "weights": {}}
+    here, chosen = machine(), parser.parse_args().examples
+    others = [entry for entry in recorded() if entry["machine"] != here]
+    weights = next((entry["weights"] for entry in recorded() if entry["machine"] == here), {})
     for example in chosen:
         with tempfile.TemporaryDirectory() as folder:
-            table["weights"][example] = final_weights(example, Path(folder) / "run")
-            sys.stderr.write(f"{example}: {table['weights'][example]}\n")
-    sys.stdout.write(json.dumps(table, indent=2) + "\n")
+            weights[example] = final_weights(example, Path(folder) / "run")
+            sys.stderr.write(f"{example}: {weights[example]}\n")
+    sys.stdout.write(json.dumps([*others, {"machine": here, "weights": weights}], indent=2) + "\n")
 
 
 if __name__ == "__main__":

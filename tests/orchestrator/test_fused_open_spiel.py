@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.errors import ConfigError
 from ludus.games.sequence_form_building import build_sequence_form
 from ludus.games.tabulating import tabulate
@@ -35,7 +35,7 @@ def last_policy(run: Path) -> Policy[PolicyShape]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "whole"
-    assert Loop(parse_config(CONFIG, "kuhn.yaml"), run).run_to_end().stage == "done"
+    assert SingleRun(parse_config(CONFIG, "kuhn.yaml"), run).run_to_end().stage == "done"
     return run
 
 
@@ -51,18 +51,18 @@ def test_it_learns_to_beat_the_uniform_player_nearly_as_well_as_one_can(whole: P
 
 def test_a_stopped_run_goes_on_to_the_same_weights(whole: Path, tmp_path: Path) -> None:
     config, broken = parse_config(CONFIG, "kuhn.yaml"), tmp_path / "broken"
-    loop = Loop(config, broken)
+    loop = SingleRun(config, broken)
     loop.start()
     end = time.monotonic() + 120
     while loop.wait(0.02).update < 17:
         assert time.monotonic() < end
     loop.stop()
     assert loop.wait(60).stage == "stopped"
-    assert Loop(config, broken).run_to_end().stage == "done"
+    assert SingleRun(config, broken).run_to_end().stage == "done"
     assert last_policy(broken).weights_hash == last_policy(whole).weights_hash
 
 
 def test_a_game_that_is_too_large_is_refused_before_the_run(tmp_path: Path) -> None:
     config = parse_config(CONFIG.replace("kuhn_poker", "connect_four"), "large.yaml")
     with pytest.raises(ConfigError, match="more than 200,000 histories; write topology: split"):
-        Loop(config, tmp_path / "run").run_to_end()
+        SingleRun(config, tmp_path / "run").run_to_end()

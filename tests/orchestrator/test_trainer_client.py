@@ -4,12 +4,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from ludus.orchestrator.trainer_client import FILES, NAME, TrainerClient
-from ludus.records import Experiences
+from ludus.orchestrator.trainer_client import NAME, TrainerClient
+from ludus.orchestrator.trainer_states import FILES
 from ludus.runtime import Arrived, Lost
+from ludus.sources.protocol import Batch
 from ludus.storage.checkpoints import CheckpointStore
+from ludus.storage.tensors import load_tensors, save_tensors
 from ludus.train.messages import Trained, TrainerSetup, TrainOn
 
 
@@ -23,65 +26,98 @@ class FakeSupervisor:
         self.sent.append(message)
 
 
+class FakeWorkers:
+    """Brings the events that a test puts into it, one at a time."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.listener: Any = None
+
+    def listen(self, listener: Any) -> None:
+        self.listener = listener
+
+    def serve(self, timeout_s: float) -> None:
+        if self.events:
+            self.listener(self.events.pop(0))
+
+
+class Client:
+    """An asynchronous trainer client with everything around it faked but the files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.supervisor, self.workers = FakeSupervisor(), FakeWorkers()
+        self.checkpoints = CheckpointStore(folder / "checkpoints", keep=3)
+        league = SimpleNamespace(opponents=())
+        config = SimpleNamespace(
+            model_dump_json=lambda: "{}", schedule="async", mode="both", publish_interval=1, seed=0, league=league
+        )
+        telemetry = SimpleNamespace(
+            event=lambda *args, **fields: None, meters=SimpleNamespace(add=lambda *args, **fields: None)
+        )
+        context: Any = SimpleNamespace(
+            supervisor=self.supervisor,
+            telemetry=telemetry,
+            config=config,
+            shape=SimpleNamespace(to_json=dict),
+            start=None,
+            plugins=(),
+        )
+        milestones: Any = SimpleNamespace(share_done=0.0)
+        store: Any = SimpleNamespace(checkpoints=self.checkpoints)
+        workers: Any = self.workers
+        self.trainer = TrainerClient(context, store, workers, milestones)
+
+    def order(self) -> None:
+        self.trainer._order(Batch(is_pulled=True))
+
+    def answer(self, update: int) -> None:
+        """Do what a trainer does: write the state, then say so."""
+        orders = [each for each in self.supervisor.sent if isinstance(each, TrainOn) and each.update == update]
+        for name in FILES:
+            save_tensors(Path(orders[-1].staging) / name, {"after": np.array([update])})
+        message = Trained(update=update, metrics={}, seconds=0.0)
+        self.workers.events.append(Arrived(worker=NAME, message=message, blob=memoryview(b"")))
+        self.workers.serve(0.0)
+
+    def saved(self, update: int) -> int:
+        staging = self.checkpoints.stage(update)
+        self.trainer.save(staging)
+        number = int(load_tensors(staging / FILES[0])["after"][0])
+        self.checkpoints.commit(staging, update, {})
+        return number
+
+
 @pytest.fixture
-def rooms(tmp_path: Path) -> Any:
-    return SimpleNamespace(
-        supervisor=FakeSupervisor(),
-        checkpoints=CheckpointStore(tmp_path / "checkpoints", keep=3),
-        telemetry=SimpleNamespace(event=lambda *args, **fields: None),
-        config=SimpleNamespace(model_dump_json=lambda: "{}"),
-        shape=SimpleNamespace(to_json=dict),
-        start=None,
-    )
+def client(tmp_path: Path) -> Client:
+    return Client(tmp_path)
 
 
-def order(proxy: TrainerClient, update: int) -> None:
-    proxy.order(update=update, seed=0, progress=0.0, experiences=Experiences.empty(), claim=update)
+def test_a_trainer_that_is_ahead_does_not_change_what_is_saved(client: Client) -> None:
+    client.order()
+    client.order()
+    client.answer(1)
+    client.answer(2)
+    assert client.trainer.in_flight == 2
+    assert client.trainer.step(None) is not None
+    assert client.saved(1) == 1
+    assert client.trainer.step(None) is not None
+    assert client.saved(2) == 2
+    assert client.saved(3) == 2, "nothing was concluded since"
+    assert not list(client.checkpoints.directory.glob(".tmp-*"))
 
 
-def answer(proxy: TrainerClient, rooms: Any, update: int) -> Any:
-    """Do what a trainer does: write the state, then say so."""
-    sent = [message for message in rooms.supervisor.sent if isinstance(message, TrainOn) and message.update == update]
-    for name in FILES:
-        (Path(sent[-1].staging) / name).write_text(f"after {update}")
-    message = Trained(update=update, metrics={}, seconds=0.0)
-    ((done, _),) = proxy.absorb(Arrived(worker=NAME, message=message, blob=memoryview(b"")))
-    return done
-
-
-def saved_text(proxy: TrainerClient, rooms: Any, update: int) -> str:
-    staging = rooms.checkpoints.stage(update)
-    proxy.save(staging, lambda timeout_s: None)
-    text = (staging / FILES[0]).read_text()
-    rooms.checkpoints.commit(staging, update, {})
-    return text
-
-
-def test_a_trainer_that_is_ahead_does_not_change_what_is_saved(rooms: Any) -> None:
-    proxy = TrainerClient(rooms)
-    order(proxy, 1)
-    order(proxy, 2)
-    first, second = answer(proxy, rooms, 1), answer(proxy, rooms, 2)
-    proxy.conclude(first)
-    assert saved_text(proxy, rooms, 1) == "after 1"
-    proxy.conclude(second)
-    assert saved_text(proxy, rooms, 2) == "after 2"
-    assert saved_text(proxy, rooms, 3) == "after 2", "nothing was concluded since"
-    assert not list(rooms.checkpoints.directory.glob(".tmp-*"))
-
-
-def test_a_replacement_starts_from_the_newest_answer_and_gets_the_open_orders(rooms: Any) -> None:
-    proxy = TrainerClient(rooms)
-    for update in (1, 2, 3):
-        order(proxy, update)
-    first = answer(proxy, rooms, 1)
-    answer(proxy, rooms, 2)
-    proxy.conclude(first)
-    rooms.supervisor.sent.clear()
-    list(proxy.absorb(Lost(worker=NAME, reason="killed", task=None, log_tail="")))
-    setup, again = rooms.supervisor.sent
+def test_a_replacement_starts_from_the_newest_answer_and_gets_the_open_orders(client: Client) -> None:
+    for _ in range(3):
+        client.order()
+    client.answer(1)
+    client.answer(2)
+    client.trainer.step(None)
+    client.supervisor.sent.clear()
+    client.workers.events.append(Lost(worker=NAME, reason="killed", task=None, log_tail=""))
+    client.workers.serve(0.0)
+    setup, again = client.supervisor.sent
     assert isinstance(setup, TrainerSetup)
-    assert (Path(setup.checkpoint) / FILES[0]).read_text() == "after 2"
+    assert load_tensors(Path(setup.checkpoint) / FILES[0])["after"].tolist() == [2]
     assert again.update == 3
-    answer(proxy, rooms, 3)
+    client.answer(3)
     assert not Path(setup.checkpoint).exists()

@@ -8,7 +8,7 @@ import numpy as np
 from ludus.buffer import Buffer
 from ludus.config import dump_config, parse_config, resolve
 from ludus.experience import Refusals
-from ludus.orchestrator import Rooms, check_parts, open_rooms
+from ludus.orchestrator import RunStore, check_parts, open_context
 from ludus.records import Experiences
 from ludus.sources.feeds import Feeds
 from ludus.storage.arrow import experiences_to_table
@@ -85,12 +85,13 @@ class Trainer:
         self.run = RunDirectory(folder / "trainer")
         self.run.create(text)
         games = check_parts(self.config)
-        self.rooms: Rooms = open_rooms(self.config, games, self.run, self.run.new_attempt(), ())
-        log = SegmentLog(self.run.path, "experiences", self.rooms.catalog)
+        self.store = RunStore(self.config, self.run)
+        self.context = open_context(self.config, games, self.run, self.run.new_attempt(), ())
+        log = SegmentLog(self.run.path, "experiences", self.store.catalog)
         staleness = self.config.train.max_staleness if self.config.schedule == "async" else None
         self.buffer = Buffer(log, self.config.buffer, batch_rows=4, max_staleness=staleness)
         self.refusals = Refusals()
-        self.feeds = Feeds(self.rooms, self.buffer, self.refusals, settle_s=0.0)
+        self.feeds = Feeds(self.context, self.store.catalog, self.buffer, self.refusals, settle_s=0.0)
         if saved is not None:
             self.buffer.load_state(saved["buffer"])
             self.feeds.load_state(saved["feeds"], rows=saved["rows"])
@@ -110,7 +111,8 @@ class Trainer:
             self.buffer.commit(claim)
 
     def close(self) -> None:
-        self.rooms.close()
+        self.context.telemetry.close()
+        self.store.close()
 
 
 def board_rows(tasks: range) -> Experiences:

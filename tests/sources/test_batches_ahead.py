@@ -5,9 +5,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.orchestrator.done_tasks import DoneTasks
 from ludus.records import PolicyName, PolicyRef, PolicyVersion, Seat, TaskId
 from ludus.sources.batches_ahead import BatchesAhead, IssuedBatch, policies_named
+from ludus.sources.done_tasks import DoneTasks
 
 SEATS = st.builds(
     lambda name, version, learns, greedy: Seat(

@@ -209,14 +209,14 @@ def test_only_rows_of_this_policy_grow_old_whatever_their_versions_are_called(
     opened += [ours, theirs, trainer]
     weights = {"w": np.zeros(3, np.float32)}
     for explorer, made_with in ((ours, weights), (theirs, {"w": np.ones(3, np.float32)})):
-        store = type(trainer.rooms.policies)(explorer.run.policies)
+        store = type(trainer.store.policies)(explorer.run.policies)
         ref = PolicyRef(name=PolicyName("main"), version=PolicyVersion(0))
-        store.publish(ref, made_with, trainer.rooms.shape, step=0)
+        store.publish(ref, made_with, trainer.context.shape, step=0)
         explorer.play(6)
     third = PolicyRef(name=PolicyName("main"), version=PolicyVersion(3))
-    digest = trainer.rooms.policies.publish(third, weights, trainer.rooms.shape, step=0)
-    with trainer.rooms.catalog.transaction():
-        trainer.rooms.catalog.add_policy(third, weights_hash=digest)
+    digest = trainer.store.policies.publish(third, weights, trainer.context.shape, step=0)
+    with trainer.store.catalog.transaction():
+        trainer.store.catalog.add_policy(third, weights_hash=digest)
     trainer.take_all()
     claim = trainer.buffer.claim(5, seed=0)
     assert claim is not None

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from promises import ELSEWHERE, PROMISES, check_promises
 
 import ludus
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.cli.metrics import metrics
 from ludus.errors import ConfigError
 from ludus.telemetry.metric_table import METRICS, find_metric, metrics_page, search_metrics
@@ -54,7 +54,7 @@ def test_a_rare_row_is_named_by_the_code_that_emits_it(row: str) -> None:
 
 
 def test_exact_psro_emits_what_is_promised(tmp_path: Path) -> None:
-    assert Loop(parse_config(TABULAR, "kuhn.yaml"), tmp_path / "run").run_to_end().stage == "done"
+    assert SingleRun(parse_config(TABULAR, "kuhn.yaml"), tmp_path / "run").run_to_end().stage == "done"
     check_promises("tabular", tmp_path / "run")
 
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from wandb_server import WandbServer, serving
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.config import TelemetryConfig, WandbConfig
 from ludus.errors import ConfigError
 from ludus.storage.jsonl import read_jsonl
@@ -66,7 +66,7 @@ def sync(run: RunDirectory) -> None:
 def test_an_offline_run_is_uploaded_later_with_every_line_and_its_config(
     tmp_path: Path, server: WandbServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    loop = Loop(parse_config(TABULAR, "kuhn.yaml"), tmp_path / "run")
+    loop = SingleRun(parse_config(TABULAR, "kuhn.yaml"), tmp_path / "run")
     assert loop.run_to_end().stage == "done"
     assert capfd.readouterr().out == ""
     assert server.history(run_id(loop.run)) == []
@@ -103,9 +103,9 @@ def test_without_the_package_the_config_is_refused_before_anything_starts(
     find = util.find_spec
     monkeypatch.setattr("ludus.telemetry.trackers.find_spec", lambda name: None if name == "wandb" else find(name))
     with pytest.raises(ConfigError, match=r"pip install 'ludus\[wandb\]'"):
-        Loop(parse_config(TABULAR, "kuhn.yaml"), tmp_path / "run")
+        SingleRun(parse_config(TABULAR, "kuhn.yaml"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    Loop(parse_config(TABULAR.replace("mode: offline", "mode: disabled"), "kuhn.yaml"), tmp_path / "run")
+    SingleRun(parse_config(TABULAR.replace("mode: offline", "mode: disabled"), "kuhn.yaml"), tmp_path / "run")
 
 
 def test_a_damaged_id_is_replaced_and_training_goes_on(run: RunDirectory, caplog: pytest.LogCaptureFixture) -> None:
@@ -116,8 +116,8 @@ def test_a_damaged_id_is_replaced_and_training_goes_on(run: RunDirectory, caplog
 
 def test_the_process_that_trains_never_imports_wandb(tmp_path: Path) -> None:
     program = (
-        "import sys; from ludus import Loop, parse_config\n"
-        f"assert Loop(parse_config({TABULAR!r}, 'k.yaml'), {str(tmp_path / 'run')!r}).run_to_end().stage == 'done'\n"
+        "import sys; from ludus import SingleRun, parse_config\n"
+        f"assert SingleRun(parse_config({TABULAR!r}, 'k.yaml'), {str(tmp_path / 'run')!r}).run_to_end().stage == 'done'\n"
         "assert 'wandb' not in sys.modules"
     )
     path = os.pathsep.join(entry for entry in sys.path if entry)

@@ -56,13 +56,13 @@ def run_loop(
     """Steps of a real run, from after its warm-up on; stages before the last are run to their end first."""
     limit_threads(devices, os.environ, devices=devices)
     from ludus.config import parse_config
-    from ludus.loop import Loop
+    from ludus.runs import SingleRun
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         run = Path(folder) / "run"
         for earlier in stages[:-1]:
-            Loop(parse_config(earlier + shared, "bench.yaml"), run).run_to_end()
-        loop = Loop(parse_config(stages[-1] + shared, "bench.yaml"), run, plugins=plugins)
+            SingleRun(parse_config(earlier + shared, "bench.yaml"), run).run_to_end()
+        loop = SingleRun(parse_config(stages[-1] + shared, "bench.yaml"), run, plugins=plugins)
         loop.start()
         first = wait_for(loop, lambda status: status.stage == "training").update + WARM_UP_UPDATES
         # From the end of one update to the end of another: an update of a large batch is most of a short measurement.

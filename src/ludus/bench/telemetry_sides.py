@@ -104,9 +104,9 @@ def _config(*, tensorboard: bool, wandb: str) -> str:
 def _ready(path: Path, text: str, sinks: Sequence[Sink]) -> Any:
     """A run that has warmed up, and is paused."""
     from ludus.config import parse_config
-    from ludus.loop import Loop
+    from ludus.runs import SingleRun
 
-    loop = Loop(parse_config(text, "bench.yaml"), path, sinks=sinks)
+    loop = SingleRun(parse_config(text, "bench.yaml"), path, sinks=sinks)
     loop.start()
     wait_for(loop, lambda status: status.stage == "training" and status.update >= WARM_UP_UPDATES)
     loop.pause()

@@ -19,7 +19,6 @@ from ludus.buffer.gathered import GatheredRows, GatheredWriter, read_facts
 from ludus.buffer.import_store import ImportStore
 from ludus.buffer.inbox import put_into_inbox, waiting_in_inbox
 from ludus.buffer.limits import Limits, Stock, make_limits, may_claim, rows_wanted
-from ludus.buffer.offline_sources import OfflineClaim, OfflineSources
 from ludus.buffer.samplers import SAMPLERS
 
 __all__ = [
@@ -33,8 +32,6 @@ __all__ = [
     "GatheredWriter",
     "ImportStore",
     "Limits",
-    "OfflineClaim",
-    "OfflineSources",
     "Shelf",
     "Stock",
     "TokenRow",

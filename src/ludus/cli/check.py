@@ -37,7 +37,7 @@ def check(
         typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
         return
     from ludus.plugins import load_plugins
-    from ludus.runs.staged import check_stages, make_loop
+    from ludus.runs.staged import check_stages, make_run
 
     try:
         load_plugins([str(file) for file in plugin or []])
@@ -45,7 +45,7 @@ def check(
         stages = resolve_stages(loaded)
         check_stages(stages)
         if loaded.population is not None and loaded.population.oracle == "learned":
-            make_loop(loaded)  # what its learners are is found out by whoever runs them; nothing is written
+            make_run(loaded)  # what its learners are is found out by whoever runs them; nothing is written
     except ConfigError as error:
         for problem in error.problems:
             typer.echo(problem, err=True)

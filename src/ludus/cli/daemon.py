@@ -65,9 +65,9 @@ def serve(protocol: int, plugins: list[str], *, strict_resume: bool) -> None:
     from ludus.daemon.messages import StartTraining
     from ludus.daemon.service import LogToClients, Service
     from ludus.daemon.sockets import ControlSocket
-    from ludus.runs.staged import AnyLoop
+    from ludus.runs.staged import AnyRun
 
-    def opener(wanted: StartTraining) -> AnyLoop:
+    def opener(wanted: StartTraining) -> AnyRun:
         return open_loop(
             Path(wanted.config or wanted.config_filepath or ""),
             wanted.overrides,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ludus.runs.driver import Status
-    from ludus.runs.staged import AnyLoop
+    from ludus.runs.staged import AnyRun
 
 PLAIN_EVERY_S = 5.0
 
@@ -46,7 +46,7 @@ class Display(Protocol):
         ...
 
 
-def make_display(loop: AnyLoop, *, quiet: bool, json_lines: bool) -> Display:
+def make_display(loop: AnyRun, *, quiet: bool, json_lines: bool) -> Display:
     """The display that fits where the output goes."""
     if quiet:
         return Silent()
@@ -91,7 +91,7 @@ class JsonLines(Silent):
 class PlainLines(Silent):
     """A line every few seconds: for logs and pipes."""
 
-    def __init__(self, console: Console, loop: AnyLoop) -> None:
+    def __init__(self, console: Console, loop: AnyRun) -> None:
         self._console = console
         self._loop = loop
         self._last = -PLAIN_EVERY_S
@@ -122,7 +122,7 @@ class PlainLines(Silent):
 class LivePanel(Silent):
     """A panel that is redrawn in place."""
 
-    def __init__(self, console: Console, loop: AnyLoop) -> None:
+    def __init__(self, console: Console, loop: AnyRun) -> None:
         self._console = console
         self._loop = loop
         self._live = Live(console=console, refresh_per_second=4, transient=False)

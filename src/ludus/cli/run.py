@@ -14,7 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from ludus.runs.driver import Status
-    from ludus.runs.staged import AnyLoop
+    from ludus.runs.staged import AnyRun
 
 
 def run(
@@ -55,7 +55,7 @@ def run(
         raise typer.Exit(130)
 
 
-def catch_signals(loop: AnyLoop) -> None:
+def catch_signals(loop: AnyRun) -> None:
     """First SIGINT or SIGTERM: save and stop in order. Second: end at once; what is on disk is consistent anyway."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -68,7 +68,7 @@ def catch_signals(loop: AnyLoop) -> None:
     signal.signal(signal.SIGTERM, on_signal)
 
 
-def watch(loop: AnyLoop, *, quiet: bool, json_lines: bool) -> Status:
+def watch(loop: AnyRun, *, quiet: bool, json_lines: bool) -> Status:
     """Start the loop and show its progress until it ends."""
     from ludus.cli.progress import make_display
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ludus.runs.driver import Status
-    from ludus.runs.staged import AnyLoop
+    from ludus.runs.staged import AnyRun
 
 LAST_WORDS = 6
 """Replies of the last game that are shown at the end."""
 
 
-def print_summary(console: Console, loop: AnyLoop, status: Status) -> None:
+def print_summary(console: Console, loop: AnyRun, status: Status) -> None:
     """Say how it ended, show what was measured, and what to do next."""
     if status.stage == "stopped":
         stage = f" of the stage {status.stage_name}" if status.stage_name else ""
@@ -52,7 +52,7 @@ def print_summary(console: Console, loop: AnyLoop, status: Status) -> None:
         say(console, f"run: {run}    play against it: {ludus} play {run}    ladder: {ludus} league {run}")
 
 
-def print_sinks(console: Console, loop: AnyLoop) -> None:
+def print_sinks(console: Console, loop: AnyRun) -> None:
     """Places for metrics that lost some of them; nothing when all is well."""
     from ludus.telemetry.sink_troubles import read_sink_troubles, trouble_in_words
 
@@ -60,7 +60,7 @@ def print_sinks(console: Console, loop: AnyLoop) -> None:
         say(console, f"{trouble.name}: {trouble_in_words(trouble)}; everything is in {loop.run.metrics}")
 
 
-def print_population(console: Console, loop: AnyLoop, status: Status) -> None:
+def print_population(console: Console, loop: AnyRun, status: Status) -> None:
     """How far the population is from an equilibrium, and where it is."""
     for line in final_lines(status, loop.run.events):
         say(console, line)
@@ -70,7 +70,7 @@ def print_population(console: Console, loop: AnyLoop, status: Status) -> None:
     say(console, f"run: {run}    population: {ludus} league {run}{play}")
 
 
-def print_measured(console: Console, loop: AnyLoop, status: Status) -> None:
+def print_measured(console: Console, loop: AnyRun, status: Status) -> None:
     """The ladder, where games are played, and the newest scores."""
     from ludus.reports.ladder import standing_of_run
     from ludus.reports.league_tables import ladder_table
@@ -87,12 +87,12 @@ def print_measured(console: Console, loop: AnyLoop, status: Status) -> None:
         say(console, f"final mean return: {status.metrics['evaluate/return']:g}")
 
 
-def print_stages(console: Console, loop: AnyLoop) -> None:
+def print_stages(console: Console, loop: AnyRun) -> None:
     """A line for each stage with what was measured in it last; nothing where there are none."""
-    from ludus.runs.staged import StagedLoop
+    from ludus.runs.staged import StagedRun
     from ludus.storage.jsonl import read_jsonl
 
-    for run in loop.runs if isinstance(loop, StagedLoop) else ():
+    for run in loop.runs if isinstance(loop, StagedRun) else ():
         newest: dict[str, float] = {}
         for line in read_jsonl(run.metrics):
             newest |= {**evaluation_scores(line), **held_out_scores(line)}

@@ -24,7 +24,7 @@ from ludus.storage.checkpoints import CheckpointStore
 
 if TYPE_CHECKING:
     from ludus.daemon.service import Service
-    from ludus.runs.staged import AnyLoop
+    from ludus.runs.staged import AnyRun
 
 COMMANDS_AT_ONCE = 10_000
 """Commands that may wait for their turn."""
@@ -79,7 +79,7 @@ def _start(service: Service, payload: StartTraining) -> Result:
     return {"run": loop.status().run, "run_dir": loop.status().run_dir}
 
 
-def _live(service: Service) -> AnyLoop:
+def _live(service: Service) -> AnyRun:
     """The run, if it is going on."""
     loop = service.loop
     if loop is None:
@@ -89,7 +89,7 @@ def _live(service: Service) -> AnyLoop:
     return loop
 
 
-def _checkpoint(loop: AnyLoop) -> Result:
+def _checkpoint(loop: AnyRun) -> Result:
     status = loop.checkpoint(CHECKPOINT_S)
     saved = CheckpointStore(loop.run.checkpoints, loop.config.checkpoint.keep).list()
     newest = loop.run.checkpoints / f"{saved[-1]:08d}" if saved else loop.run.checkpoints

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from ludus.daemon.service import LogToClients, Service
 from ludus.daemon.sockets import ControlSocket
-from ludus.runs.staged import AnyLoop
+from ludus.runs.staged import AnyRun
 
 
 @contextmanager
-def hosted(loop: AnyLoop) -> Iterator[Service]:
+def hosted(loop: AnyRun) -> Iterator[Service]:
     """While the block lasts, clients reach the run through its control socket."""
     service = Service(loop=loop)
     handler = LogToClients(service)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ludus.config import compute_threads, load_or_demo, resolve_stages
 from ludus.orchestrator.worker_imports import worker_imports
-from ludus.runs.staged import AnyLoop, make_loop
+from ludus.runs.staged import AnyRun, make_run
 from ludus.runtime import available_cores, limit_threads, warm_up
 
 
@@ -19,7 +19,7 @@ def open_loop(
     run_dir: Path | None = None,
     plugins: Sequence[str] = (),
     strict_resume: bool = False,
-) -> AnyLoop:
+) -> AnyRun:
     """The run of a config file (None: the demo), with as many compute threads as it should have.
 
     Raises:
@@ -34,4 +34,4 @@ def open_loop(
     )
     if stages[0].topology == "split":
         warm_up(worker_imports(stages[0]))  # beside what this process imports
-    return make_loop(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)
+    return make_run(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 from ludus.daemon.messages import EpisodeNews, LeagueNews, Payload
 from ludus.daemon.run_watch import RunNews
-from ludus.runs.staged import AnyLoop
+from ludus.runs.staged import AnyRun
 from ludus.storage.run_directory import RunDirectory
 
 
 class News:
     """Follows a loop from stage to stage. Belongs to one thread but for `newest`."""
 
-    def __init__(self, loop: AnyLoop) -> None:
+    def __init__(self, loop: AnyRun) -> None:
         self._loop = loop
         self._run: RunDirectory | None = None
         self._reader: RunNews | None = None

@@ -21,7 +21,7 @@ from ludus.daemon.messages import (
 )
 from ludus.daemon.rates import Rate
 from ludus.runs.driver import Status as LoopStatus
-from ludus.runs.staged import AnyLoop
+from ludus.runs.staged import AnyRun
 from ludus.telemetry import ROOMS, RoomReading
 
 STAGES: Mapping[str, Stage] = {
@@ -46,7 +46,7 @@ Readings = Mapping[str, RoomReading]
 class Reporter:
     """Reports about one loop. Belongs to one thread at a time."""
 
-    def __init__(self, loop: AnyLoop) -> None:
+    def __init__(self, loop: AnyRun) -> None:
         self._loop = loop
         self._rate = Rate()
         self._past: deque[tuple[float, Readings]] = deque([(time.monotonic(), {})])

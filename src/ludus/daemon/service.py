@@ -35,7 +35,7 @@ from ludus.daemon.news import News
 from ludus.daemon.protocol import Command
 from ludus.daemon.reports import Reporter, idle_status, leela_status
 from ludus.errors import ConfigError, LudusError
-from ludus.runs.staged import AnyLoop
+from ludus.runs.staged import AnyRun
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +44,14 @@ TICK_S = 0.05
 NEWS_EVERY_S = 1.0
 LAST_NEWS_S = 5.0
 
-Opener = Callable[[StartTraining], AnyLoop]
+Opener = Callable[[StartTraining], AnyRun]
 Order = tuple[Client, Command]
 
 
 class Service:
     """Owns the run, or serves one that somebody else has started."""
 
-    def __init__(self, *, opener: Opener | None = None, loop: AnyLoop | None = None) -> None:
+    def __init__(self, *, opener: Opener | None = None, loop: AnyRun | None = None) -> None:
         """`opener` makes a run of a config, where clients may start one; `loop` is one that is there already."""
         self._opener = opener
         self._began = time.monotonic()
@@ -60,10 +60,10 @@ class Service:
         self._quick: queue.Queue[Order] = queue.Queue(COMMANDS_AT_ONCE)
         self._long: queue.Queue[Order] = queue.Queue(COMMANDS_AT_ONCE)
         self._ending = threading.Event()
-        self._told_failure: AnyLoop | None = None
+        self._told_failure: AnyRun | None = None
         self._teller = threading.Thread(target=self._tell, name="news", daemon=True)
         self.is_exporting = False
-        self.loop: AnyLoop | None = None
+        self.loop: AnyRun | None = None
         self._reporter: Reporter | None = None
         self._news: News | None = None
         if loop is not None:
@@ -118,12 +118,12 @@ class Service:
 
     # -- the run ---------------------------------------------------------------------------------------------------
 
-    def adopt(self, loop: AnyLoop) -> None:
+    def adopt(self, loop: AnyRun) -> None:
         """From now on, this is the run."""
         with self._lock:
             self.loop, self._reporter, self._news = loop, Reporter(loop), News(loop)
 
-    def open(self, payload: StartTraining) -> AnyLoop:
+    def open(self, payload: StartTraining) -> AnyRun:
         """Make the run that a client wants, and start it.
 
         Raises:
@@ -291,7 +291,7 @@ class LogToClients(logging.Handler):
             self.handleError(record)
 
 
-def end_of(loop: AnyLoop) -> None:
+def end_of(loop: AnyRun) -> None:
     """Wait for the end of a run, however it ends: that is in its status."""
     with suppress(BaseException):
         loop.wait()

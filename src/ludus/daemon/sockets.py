@@ -19,7 +19,7 @@ from ludus.daemon.client import Client
 from ludus.daemon.messages import Failure
 from ludus.daemon.protocol import write_message
 from ludus.daemon.service import Service
-from ludus.runs.staged import AnyLoop
+from ludus.runs.staged import AnyRun
 from ludus.storage.atomic import temporary_name
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
@@ -99,7 +99,7 @@ def connect(run_dir: Path) -> socket.socket:
     return connection
 
 
-def _has_lock(loop: AnyLoop) -> bool:
+def _has_lock(loop: AnyRun) -> bool:
     status = loop.status()
     holder = None if status.is_over else RunLock.holder(Path(status.run_dir))
     return holder is not None and holder.get("pid") == os.getpid()

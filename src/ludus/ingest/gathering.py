@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from ludus.buffer import EpochStore, GatheredRows, ImportStore, OfflineSources, read_facts
+from ludus.buffer import read_facts
 from ludus.config import ExpertConfig, PairsConfig
 from ludus.errors import ConfigError, WorkerError
 from ludus.lm.language_shape import LanguageModelShape
+from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.one_shot_worker import run_one_shot
-from ludus.orchestrator.rooms import Rooms
 from ludus.orchestrator.worker_imports import worker_imports
 from ludus.runtime import Stop, WorkerSpec
 from ludus.storage.atomic import sha256_file
@@ -69,58 +69,33 @@ ToGathering = Gather | Stop
 FromGathering = GatherProgress | GatherDone | GatherRefused | GatherBroken
 
 
-def gather(
-    rooms: Rooms, expert: ExpertConfig | None, pairs: PairsConfig | None, is_stopping: Callable[[], bool]
-) -> bool:
+def gather(context: RunContext, is_stopping: Callable[[], bool]) -> bool:
     """See to it that the rows are there; returns whether they are (else the run was stopped).
 
-    Call it after the warm start: the model is then `rooms.shape`'s.
+    Call it after the warm start: the model is then that of `context.shape`.
 
     Raises:
         ConfigError: rows cannot be had, or a file has changed since this run took its rows from it.
     """
-    check_unchanged(rooms.run)
-    wanted = {
-        name: config
-        for name, config, folder in (("expert", expert, rooms.run.expert), ("pairs", pairs, rooms.run.pairs))
-        if config is not None and not _is_there(folder)
+    check_unchanged(context.run)
+    buffer = context.config.buffer
+    asked = (("expert", buffer.expert, context.run.expert), ("pairs", buffer.pairs, context.run.pairs))
+    wanted: dict[str, ExpertConfig | PairsConfig] = {
+        name: config for name, config, folder in asked if config is not None and not _is_there(folder)
     }
     if not wanted:
         return True
-    rooms.telemetry.event("gathering", stores=sorted(wanted))
-    shape = rooms.shape
+    context.telemetry.event("gathering", stores=sorted(wanted))
+    shape = context.shape
     order = Gather(
-        config=rooms.config.model_dump_json(),
+        config=context.config.model_dump_json(),
         model=shape.model.path if isinstance(shape, LanguageModelShape) else "",
-        run_dir=str(rooms.run.path),
-        plugins=list(rooms.plugins),
+        run_dir=str(context.run.path),
+        plugins=list(context.plugins),
         **{name: config.model_dump_json() for name, config in wanted.items()},
     )
-    with rooms.telemetry.room("gathering"):
-        return _work(rooms, order, is_stopping)
-
-
-def open_offline_sources(
-    rooms: Rooms, expert: ExpertConfig | None = None, pairs: PairsConfig | None = None
-) -> OfflineSources:
-    """The stores beside the buffer, with what `gather` fetched. The process must hold the run lock."""
-    run, seed, batch = rooms.run, rooms.config.seed, rooms.config.train.batch_episodes or 1
-    imports = ImportStore(run.path, rooms.catalog)
-    experts = couples = None
-    if expert is not None:
-        rows = GatheredRows(run.expert)
-        experts = EpochStore("expert", [rows, imports.expert], seed=seed, fingerprint=rows.fingerprint)
-    if pairs is not None:
-        rows = GatheredRows(run.pairs)
-        couples = EpochStore("pairs", [rows], seed=seed, fingerprint=rows.fingerprint, rows_per_item=2)
-    return OfflineSources(
-        expert=experts,
-        expert_rows=(expert.rows or batch) if expert else 0,
-        pairs=couples,
-        pair_count=(pairs.pairs or batch) if pairs else 0,
-        imports=imports,
-        import_rows=batch,
-    )
+    with context.telemetry.room("gathering"):
+        return _work(context, order, is_stopping)
 
 
 def check_unchanged(run: RunDirectory) -> None:
@@ -147,25 +122,25 @@ def _is_there(folder: Path) -> bool:
     return (folder / "rows.json").is_file()
 
 
-def _work(rooms: Rooms, order: Gather, is_stopping: Callable[[], bool]) -> bool:
-    runtime = rooms.config.runtime
+def _work(context: RunContext, order: Gather, is_stopping: Callable[[], bool]) -> bool:
+    runtime = context.config.runtime
     spec = WorkerSpec(
         name=NAME,
         module="ludus.ingest.gathering_worker",
         replies=FromGathering,
         threads=runtime.threads or 1,
         stall_s=runtime.stall_s,
-        imports=worker_imports(rooms.config),
+        imports=worker_imports(context.config),
     )
-    return run_one_shot(rooms, spec, order, partial(_is_done, rooms), is_stopping)
+    return run_one_shot(context, spec, order, partial(_is_done, context), is_stopping)
 
 
-def _is_done(rooms: Rooms, message: FromGathering) -> bool:
+def _is_done(context: RunContext, message: FromGathering) -> bool:
     if isinstance(message, GatherRefused):
         raise ConfigError(*message.problems)
     if isinstance(message, GatherBroken):
         raise WorkerError(f"rows cannot be gathered: {message.error}")
-    rooms.telemetry.metrics(0, message.metrics)
+    context.telemetry.metrics(0, message.metrics)
     if isinstance(message, GatherDone):
-        rooms.telemetry.event("gathered", refused=message.refused, **message.metrics)
+        context.telemetry.event("gathered", refused=message.refused, **message.metrics)
     return isinstance(message, GatherDone)

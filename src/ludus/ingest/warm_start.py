@@ -7,6 +7,7 @@ done again from its beginning and comes to the same model.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +15,8 @@ import msgspec
 
 from ludus.errors import WorkerError
 from ludus.lm.language_shape import LanguageModelShape
+from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.one_shot_worker import run_one_shot
-from ludus.orchestrator.rooms import Rooms
 from ludus.orchestrator.worker_imports import worker_imports
 from ludus.runtime import Stop, WorkerSpec
 
@@ -50,23 +51,22 @@ ToWarmStart = WarmStart | Stop
 FromWarmStart = WarmProgress | WarmDone | WarmBroken
 
 
-def warm_up(rooms: Rooms, is_stopping: Callable[[], bool]) -> bool:
-    """Make the model that the run's adapters stand on; returns whether it is there (else the run was stopped)."""
-    shape = rooms.shape
-    if rooms.config.warm_start is None or not isinstance(shape, LanguageModelShape):
-        return True
-    folder = rooms.run.base
+def warm_up(context: RunContext, is_stopping: Callable[[], bool]) -> RunContext | None:
+    """Make the model that the run's adapters stand on; returns the run on that model, or None when it was stopped."""
+    shape, warm_start = context.shape, context.config.warm_start
+    if warm_start is None or not isinstance(shape, LanguageModelShape):
+        return context
+    folder = context.run.base
     if not folder.is_dir():
-        rooms.telemetry.event("warm_start", games=rooms.config.warm_start.games, epochs=rooms.config.warm_start.epochs)
-        with rooms.telemetry.room("warm_start"):
-            if not _work(rooms, folder, is_stopping):
-                return False
-    rooms.shape = shape.standing_on(folder)
-    return True
+        context.telemetry.event("warm_start", games=warm_start.games, epochs=warm_start.epochs)
+        with context.telemetry.room("warm_start"):
+            if not _work(context, folder, is_stopping):
+                return None
+    return replace(context, shape=shape.standing_on(folder))
 
 
-def _work(rooms: Rooms, folder: Path, is_stopping: Callable[[], bool]) -> bool:
-    config = rooms.config
+def _work(context: RunContext, folder: Path, is_stopping: Callable[[], bool]) -> bool:
+    config = context.config
     spec = WorkerSpec(
         name=NAME,
         module="ludus.ingest.warm_start_worker",
@@ -75,13 +75,13 @@ def _work(rooms: Rooms, folder: Path, is_stopping: Callable[[], bool]) -> bool:
         stall_s=config.runtime.stall_s,
         imports=worker_imports(config),
     )
-    order = WarmStart(config=config.model_dump_json(), folder=str(folder), plugins=list(rooms.plugins))
-    return run_one_shot(rooms, spec, order, partial(_is_done, rooms), is_stopping)
+    order = WarmStart(config=config.model_dump_json(), folder=str(folder), plugins=list(context.plugins))
+    return run_one_shot(context, spec, order, partial(_is_done, context), is_stopping)
 
 
-def _is_done(rooms: Rooms, message: FromWarmStart) -> bool:
+def _is_done(context: RunContext, message: FromWarmStart) -> bool:
     if isinstance(message, WarmProgress):
-        rooms.telemetry.metrics(0, message.metrics)
+        context.telemetry.metrics(0, message.metrics)
     elif isinstance(message, WarmBroken):
         raise WorkerError(f"the warm start cannot go on: {message.error}")
     return isinstance(message, WarmDone)

@@ -1,42 +1,42 @@
-"""Where the rooms run: fused in one process, split over several, or not at all (tabular).
-
-Only this package and the loop know all rooms.
-"""
+"""The parts of a run between tasks and weights: explorers, the rollout sink, the trainer, evaluation, milestones."""
 
 from __future__ import annotations
 
 from ludus.orchestrator.check_parts import check_parts
+from ludus.orchestrator.context import RunContext, open_context
+from ludus.orchestrator.evaluation import Evaluation
+from ludus.orchestrator.evaluator import Evaluator
+from ludus.orchestrator.explorers import Explorers
+from ludus.orchestrator.learner import Learner
+from ludus.orchestrator.milestones import Due, MeasuringMilestones, Milestones
 from ludus.orchestrator.progress import Progress, UpdateReport, crosses
-from ludus.orchestrator.rooms import Rooms, open_rooms
-from ludus.orchestrator.topology import TakesData, Topology
+from ludus.orchestrator.publisher import Publisher
+from ludus.orchestrator.reporter import Reporter
+from ludus.orchestrator.rollout_sink import RolloutSink
+from ludus.orchestrator.run_state import RunState
+from ludus.orchestrator.run_store import RunStore
+from ludus.orchestrator.task_sets import Playables
+from ludus.orchestrator.workers import Workers
 
 __all__ = [
+    "Due",
+    "Evaluation",
+    "Evaluator",
+    "Explorers",
+    "Learner",
+    "MeasuringMilestones",
+    "Milestones",
+    "Playables",
     "Progress",
-    "Rooms",
-    "TakesData",
-    "Topology",
+    "Publisher",
+    "Reporter",
+    "RolloutSink",
+    "RunContext",
+    "RunState",
+    "RunStore",
     "UpdateReport",
+    "Workers",
     "check_parts",
     "crosses",
-    "make_topology",
-    "open_rooms",
+    "open_context",
 ]
-
-
-def make_topology(rooms: Rooms) -> Topology:
-    """The topology that the config asks for."""
-    if rooms.config.mode == "evaluate":
-        from ludus.orchestrator.evaluating import Evaluating
-
-        return Evaluating(rooms)
-    if rooms.config.topology == "tabular":
-        from ludus.orchestrator.tabular import Tabular
-
-        return Tabular(rooms)
-    if rooms.config.topology == "fused":
-        from ludus.orchestrator.fused.fused import Fused
-
-        return Fused(rooms)
-    from ludus.orchestrator.split import Split
-
-    return Split(rooms)

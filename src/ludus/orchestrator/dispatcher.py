@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from ludus.errors import WorkerError
 from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Setup, Trouble
+from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.endpoint_bill import EndpointBill
-from ludus.orchestrator.rooms import Rooms
 from ludus.orchestrator.worker_imports import worker_imports
 from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, PolicyRef, Task, episode_id
 from ludus.runtime import Arrived, Lost, WorkerSpec
@@ -76,44 +76,43 @@ class Dispatcher:
 
     def __init__(
         self,
-        rooms: Rooms,
+        context: RunContext,
         *,
         workers: int,
         slots: int,
         bill: EndpointBill | None = None,
     ) -> None:
         """`bill` has what endpoints cost before this start, and gets what they cost from now on."""
-        self._supervisor = rooms.supervisor
-        self._telemetry = rooms.telemetry
-        self._run = rooms.run_name
+        self._supervisor = context.supervisor
+        self._telemetry = context.telemetry
+        self._run = context.config.name
         self._slots = slots
         self._bill = bill or EndpointBill(workers)
         self._setup = Setup(
-            run_dir=str(rooms.run.path),
-            run=rooms.run_name,
-            config=rooms.config.model_dump_json(),
-            shape=rooms.shape.to_json(),
+            run_dir=str(context.run.path),
+            run=context.config.name,
+            config=context.config.model_dump_json(),
+            shape=context.shape.to_json(),
             slots=slots,
-            plugins=list(rooms.plugins),
-            voice=rooms.voice,
+            plugins=list(context.plugins),
+            voice=context.lm_config,
         )
         self._waiting = Waiting()
         self._hands: dict[str, dict[EpisodeId, Task]] = {}
         self._strikes: dict[EpisodeId, int] = {}
         self._failed: list[Episode] = []
         self._submitted_for_training = 0
-        rooms.versions_in_flight = self.versions
         for number in range(workers):
             spec = WorkerSpec(
                 name=f"explorer-{number}",
                 module="ludus.explore.worker",
                 replies=FromExplorer,
-                stall_s=rooms.config.explore.deadline_s,
-                imports=worker_imports(rooms.config),
+                stall_s=context.config.explore.deadline_s,
+                imports=worker_imports(context.config),
             )
             self._supervisor.start(spec)
             self._greet(spec.name)
-        meters, room = rooms.telemetry.meters, workers * slots * QUEUED_PER_SLOT
+        meters, room = context.telemetry.meters, workers * slots * QUEUED_PER_SLOT
         meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
         meters.watch_workers("explore", lambda: [self._supervisor.pid(name) for name in self.names])
 

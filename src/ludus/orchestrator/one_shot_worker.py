@@ -5,32 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ludus.orchestrator.rooms import Rooms
+from ludus.orchestrator.context import RunContext
 from ludus.runtime import Lost, WorkerSpec
 
 POLL_S = 0.1
 
 
 def run_one_shot(
-    rooms: Rooms, spec: WorkerSpec, order: Any, is_done: Callable[[Any], bool], is_stopping: Callable[[], bool]
+    context: RunContext, spec: WorkerSpec, order: Any, is_done: Callable[[Any], bool], is_stopping: Callable[[], bool]
 ) -> bool:
     """Have an order carried out; `is_done` takes each message. Returns False when the run was stopped first.
 
     There is no deadline of its own: a worker that does not get on is replaced after `spec.stall_s`, and one that is
     lost too often fails the run.
     """
-    rooms.supervisor.start(spec)
-    rooms.supervisor.send(spec.name, order)
+    context.supervisor.start(spec)
+    context.supervisor.send(spec.name, order)
     try:
         while not is_stopping():
-            for event in rooms.supervisor.poll(POLL_S):
+            for event in context.supervisor.poll(POLL_S):
                 if event.worker != spec.name:
                     continue
                 if isinstance(event, Lost):
-                    rooms.telemetry.event("worker_lost", worker=spec.name, reason=event.reason, log_tail=event.log_tail)
-                    rooms.supervisor.send(spec.name, order)
+                    context.telemetry.event(
+                        "worker_lost", worker=spec.name, reason=event.reason, log_tail=event.log_tail
+                    )
+                    context.supervisor.send(spec.name, order)
                 elif is_done(event.message):
                     return True
         return False
     finally:
-        rooms.supervisor.dismiss(spec.name)
+        context.supervisor.dismiss(spec.name)

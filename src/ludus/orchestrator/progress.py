@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ludus.sources.protocol import Batch
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateReport:
@@ -12,6 +14,8 @@ class UpdateReport:
 
     steps: int
     episodes: int
+    batch: Batch = field(default_factory=Batch)
+    """What it was trained on."""
     metrics: dict[str, float] = field(default_factory=dict)
     is_learnt: bool = True
     """Whether the weights have changed; exploring alone leaves them as they are."""

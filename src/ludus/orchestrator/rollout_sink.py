@@ -1,4 +1,4 @@
-"""What happens to episodes that come back: checked, sifted, transformed, put into the buffer, counted and logged.
+"""What happens to episodes that come back: checked, filtered, put into the buffer, counted and logged.
 
 Invariant: an episode's experience is on disk before the episode is, and the episode is what counts as played. A kill in
 between makes the task be played again, which changes nothing: rows that are there already are not inserted twice. Where
@@ -8,7 +8,7 @@ tasks come in groups, an episode waits until all of its group are there, and cou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from ludus.experience import (
     Filtered,
     Filters,
     OpenGroups,
-    Pipeline,
     Refusals,
     RefusedLog,
     Verified,
@@ -26,11 +25,26 @@ from ludus.experience import (
     mark_greedy,
     verify,
 )
+from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.dispatcher import Delivery
+from ludus.orchestrator.evaluation import Evaluation
+from ludus.orchestrator.progress import Progress
 from ludus.orchestrator.rollout_metrics import RolloutMetrics
-from ludus.orchestrator.rooms import Rooms
+from ludus.orchestrator.run_store import RunStore
 from ludus.records import Episode, EpisodeBatch, Experiences
 from ludus.storage.arrow import episodes_to_table
+
+
+@dataclass(slots=True, kw_only=True)
+class SinkCounts:
+    """Of training episodes, since this start."""
+
+    training_episodes: int = 0
+    training_steps: int = 0
+    fruitless: int = 0
+    """Episodes in a row of which nothing could be used."""
+    filtered_away: int = 0
+    """Episodes in a row that were sound, and of which operators refused everything."""
 
 
 class RolloutSink:
@@ -38,60 +52,60 @@ class RolloutSink:
 
     def __init__(
         self,
-        rooms: Rooms,
+        context: RunContext,
+        store: RunStore,
+        evaluation: Evaluation,
+        progress: Progress,
         buffer: Buffer | None = None,
-        pipeline: Pipeline | None = None,
         *,
-        sieve: Filters | None = None,
+        filters: Filters | None = None,
         is_done: Callable[[int], bool] = lambda task: False,
     ) -> None:
         """The way into `buffer`; without one only evaluation games are expected.
 
         Args:
-            rooms: the run.
+            context: the run.
+            store: where episodes are logged.
+            evaluation: what evaluation games are counted into.
+            progress: which versions there are.
             buffer: where verified rows go.
-            pipeline: transforms of rewards; without it they stay as they are.
-            sieve: operators from raw to verified.
+            filters: operators from raw to verified.
             is_done: of a task, whether its episode is in the log already.
         """
-        self._rooms = rooms
+        config = context.config
+        self._context = context
+        self._episodes = store.episodes
+        self._evaluation = evaluation
+        self._progress = progress
         self._buffer = buffer
-        self._pipeline = pipeline
-        self._sieve = sieve or Filters()
-        group = rooms.config.explore.group
-        self._groups = OpenGroups(group, is_done) if group > 1 else None
-        self._has_greedy = needs_greedy(rooms.config.train.algorithm)
-        self._refused = RefusedLog(rooms.run.path, rooms.catalog) if self._sieve else None
-        self._sifted: dict[str, float] = {}
+        self._filters = filters or Filters()
+        self._groups = OpenGroups(config.explore.group, is_done) if config.explore.group > 1 else None
+        self._refused = RefusedLog(context.run.path, store.catalog) if self._filters else None
+        self._filter_metrics: dict[str, float] = {}
         self.refusals = Refusals()
         self.window = RolloutMetrics()
-        self.training_episodes = 0
-        self.training_steps = 0
-        self.fruitless = 0
-        """Training episodes in a row of which nothing could be used."""
-        self.sifted_away = 0
-        """Training episodes in a row that were sound, and of which operators refused everything."""
+        self.counts = SinkCounts()
 
     @property
     def metrics(self) -> dict[str, float]:
         """What operators saw in the latest groups."""
-        return dict(self._sifted)
+        return dict(self._filter_metrics)
 
     def take(self, delivery: Delivery) -> tuple[Episode, ...]:
         """Take a batch in. Returns the training episodes that count as played now: they are on disk."""
-        batch, rooms = delivery.batch, self._rooms
+        batch, telemetry = delivery.batch, self._context.telemetry
         training = tuple(episode for episode in batch.episodes if episode.task.purpose == "train")
         others = [episode for episode in batch.episodes if episode.task.purpose != "train"]
         played = training
         if training and self._buffer is not None:
             played = self._take_training(training, batch.experiences, self._buffer)
-        with rooms.telemetry.room("storage"):
+        with telemetry.room("storage"):
             is_all = played is training
-            rooms.episodes.append(delivery.episodes_table if is_all else episodes_to_table([*played, *others]))
-            rooms.episodes.commit()
+            self._episodes.append(delivery.episodes_table if is_all else episodes_to_table([*played, *others]))
+            self._episodes.commit()
         failed = sum(bool(episode.error) for episode in batch.episodes)
-        rooms.telemetry.meters.add("explore", len(batch.episodes) - failed, dropped=failed)
-        rooms.evaluation.absorb(others)
+        telemetry.meters.add("explore", len(batch.episodes) - failed, dropped=failed)
+        self._evaluation.absorb(others)
         self._report_failures(batch.episodes)
         return played
 
@@ -121,7 +135,7 @@ class RolloutSink:
     def _report_failures(self, episodes: Sequence[Episode]) -> None:
         for episode in episodes:
             if episode.error:
-                self._rooms.telemetry.event(
+                self._context.telemetry.event(
                     "episode_failed",
                     episode=episode.id,
                     task=episode.task.id,
@@ -133,37 +147,35 @@ class RolloutSink:
         self, episodes: tuple[Episode, ...], experiences: Experiences, buffer: Buffer
     ) -> tuple[Episode, ...]:
         """Returns the episodes whose groups are complete, and whose rows are in the buffer."""
-        rooms, refused_before = self._rooms, self.refusals.total
-        with rooms.telemetry.room("experience"):
+        telemetry, refused_before = self._context.telemetry, self.refusals.total
+        with telemetry.room("experience"):
             raw = EpisodeBatch(episodes=episodes, experiences=experiences)
-            verified = self._marked(verify(raw, specs=rooms.specs, known_versions=self._knows))
+            verified = self._marked(verify(raw, specs=self._context.specs, known_versions=self._knows))
             self.refusals.add(verified.refused)
             sampled = [each for each in verified.episodes if not any(seat.greedy for seat in each.task.seats)]
             self.window.add([*sampled, *(episode for episode in episodes if episode.error)])
             whole = self._whole_groups(episodes, verified)
             if whole is None:
                 return ()
-            sifted = self._sift(whole)
-            accepted = sifted.kept
-            if self._pipeline is not None and len(accepted):
-                accepted = self._pipeline.on_step(self._pipeline.on_final(accepted))
-        with rooms.telemetry.room("buffer"):
+            filtered = self._filter(whole)
+            accepted = filtered.kept
+        with telemetry.room("buffer"):
             added = buffer.insert(accepted)
             if self._refused is not None:
-                self._refused.add(*whole.refused, sifted.refused)
-        meters = rooms.telemetry.meters
+                self._refused.add(*whole.refused, filtered.refused)
+        meters = telemetry.meters
         meters.add("experience", len(accepted), dropped=self.refusals.total - refused_before)
         meters.add("buffer", added)
         count = len(whole.episodes)
-        self.fruitless = 0 if len(whole.experiences) else self.fruitless + count
-        self.sifted_away = 0 if len(accepted) else self.sifted_away + count
-        self.training_episodes += len(whole.episodes)
-        self.training_steps += int(np.sum(accepted.steps["mask"])) if len(accepted) else 0
+        self.counts.fruitless = 0 if len(whole.experiences) else self.counts.fruitless + count
+        self.counts.filtered_away = 0 if len(accepted) else self.counts.filtered_away + count
+        self.counts.training_episodes += len(whole.episodes)
+        self.counts.training_steps += int(np.sum(accepted.steps["mask"])) if len(accepted) else 0
         return episodes if self._groups is None else whole.episodes
 
     def _marked(self, verified: Verified) -> Verified:
         """With greedy attempts told from the others, where there are any in the run."""
-        if not self._has_greedy:
+        if not needs_greedy(self._context.config.train.algorithm):
             return verified
         return replace(verified, experiences=mark_greedy(verified.experiences, verified.episodes))
 
@@ -173,13 +185,12 @@ class RolloutSink:
         refused = (verified.refused_rows,)
         return WholeGroups(episodes=episodes, experiences=verified.experiences, refused=refused)
 
-    def _sift(self, whole: WholeGroups) -> Filtered:
+    def _filter(self, whole: WholeGroups) -> Filtered:
         """What the operators keep and refuse."""
-        sifted = self._sieve.apply(whole.experiences)
-        self.refusals.add(sifted.refusals)
-        self._sifted |= sifted.metrics
-        return sifted
+        filtered = self._filters.apply(whole.experiences)
+        self.refusals.add(filtered.refusals)
+        self._filter_metrics |= filtered.metrics
+        return filtered
 
     def _knows(self, name: str, version: int) -> bool:
-        rooms = self._rooms
-        return name == rooms.config.policy.name and 0 <= version <= rooms.progress.version
+        return name == self._context.policy and 0 <= version <= self._progress.version

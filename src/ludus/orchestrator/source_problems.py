@@ -11,6 +11,8 @@ def source_problems(config: RunConfig) -> Iterator[str]:
     """What is learnt from and not there, or there and not learnt from; one line each."""
     algorithm = config.train.algorithm
     wanted = wanted_sources(algorithm)
+    if config.buffer.loader is not None:
+        return
     for source in ("expert", "pairs"):
         is_given = getattr(config.buffer, source) is not None
         if source in wanted and not is_given:

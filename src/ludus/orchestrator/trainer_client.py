@@ -6,28 +6,40 @@ starts from the state after the newest answer, and every order that was not answ
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from ludus.errors import TrainError, WorkerError
 from ludus.lm.teachers import TeacherModel
-from ludus.orchestrator.rooms import Rooms
+from ludus.orchestrator.context import RunContext
+from ludus.orchestrator.learner import Learner
+from ludus.orchestrator.milestones import Milestones
+from ludus.orchestrator.progress import UpdateReport
+from ludus.orchestrator.run_store import RunStore
 from ludus.orchestrator.teacher import keep_teacher
+from ludus.orchestrator.trainer_states import TrainerStates
+from ludus.orchestrator.update_report import meets_others, report_of
 from ludus.orchestrator.worker_imports import worker_imports
-from ludus.records import Experiences
+from ludus.orchestrator.workers import POLL_S, Workers
+from ludus.policies import AnyShape
+from ludus.records import derive_seed
 from ludus.runtime import Arrived, Lost, WorkerSpec
+from ludus.sources.protocol import Batch
 from ludus.storage.arrow import experiences_to_table, to_bytes
-from ludus.storage.atomic import temporary_name
+from ludus.storage.checkpoints import Checkpoint
+from ludus.telemetry import Fill
 from ludus.train.messages import FromTrainer, Saved, SaveInto, Trained, TrainerBroken, TrainerSetup, TrainOn
 
 NAME = "trainer"
-FILES = ("weights.safetensors", "optimizer.safetensors")
 FIRST_SAVE_S = 600.0
+ORDERS_AHEAD = 2
+"""Batches that the trainer has in hand in the asynchronous schedule, so that it never waits for the loop."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -35,154 +47,163 @@ class Order:
     """One update that the trainer was asked for."""
 
     update: int
-    seed: int
     progress: float
-    experiences: Experiences
-    claim: Any
+    batch: Batch
     staging: Path
 
 
-class TrainerClient:
-    """Owns the trainer process of a split run."""
+class TrainerClient(Learner):
+    """Owns the trainer process of a split run. Up to `depth` orders are in its hands at once."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, context: RunContext, store: RunStore, workers: Workers, milestones: Milestones) -> None:
+        config = context.config
+        self._context = context
+        self._checkpoints = store.checkpoints
+        self._workers = workers
+        self._milestones = milestones
+        self.depth = ORDERS_AHEAD if config.schedule == "async" else 1
+        """In sync, 1: an update must not depend on how fast anything was."""
+        self.publish_interval = config.publish_interval if config.mode != "explore" else None
+        self._ordered = 0
         self._orders: deque[Order] = deque()
-        self._written: Path | None = None
-        self._answered: list[Order] = []
-        self._base: Path | None = None
-        self._save_wanted = False
+        self._finished: deque[tuple[Order, Trained]] = deque()
+        self._states = TrainerStates(store.checkpoints)
         self._teacher: TeacherModel | None = None
+        workers.listen(self._absorb)
 
     @property
-    def queued(self) -> int:
-        """Orders not answered yet."""
-        return len(self._orders)
+    def shape(self) -> AnyShape:
+        """The run's."""
+        return self._context.shape
 
-    def begin(self, checkpoint: Path | None) -> None:
+    @property
+    def in_flight(self) -> int:
+        """Batches taken whose update has not been returned."""
+        return len(self._orders) + len(self._finished)
+
+    def begin(self, saved: Checkpoint | None) -> None:
         """Start the process from a checkpoint, or with fresh weights."""
-        rooms = self._rooms
-        self._teacher = keep_teacher(rooms.config, rooms.run)
-        rooms.supervisor.start(
+        context, runtime = self._context, self._context.config.runtime
+        self._teacher = keep_teacher(context.config, context.run)
+        self._ordered = self._milestones.progress.update
+        context.supervisor.start(
             WorkerSpec(
                 name=NAME,
                 module="ludus.train.worker",
                 replies=FromTrainer,
-                threads=rooms.config.runtime.threads or 1,
-                stall_s=rooms.config.runtime.stall_s,
-                imports=worker_imports(rooms.config),
+                threads=runtime.threads or 1,
+                stall_s=runtime.stall_s,
+                imports=worker_imports(context.config),
             )
         )
-        self._greet(checkpoint)
+        self._greet(None if saved is None else saved.path)
+        self._states.weights = {} if saved is None else saved.tensors("weights")
+        meters = context.telemetry.meters
+        meters.watch("train", "batches", lambda: Fill(length=len(self._orders), capacity=self.depth))
+        meters.watch_workers("train", lambda: [context.supervisor.pid(NAME)])
 
-    def order(self, *, update: int, seed: int, progress: float, experiences: Experiences, claim: Any) -> None:
-        """Ask for an update."""
-        staging = self._scratch()
+    def step(self, batch: Batch | None) -> UpdateReport | None:
+        """Send a batch; returns an update that is done. In sync, waits for that of this batch."""
+        if batch is not None and batch.explored is not None:
+            steps, episodes = batch.explored
+            return UpdateReport(batch=batch, steps=steps, episodes=episodes, is_learnt=False)
+        if batch is not None:
+            self._order(batch)
+        if self.depth == 1 and self._orders:
+            self._workers.wait_until(lambda: bool(self._finished))
+        elif not self._finished:
+            self._workers.serve(0.0 if batch is not None or not self._orders else POLL_S)
+        return self._conclude(*self._finished.popleft()) if self._finished else None
+
+    def save(self, staging: Path) -> dict[str, Any]:
+        """Put the state after the update that was returned last into `staging`; the trainer may be ahead of it."""
+        if not self._states.is_there:
+            self._ask_to_save()
+        self._states.move_into(staging)
+        return {}
+
+    def weights(self) -> Mapping[str, NDArray[Any]]:
+        """The weights as of the last save."""
+        return self._states.weights
+
+    def _order(self, batch: Batch) -> None:
+        self._ordered += 1
         order = Order(
-            update=update, seed=seed, progress=progress, experiences=experiences, claim=claim, staging=staging
+            update=self._ordered,
+            progress=self._milestones.share_done,
+            batch=batch,
+            staging=self._states.scratch(),
         )
         self._orders.append(order)
         self._send(order)
 
-    def absorb(self, event: Arrived | Lost) -> Iterator[tuple[Order, Trained]]:
-        """Take a supervisor event that concerns the trainer; yields the update it finished."""
+    def _conclude(self, order: Order, trained: Trained) -> UpdateReport:
+        """The loop takes this update as done: `save` now means the state after it."""
+        self._states.conclude(order.staging)
+        self._context.telemetry.meters.add("train", 1)
+        return report_of(order.batch, trained, meets_others=meets_others(self._context.config.league))
+
+    def _absorb(self, event: Arrived | Lost) -> None:
+        """Take a supervisor event that concerns the trainer."""
         if event.worker != NAME:
             return
         if isinstance(event, Lost):
             self._recover(event)
         elif isinstance(event.message, Trained):
             order = self._orders.popleft()
-            self._answered.append(order)
-            self._discard(self._base)
-            self._base = None
-            yield order, event.message
+            self._states.answer(order.staging)
+            self._finished.append((order, event.message))
         elif isinstance(event.message, TrainerBroken):
             raise TrainError(event.message.error)
         elif isinstance(event.message, Saved):
-            self._written = Path(event.message.staging)
+            self._states.written = Path(event.message.staging)
 
-    def conclude(self, order: Order) -> None:
-        """The loop takes this update as done: `save` now means the state after it."""
-        self._answered.remove(order)
-        self._discard(self._written)
-        self._written = order.staging
-
-    def save(self, staging: Path, tend: Callable[[float], None]) -> None:
-        """Put the state after the update that was concluded last into `staging`; the trainer may be ahead of it."""
-        saved = self._rooms.checkpoints.list()
-        if self._written is None and saved:
-            _copy_state(self._rooms.checkpoints.directory / f"{saved[-1]:08d}", staging)
-            return
-        if self._written is None:
-            self._ask_to_save(tend)
-        if self._written is None:
-            raise WorkerError(f"{NAME} did not save its state within {FIRST_SAVE_S:g} s")
-        for name in FILES:
-            (self._written / name).rename(staging / name)
-        self._discard(self._written)
-        self._written = None
-
-    def _ask_to_save(self, tend: Callable[[float], None]) -> None:
+    def _ask_to_save(self) -> None:
         """Only for the very first checkpoint, before anything is ordered."""
         end = time.monotonic() + FIRST_SAVE_S
-        self._save_wanted = True
+        self._states.is_wanted = True
         self._send_save()
-        while self._written is None and time.monotonic() < end:
-            tend(0.1)
-        self._save_wanted = False
+        while self._states.written is None and time.monotonic() < end:
+            self._workers.serve(0.1)
+        self._states.is_wanted = False
+        if self._states.written is None:
+            raise WorkerError(f"{NAME} did not save its state within {FIRST_SAVE_S:g} s")
 
     def _send_save(self) -> None:
-        self._rooms.supervisor.send(NAME, SaveInto(staging=str(self._scratch())))
+        self._context.supervisor.send(NAME, SaveInto(staging=str(self._states.scratch())))
 
     def _greet(self, checkpoint: Path | None) -> None:
-        rooms = self._rooms
+        context = self._context
         setup = TrainerSetup(
-            config=rooms.config.model_dump_json(),
-            shape=rooms.shape.to_json(),
+            config=context.config.model_dump_json(),
+            shape=context.shape.to_json(),
             checkpoint=str(checkpoint) if checkpoint is not None else "",
-            scratch=str(rooms.checkpoints.directory),
-            start=str(rooms.start.run.policies) if rooms.start is not None else "",
-            start_policy=str(rooms.start.policy) if rooms.start is not None else "",
+            scratch=str(self._checkpoints.directory),
+            start=str(context.start.run.policies) if context.start is not None else "",
+            start_policy=str(context.start.policy) if context.start is not None else "",
             teacher={} if self._teacher is None else self._teacher.to_json(),
+            plugins=list(context.plugins),
         )
-        rooms.supervisor.send(NAME, setup)
+        context.supervisor.send(NAME, setup)
 
     def _send(self, order: Order) -> None:
-        message = TrainOn(update=order.update, seed=order.seed, progress=order.progress, staging=str(order.staging))
-        self._rooms.supervisor.send(NAME, message, to_bytes(experiences_to_table(order.experiences)))
+        seed = derive_seed(self._context.config.seed, "update", order.update) % 2**32
+        message = TrainOn(
+            update=order.update,
+            seed=seed,
+            progress=order.progress,
+            staging=str(order.staging),
+            is_pulled=order.batch.is_pulled,
+        )
+        rows = b"" if order.batch.is_pulled else to_bytes(experiences_to_table(order.batch.experiences))
+        self._context.supervisor.send(NAME, message, rows)
 
     def _recover(self, lost: Lost) -> None:
         """Set a replacement up with the newest state there is, and repeat what was asked of the one before."""
-        self._rooms.telemetry.event("worker_lost", worker=NAME, reason=lost.reason, log_tail=lost.log_tail)
-        newest = self._answered[-1].staging if self._answered else self._written
-        if newest is not None:
-            # The loop will move these files into a checkpoint, perhaps before the new process has read them.
-            self._discard(self._base)
-            self._base = self._scratch()
-            _copy_state(newest, self._base)
-            self._greet(self._base)
-        else:
-            saved = self._rooms.checkpoints.latest()
-            self._greet(None if saved is None else saved.path)
+        self._context.telemetry.event("worker_lost", worker=NAME, reason=lost.reason, log_tail=lost.log_tail)
+        self._greet(self._states.newest())
         for order in self._orders:
-            self._discard(order.staging)
-            order.staging = self._scratch()
+            order.staging = self._states.scratch(instead_of=order.staging)
             self._send(order)
-        if self._save_wanted:
+        if self._states.is_wanted:
             self._send_save()
-
-    def _scratch(self) -> Path:
-        """A folder for the trainer to write into, beside the checkpoints so that its files can be moved there."""
-        folder = temporary_name(self._rooms.checkpoints.directory)
-        folder.mkdir()
-        return folder
-
-    @staticmethod
-    def _discard(folder: Path | None) -> None:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _copy_state(source: Path, target: Path) -> None:
-    for name in FILES:
-        shutil.copy2(source / name, target / name)

@@ -1,1 +1,9 @@
-"""Kinds of run: single, staged, population, evaluate, exact PSRO, cycles."""
+"""Kinds of run over the one loop: single, staged, population, evaluate, exact PSRO, cycles; how they are driven."""
+
+from __future__ import annotations
+
+from ludus.runs.driver import CycleStatus, Driveable, Status
+from ludus.runs.single import SingleRun
+from ludus.runs.staged import AnyRun, StagedRun, check_stages, make_run
+
+__all__ = ["AnyRun", "CycleStatus", "Driveable", "SingleRun", "StagedRun", "Status", "check_stages", "make_run"]

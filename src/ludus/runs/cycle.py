@@ -55,6 +55,11 @@ class Cycle:
         self._whole.set(0.0, is_running=True)
 
     @property
+    def has_rounds(self) -> bool:
+        """Whether the run goes in rounds at all."""
+        return self._config is not None
+
+    @property
     def new_data(self) -> int:
         """Sequences that have come in since the last round began."""
         return self._taken_in - self._counted_from
@@ -130,16 +135,14 @@ class Cycle:
             "previous_cycle_s": self._previous_cycle_s,
         }
 
-    def load_state(self, state: Mapping[str, Any] | None, *, taken_in: int) -> None:
-        """Go back to a checkpoint, by which so much had come in; one without this state is of a run without rounds."""
-        self._taken_in = self._counted_from = taken_in
-        if state is None:
-            return
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint; `see` tells after it how much had come in."""
         self._training.set(float(state["training_s"]), is_running=False)
         self._whole.set(float(state["cycle_s"]), is_running=True)
         self._previous_training_s = float(state["previous_training_s"])
         self._previous_cycle_s = float(state["previous_cycle_s"])
         self.rounds, self._counted_from = int(state["rounds"]), int(state["counted_from"])
+        self._taken_in = self._counted_from
         if self._config is not None and state["to_wait"]:
             self.version = None if state["version"] is None else int(state["version"])
             self.is_training, self._to_wait = bool(state["is_training"]), int(state["to_wait"])

@@ -11,24 +11,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from ludus.errors import ConfigError, LudusError
+from ludus.runs.controls import Activity, Controls
 from ludus.telemetry import RoomReading, SinkStatus
-
-Stage = Literal[
-    "starting",
-    "warming up",
-    "waiting for data",
-    "training",
-    "exporting",
-    "paused",
-    "evaluating",
-    "stopping",
-    "done",
-    "stopped",
-    "failed",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +44,7 @@ class CycleStatus:
 class Status:
     """What a run is doing, at one moment."""
 
-    stage: Stage
+    stage: Activity
     run: str
     run_dir: str
     stage_name: str = ""
@@ -86,12 +73,7 @@ class Driveable(ABC):
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        self._wake = threading.Condition()
-        self._paused = False
-        self._stopping = False
-        self._checkpoint_wanted = False
-        self._hurried = False
-        self._stage: Stage = "starting"
+        self.controls = Controls()
         self._error: BaseException | None = None
         self._began = time.monotonic()
 
@@ -112,7 +94,7 @@ class Driveable(ABC):
         """Do the run, looking at the controls between updates."""
 
     def start(self) -> Status:
-        """Begin (or go on with) the run in the background."""
+        """Begin (or resume) the run in the background."""
         if self._thread is not None:
             raise LudusError("this run has been started already")
         self._thread = threading.Thread(target=self._main, name="loop", daemon=True)
@@ -124,7 +106,7 @@ class Driveable(ABC):
         return self._ask(paused=True)
 
     def resume(self) -> Status:
-        """Go on after a pause."""
+        """Continue after a pause."""
         return self._ask(paused=False)
 
     def schedule(self) -> CycleStatus:
@@ -133,18 +115,14 @@ class Driveable(ABC):
 
     def train_now(self) -> Status:
         """Do not wait any longer for the data of this round: train on what is there. Elsewhere this does nothing."""
-        with self._wake:
-            self._hurried = True
-            self._wake.notify_all()
+        self.controls.hurry(True)
         return self.status()
 
     def checkpoint(self, timeout_s: float = 60.0) -> Status:
         """Save the state after the current update; returns when it is on disk."""
         self._ask(checkpoint=True)
-        with self._wake:
-            self._wake.wait_for(lambda: not self._checkpoint_wanted or self._is_over, timeout_s)
-            if self._checkpoint_wanted:
-                raise LudusError(f"no checkpoint within {timeout_s:g} s: the run is {self._stage}")
+        if not self.controls.wait_for_checkpoint(timeout_s):
+            raise LudusError(f"no checkpoint within {timeout_s:g} s: the run is {self.controls.activity}")
         return self.status()
 
     def stop(self) -> Status:
@@ -152,7 +130,7 @@ class Driveable(ABC):
         return self._ask(stopping=True)
 
     def set_keys(self, values: Mapping[str, Any]) -> None:
-        """Change keys of the config while the run is going; it goes by them from the next update on.
+        """Change keys of the config of a live run, from the next update on.
 
         Raises:
             ConfigError: a key may not be set now, or a value is not one that it can have.
@@ -175,47 +153,21 @@ class Driveable(ABC):
     @property
     def is_stopping(self) -> bool:
         """Whether somebody has asked for the end."""
-        return self._stopping
-
-    @property
-    def _is_over(self) -> bool:
-        return self._stage in ("done", "stopped", "failed")
-
-    def _is_held(self) -> bool:
-        return self._paused and not self._stopping
+        return self.controls.is_stopping
 
     def _ask(self, *, paused: bool | None = None, stopping: bool = False, checkpoint: bool = False) -> Status:
-        with self._wake:
-            self._paused = self._paused if paused is None else paused
-            self._stopping = self._stopping or stopping
-            self._checkpoint_wanted = self._checkpoint_wanted or checkpoint
-            self._wake.notify_all()
+        self.controls.ask(paused=paused, stopping=stopping, checkpoint=checkpoint)
         return self.status()
 
-    def _pass_on(self, other: Driveable) -> None:
-        """Ask of another run what was asked of this one."""
-        if self._stopping:
-            other.stop()
-        elif self._paused:
-            other.pause()
-        else:
-            other.resume()
-
-    def _enter(self, stage: Stage) -> None:
-        with self._wake:
-            self._stage = stage
-            self._wake.notify_all()
-
-    def _checkpoint_done(self) -> None:
-        with self._wake:
-            self._checkpoint_wanted = False
-            self._wake.notify_all()
+    @property
+    def _failure(self) -> str:
+        return "" if self._error is None else f"{type(self._error).__name__}: {self._error}"
 
     def _main(self) -> None:
         try:
             self._work()
-            self._enter("stopped" if self._stopping else "done")
+            self.controls.enter("stopped" if self.is_stopping else "done")
         except BaseException as error:
             # Whoever drives the run gets it from wait(); nothing may end silently here.
             self._error = error
-            self._enter("failed")
+            self.controls.enter("failed")

@@ -1,4 +1,4 @@
-"""A run in stages: one `Loop` after the other behind the same controls.
+"""A run in stages: one `SingleRun` after the other behind the same controls.
 
 Invariant: a stage begins only when the one before it is done, and is never done twice. Each is an ordinary run in a
 directory of its own, so that killing this at any moment costs what killing that run costs; which stages are done is in
@@ -17,12 +17,12 @@ from typing import Any
 
 from ludus.config import RunConfig, changed_keys, dotted, dump_config, resolve_stages, stage_folder, stage_path
 from ludus.errors import ConfigError, LudusError
-from ludus.loop import Loop
 from ludus.orchestrator import check_parts
 from ludus.orchestrator.policy_start import follow_move
 from ludus.plugins import load_plugins
 from ludus.runs.driver import CycleStatus, Driveable, Status
-from ludus.runs.population import PopulationLoop
+from ludus.runs.population import PopulationRun
+from ludus.runs.single import SingleRun
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
@@ -30,25 +30,25 @@ from ludus.storage.staged_directory import BegunStage, StagedDirectory
 from ludus.telemetry import RoomReading, Sink, SinkStatus, check_trackers, name_of
 
 
-def make_loop(
+def make_run(
     config: RunConfig,
     run_dir: Path | str | None = None,
     *,
     plugins: Sequence[str] = (),
     strict_resume: bool = False,
     sinks: Sequence[Sink] = (),
-) -> AnyLoop:
+) -> AnyRun:
     """The loop for a config: of a run in stages, of a population that learns, or of one policy."""
-    kind: type[AnyLoop] = Loop
+    kind: type[AnyRun] = SingleRun
     if config.stages:
-        kind = StagedLoop
+        kind = StagedRun
     elif config.population is not None and config.population.oracle == "learned":
-        kind = PopulationLoop
+        kind = PopulationRun
     return kind(config, run_dir, plugins=plugins, strict_resume=strict_resume, sinks=sinks)
 
 
-class StagedLoop(Driveable):
-    """The stages of one config on one directory: `StagedLoop(config).run_to_end()`, or `start()` and drive it."""
+class StagedRun(Driveable):
+    """The stages of one config on one directory: `StagedRun(config).run_to_end()`, or `start()` and drive it."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class StagedLoop(Driveable):
         super().__init__()
         load_plugins(plugins)
         if not config.stages:
-            raise ConfigError("stages: there are none; a run without stages is a Loop")
+            raise ConfigError("stages: there are none; a run without stages is a SingleRun")
         self._whole = config
         self._directory = StagedDirectory(Path(run_dir) if run_dir is not None else config.home)
         self.stages = resolve_stages(config, self._directory.path)
         self._folders = [stage_folder(index, stage.name) for index, stage in enumerate(config.stages)]
         self._plugins, self._strict_resume, self._sinks = tuple(plugins), strict_resume, tuple(sinks)
         self._index = 0
-        self._loop: Loop | None = None
+        self._loop: SingleRun | None = None
         check_stages(self.stages)
 
     @property
@@ -94,14 +94,14 @@ class StagedLoop(Driveable):
         inner = nothing if loop is None else loop.status()
         return replace(
             inner,
-            stage=self._stage if self._is_over or inner.is_over else inner.stage,
+            stage=self.controls.activity if self.controls.is_over or inner.is_over else inner.stage,
             run=self._whole.name,
             run_dir=str(self._directory.path),
             stage_name=self._whole.stages[index].name,
             stage_number=index + 1,
             stage_count=len(self.stages),
             elapsed_s=time.monotonic() - self._began,
-            error="" if self._error is None else f"{type(self._error).__name__}: {self._error}",
+            error=self._failure,
         )
 
     def sinks(self) -> tuple[SinkStatus, ...]:
@@ -139,7 +139,7 @@ class StagedLoop(Driveable):
     def _ask(self, *, paused: bool | None = None, stopping: bool = False, checkpoint: bool = False) -> Status:
         super()._ask(paused=paused, stopping=stopping)
         if self._loop is not None:
-            self._pass_on(self._loop)
+            self.controls.pass_on(self._loop)
         return self.status()
 
     def _work(self) -> None:
@@ -152,7 +152,7 @@ class StagedLoop(Driveable):
                     self._loop, self._index = None, index
                     if index >= len(begun) or not begun[index].is_done:
                         begun = self._do(index, begun)
-                    if self._stopping:
+                    if self.is_stopping:
                         return
             finally:
                 for sink in self._sinks:
@@ -173,7 +173,7 @@ class StagedLoop(Driveable):
         if index >= len(begun):
             self._directory.write([*before, BegunStage(folder=folder)])
         self._prepare(index)
-        loop = Loop(
+        loop = SingleRun(
             self.stages[index],
             self._directory.stage(folder).path,
             plugins=self._plugins,
@@ -182,7 +182,7 @@ class StagedLoop(Driveable):
         )
         self._loop = loop
         loop.start()
-        self._pass_on(loop)
+        self.controls.pass_on(loop)
         is_done = loop.wait().stage == "done"
         if is_done:
             self._directory.write([*before, BegunStage(folder=folder, is_done=True)])
@@ -227,7 +227,7 @@ class StagedLoop(Driveable):
                 yield f"{dotted(stage_path(index, key))}: {what}{done}; write it as before{_OR_ELSE}"
 
 
-AnyLoop = Loop | StagedLoop | PopulationLoop
+AnyRun = SingleRun | StagedRun | PopulationRun
 
 _OR_ELSE = ", or choose another --run-dir"
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ludus.orchestrator.done_tasks import DoneTasks
 from ludus.records import PolicyRef, Seat, TaskId
+from ludus.sources.done_tasks import DoneTasks
 
 Lineup = tuple[Seat, ...]
 

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from ludus.config import RunFeedConfig
 from ludus.errors import ConfigError
 from ludus.experience import MOST_TASKS
-from ludus.orchestrator.rooms import Rooms
+from ludus.orchestrator.context import RunContext
 from ludus.policies.store import CARD
 from ludus.records import Experiences
 from ludus.sources.feed_fit import check_fit
+from ludus.storage.catalog import Catalog
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.segment_follower import SETTLE_S, SegmentFollower
 from ludus.storage.staged_directory import StagedDirectory
@@ -43,7 +44,8 @@ class Feed:
         self,
         key: str,
         config: RunFeedConfig,
-        rooms: Rooms,
+        context: RunContext,
+        catalog: Catalog,
         number_of: Callable[[str, Path], int],
         *,
         settle_s: float = SETTLE_S,
@@ -53,13 +55,14 @@ class Feed:
         self.name = ""
         """Its id; empty before it is there."""
         self._key = key
-        self._rooms = rooms
+        self._context = context
+        self._catalog = catalog
         self._number_of = number_of
         self._settle_s = settle_s
         self._number = 0
         self._stamp: tuple[int, int] | None = None
         self._known_as: dict[tuple[str, int], int] = {}
-        if self.run.path.resolve() == rooms.run.path.resolve():
+        if self.run.path.resolve() == context.run.path.resolve():
             raise ConfigError(f"{key}: {config.run} is this run itself; name another")
 
     def open(self, cursors: dict[str, int]) -> SegmentFollower | None:
@@ -79,9 +82,9 @@ class Feed:
             return None
         if self.name:
             log.warning("%s is another run than before; its sequences count as new", self.run.path)
-        check_fit(self._key, self.run, self._rooms)
+        check_fit(self._key, self.run, self._context)
         self.name, self._number, self._known_as = name, self._number_of(name, self.run.path), {}
-        self._rooms.telemetry.event("feed_found", run=str(self.run.path), number=self._number)
+        self._context.telemetry.event("feed_found", run=str(self.run.path), number=self._number)
         return SegmentFollower(self.run.experiences, cursors.get(name, 0), settle_s=self._settle_s)
 
     def adopt(self, rows: Experiences) -> Experiences:
@@ -103,7 +106,7 @@ class Feed:
         known = self._known_as.get((policy, version))
         if known is None:
             digest = _weights_hash(self.run.policy(policy, version) / CARD)
-            mine = self._rooms.catalog.policies(self._rooms.config.policy.name) if digest else []
+            mine = self._catalog.policies(self._context.config.policy.name) if digest else []
             known = max((int(ref.version) for ref, other in mine if other == digest), default=NOT_OURS)
             self._known_as[policy, version] = known
         return known

@@ -17,11 +17,12 @@ from typing import Any
 from ludus.buffer import Buffer
 from ludus.errors import CorruptRecord
 from ludus.experience import Refusals, recheck
-from ludus.orchestrator.rooms import Rooms
+from ludus.orchestrator.context import RunContext
 from ludus.records import Experiences, join
 from ludus.sources.feed import Feed
 from ludus.storage.arrow import experiences_from_batch
 from ludus.storage.atomic import read_json, write_json
+from ludus.storage.catalog import Catalog
 from ludus.storage.segment_follower import SETTLE_S, SegmentFollower
 
 FORMAT = 1
@@ -32,24 +33,30 @@ MOST_ROWS, MOST_SEGMENTS = 4096, 64
 class Feeds:
     """Give `take_in` a moment now and then. One thread."""
 
-    def __init__(self, rooms: Rooms, buffer: Buffer, refusals: Refusals, *, settle_s: float = SETTLE_S) -> None:
-        self._rooms = rooms
+    def __init__(
+        self,
+        context: RunContext,
+        catalog: Catalog,
+        buffer: Buffer,
+        refusals: Refusals,
+        *,
+        settle_s: float = SETTLE_S,
+    ) -> None:
+        self._context = context
         self._buffer = buffer
         self._refusals = refusals
-        self._slides = rooms.config.cycle is not None
-        self._known = _read_known(rooms)
+        self._slides = context.config.cycle is not None
+        self._known = _read_known(context)
         self._cursors: dict[str, int] = {}
         self._counts = {"taken": 0, "missed": 0, "damaged": 0}
         self._turn = 0
         self._room = buffer.limits.capacity
-        entries = enumerate(rooms.config.buffer.feeds)
+        entries = enumerate(context.config.buffer.feeds)
         self._feeds = [
-            Feed(f"buffer.feeds.{place}", entry, rooms, self._number_of, settle_s=settle_s) for place, entry in entries
+            Feed(f"buffer.feeds.{place}", entry, context, catalog, self._number_of, settle_s=settle_s)
+            for place, entry in entries
         ]
         self._followers: list[SegmentFollower | None] = [None] * len(self._feeds)
-
-    def __bool__(self) -> bool:
-        return bool(self._feeds)
 
     def take_in(self, *, is_starving: bool = False) -> bool:
         """Insert a part of what is new; returns whether that was all there is to be had now.
@@ -66,7 +73,7 @@ class Feeds:
     @property
     def metrics(self) -> dict[str, float]:
         """Rows taken in, rows that were gone or damaged before, and segments that could not be read, over the run."""
-        return {f"buffer/feeds_{name}": float(count) for name, count in self._counts.items()} if self._feeds else {}
+        return {f"buffer/feeds_{name}": float(count) for name, count in self._counts.items()}
 
     def state(self) -> dict[str, Any]:
         """For the checkpoint; from now on there is as much room as the buffer has now."""
@@ -120,9 +127,9 @@ class Feeds:
 
     def _insert(self, feed: Feed, parts: list[Experiences]) -> None:
         kept: list[Experiences] = []
-        meters = self._rooms.telemetry.meters
+        meters = self._context.telemetry.meters
         for part in parts:
-            sound, refused = recheck(part, self._rooms.specs)
+            sound, refused = recheck(part, self._context.specs)
             self._refusals.add(refused)
             meters.add("experience", len(sound), dropped=len(refused))
             if len(sound):
@@ -136,20 +143,20 @@ class Feeds:
         self._counts["damaged"] += damaged
         self._counts["missed"] += missed
         if damaged or missed:
-            self._rooms.telemetry.event("feed_lost_rows", run=str(feed.run.path), damaged=damaged, missed=missed)
+            self._context.telemetry.event("feed_lost_rows", run=str(feed.run.path), damaged=damaged, missed=missed)
 
     def _number_of(self, name: str, path: Path) -> int:
         names = [known["id"] for known in self._known]
         if name in names:
             return names.index(name)
         self._known = [*self._known, {"id": name, "run": str(path)}]
-        write_json(self._rooms.run.feeds, {"format": FORMAT, "feeds": self._known})
+        write_json(self._context.run.feeds, {"format": FORMAT, "feeds": self._known})
         return len(names)
 
 
-def _read_known(rooms: Rooms) -> list[dict[str, str]]:
+def _read_known(context: RunContext) -> list[dict[str, str]]:
     """The runs that have a number here; the place of each is its number."""
-    path = rooms.run.feeds
+    path = context.run.feeds
     try:
         return [dict(known) for known in read_json(path)["feeds"]] if path.is_file() else []
     except (KeyError, TypeError, ValueError) as error:

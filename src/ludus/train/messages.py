@@ -8,6 +8,9 @@ import msgspec
 
 from ludus.runtime import Stop
 
+LOADER = "loader.json"
+"""The file beside a state's tensors that says where the trainer's loader is."""
+
 
 class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
     """First message to a trainer: everything it needs to know."""
@@ -26,6 +29,7 @@ class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
     """Which of them."""
     teacher: dict[str, Any] = {}
     """The teacher as JSON; empty where there is none."""
+    plugins: list[str] = []
 
 
 class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):
@@ -37,6 +41,8 @@ class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):
     """Share of the run that is done: where the schedules are."""
     staging: str
     """Folder to write the new state into."""
+    is_pulled: bool = False
+    """Whether the rows come from the trainer's own loader; the blob is empty then."""
 
 
 class SaveInto(msgspec.Struct, tag="save_into", kw_only=True):
@@ -51,6 +57,9 @@ class Trained(msgspec.Struct, tag="trained", kw_only=True):
     update: int
     metrics: dict[str, float]
     seconds: float
+    steps: int = 0
+    """Elements that were trained on; told where the loop has not seen the rows."""
+    episodes: int = 0
 
 
 class Saved(msgspec.Struct, tag="saved", kw_only=True):

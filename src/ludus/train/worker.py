@@ -11,13 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from ludus.config import RunConfig
+from ludus.errors import TrainError
+from ludus.plugins import load_plugins
 from ludus.policies.store import Policy, PolicyStore
-from ludus.records import PolicyRef
+from ludus.records import Experiences, PolicyRef
 from ludus.runtime import Channel, Pulse, Stop, run_worker
 from ludus.storage.arrow import experiences_from_table, from_bytes
+from ludus.storage.atomic import read_json, write_json
 from ludus.storage.tensors import load_tensors, save_tensors
 from ludus.train.learners import make_learner
+from ludus.train.loaders import make_loader
 from ludus.train.messages import (
+    LOADER,
     Saved,
     SaveInto,
     ToTrainer,
@@ -34,7 +39,9 @@ class Trainer:
     """A learner and its state, driven by messages."""
 
     def __init__(self, setup: TrainerSetup) -> None:
+        load_plugins(setup.plugins)
         config = RunConfig.model_validate_json(setup.config)
+        self._loader = make_loader(config)
         scratch = Path(setup.scratch) if setup.scratch else None
         self._learner = make_learner(config, setup.shape, teacher=setup.teacher, scratch=scratch)
         self._state: Any = self._learner.init(config.seed)
@@ -43,6 +50,8 @@ class Trainer:
             self._state = self._learner.state_from_tensors(
                 {part: load_tensors(folder / f"{part}.safetensors") for part in PARTS}
             )
+            if self._loader is not None and (folder / LOADER).is_file():
+                self._loader.load_state(read_json(folder / LOADER))
         elif setup.start:
             self._state = self._begin_with(PolicyStore(Path(setup.start)).load(PolicyRef.parse(setup.start_policy)))
 
@@ -55,18 +64,34 @@ class Trainer:
     def train(self, order: TrainOn, batch: memoryview) -> Trained:
         """One update; the new state is written before this returns."""
         started = time.perf_counter()
-        experiences = experiences_from_table(from_bytes(batch))
+        experiences = self._pull() if order.is_pulled else experiences_from_table(from_bytes(batch))
         self._state, metrics = self._learner.train_batch(
             self._state, experiences, seed=order.seed, progress=order.progress
         )
         seconds = time.perf_counter() - started
         self.save(Path(order.staging))
-        return Trained(update=order.update, metrics=metrics, seconds=seconds)
+        steps = int(experiences.steps["mask"].sum())
+        return Trained(update=order.update, metrics=metrics, seconds=seconds, steps=steps, episodes=len(experiences))
+
+    def _pull(self) -> Experiences:
+        if self._loader is None:
+            raise TrainError("the trainer was asked to pull rows, and buffer.loader names no loader")
+        rows = self._loader.next()
+        if not len(rows):
+            raise TrainError("the loader gave a batch without rows; next() must block until there are some")
+        return rows
+
+    def close(self) -> None:
+        """End the loader."""
+        if self._loader is not None:
+            self._loader.close()
 
     def save(self, staging: Path) -> None:
         """Write the state as one file per part."""
         for part, tensors in self._learner.state_tensors(self._state).items():
             save_tensors(staging / f"{part}.safetensors", tensors)
+        if self._loader is not None:
+            write_json(staging / LOADER, self._loader.state())
 
 
 def serve(channel: Channel[object], pulse: Pulse) -> None:
@@ -78,6 +103,8 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
             pulse.set_busy(True)
             pulse.tick()
             if isinstance(message, Stop):
+                if trainer is not None:
+                    trainer.close()
                 return
             if isinstance(message, TrainerSetup):
                 trainer = Trainer(message)

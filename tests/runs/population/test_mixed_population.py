@@ -12,7 +12,7 @@ from ludus.errors import ConfigError
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import PolicyShape, PolicyStore
 from ludus.records import PolicyRef
-from ludus.runs.population import PopulationLoop
+from ludus.runs.population import PopulationRun
 from ludus.runs.population.population_state import PopulationState
 from ludus.storage.arrow import episodes_from_table
 from ludus.storage.checkpoints import CheckpointStore
@@ -54,7 +54,7 @@ def state_of(run: Path) -> dict[str, Any]:
     return {name: value for name, value in state.items() if name != "cpu_s"}
 
 
-class KeepingLearners(PopulationLoop):
+class KeepingLearners(PopulationRun):
     """Leaves the runs of learners where they are, so that one can look into them."""
 
     def _clear_away(self, rooms: Any, state: Any) -> None:
@@ -137,7 +137,7 @@ def test_kinds_that_cannot_meet_are_refused_before_anything_is_written(poker_spe
                 "train: {steps: 200", "topology: split\n        train: {batch_steps: null, steps: 200"
             )
         with pytest.raises(ConfigError, match=message):
-            PopulationLoop(parse_config(broken, "mixed.yaml"), tmp_path / "run")
+            PopulationRun(parse_config(broken, "mixed.yaml"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ludus import Loop, make_loop, parse_config
+from ludus import SingleRun, make_run, parse_config
 from ludus.errors import ConfigError
-from ludus.runs.population import PopulationLoop
+from ludus.runs.population import PopulationRun
 
 KUHN = """
 name: refused
@@ -23,7 +23,7 @@ def refusal(tmp_path: Path, *replacements: tuple[str, str]) -> str:
         assert old in text
         text = text.replace(old, new)
     with pytest.raises(ConfigError) as caught:
-        make_loop(parse_config(text, "refused.yaml"), tmp_path / "run")
+        make_run(parse_config(text, "refused.yaml"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     return "\n".join(caught.value.problems)
 
@@ -53,7 +53,7 @@ def test_contradictions_are_named(tmp_path: Path, old: str, new: str, expected: 
 
 
 def test_each_loop_says_which_one_runs_a_config() -> None:
-    with pytest.raises(ConfigError, match="PopulationLoop"):
-        Loop(parse_config(KUHN, "refused.yaml"))
-    with pytest.raises(ConfigError, match="run it with Loop"):
-        PopulationLoop(parse_config(KUHN.replace("learned", "exact"), "refused.yaml"))
+    with pytest.raises(ConfigError, match="PopulationRun"):
+        SingleRun(parse_config(KUHN, "refused.yaml"))
+    with pytest.raises(ConfigError, match="run it with SingleRun"):
+        PopulationRun(parse_config(KUHN.replace("learned", "exact"), "refused.yaml"))

@@ -6,7 +6,7 @@ from ludus import parse_config
 from ludus.league.matchmaking.lineups import LineUps
 from ludus.league.schedulers import Assignment
 from ludus.records import PolicyRef
-from ludus.runs.population import PopulationLoop
+from ludus.runs.population import PopulationRun
 from ludus.runs.population.population_state import PopulationState
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.jsonl import read_jsonl
@@ -31,7 +31,7 @@ population:
 class Stopping:
     """Stops a population when the third policy joins: the first of two of the second generation."""
 
-    loop: PopulationLoop
+    loop: PopulationRun
     joined = 0
 
     def metrics(self, step: int, values: dict[str, float]) -> None:
@@ -54,12 +54,12 @@ def last_state(run: Path) -> PopulationState:
 
 def test_learners_that_have_not_begun_get_the_same_part_after_a_stop(tmp_path: Path) -> None:
     stopping = Stopping()
-    stopping.loop = PopulationLoop(parse_config(CONFIG, "two.yaml"), tmp_path / "two", sinks=[stopping])
+    stopping.loop = PopulationRun(parse_config(CONFIG, "two.yaml"), tmp_path / "two", sinks=[stopping])
     assert stopping.loop.run_to_end().stage == "stopped"
     half = last_state(tmp_path / "two")
     assert half.done == ["main-2"]
     assert [each.learner for each in half.assignments] == ["main-2", "other-2"]
-    assert PopulationLoop(parse_config(CONFIG, "two.yaml"), tmp_path / "two").run_to_end().stage == "done"
+    assert PopulationRun(parse_config(CONFIG, "two.yaml"), tmp_path / "two").run_to_end().stage == "done"
     given = [event for event in read_jsonl(tmp_path / "two" / "events.jsonl") if event["event"] == "assignment"]
     opponents = {event["learner"]: event["opponents"]["others"] for event in given}
     # In self-play both answer the newest of the generation before, and not each other.

@@ -132,6 +132,15 @@ class PairsConfig(Model):
     """Pairs in each batch. Default: as many as `train.batch_episodes`."""
 
 
+class LoaderConfig(Model):
+    """A source that the trainer pulls from inside its own process; no row goes through the loop."""
+
+    kind: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$", examples=["csv"])
+    """The name under which a plugin registered it (`ludus.register_loader`)."""
+    options: dict[str, Any] = Field(default={})
+    """What it is made with."""
+
+
 class BufferConfig(Model):
     """The sliding window between explorers and trainer (split topology), and what is learnt from beside it."""
 
@@ -141,6 +150,8 @@ class BufferConfig(Model):
     """Preference pairs, for terms with `source: pairs`."""
     feeds: tuple[FeedConfig, ...] = Field(default=(), strict=False, max_length=1000)
     """Mode train: other runs whose sequences are taken in while those runs play. A directory alone stands for a run."""
+    loader: LoaderConfig | None = None
+    """Mode train: rows that the trainer reads itself, instead of rollouts, experts and pairs."""
     capacity: int | None = Field(default=None, gt=0)
     """Sequences kept; the oldest make room. Default: 8 batches, and with `cycle` at least 4 times its
     `new_sequences`."""

@@ -1,4 +1,4 @@
-"""What `cycle` and `buffer.feeds` cannot be together with. Each check names the other key and says what to write."""
+"""What `cycle`, `buffer.feeds` and `buffer.loader` cannot be together with, and what to write instead."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ludus.config.sections.train_presets import wanted_sources
 
 def cycle_contradictions(config: RunConfig, seats: int) -> Iterator[Contradiction]:
     """Everything about waiting for data that cannot hold together."""
+    if config.buffer.loader is not None:
+        yield from _loader(config)
     if config.buffer.feeds:
         yield from _feeds(config)
     if config.cycle is not None:
@@ -36,10 +38,19 @@ def _feeds(config: RunConfig) -> Iterator[Contradiction]:
         if run in runs[:index]:
             first = f"buffer.feeds.{runs.index(run)}"
             yield _at(("buffer", "feeds", index), f"{run} is already there as {first}; write it once")
-    for stage in ("operators", "final", "step"):
-        if getattr(config.experience, stage):
-            text = "has no effect: sequences of buffer.feeds come as their own run verified and shaped them"
-            yield _at(f"experience.{stage}", f"{text}; write it in the config of that run, or as experience.sampling")
+    if config.experience.operators:
+        text = "has no effect: sequences of buffer.feeds come as their own run verified them"
+        yield _at("experience.operators", f"{text}; write it in the config of that run")
+
+
+def _loader(config: RunConfig) -> Iterator[Contradiction]:
+    if config.mode != "train" or config.topology != "split":
+        yield _at("buffer.loader", "is read by a trainer that gets no rollouts; write mode: train and topology: split")
+    for key in ("expert", "pairs", "feeds"):
+        if getattr(config.buffer, key):
+            yield _at(f"buffer.{key}", "has no effect: the trainer pulls every batch from buffer.loader; leave out one")
+    if config.cycle is not None:
+        yield _at("cycle", "waits for sequences in the buffer, and buffer.loader brings none; leave out one of them")
 
 
 def _mode(config: RunConfig) -> Iterator[Contradiction]:

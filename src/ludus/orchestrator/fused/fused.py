@@ -7,7 +7,7 @@ by an explorer process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,41 +19,45 @@ from numpy.typing import NDArray
 from ludus.explore.runners.device_runner import Tally
 from ludus.games import Game
 from ludus.games.device_game import find_device_game
-from ludus.orchestrator.dispatcher import Dispatcher
+from ludus.league import Pool
+from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.fused.opponent_blocks import OpponentBlocks
 from ludus.orchestrator.fused.program import FusedState, find_program
+from ludus.orchestrator.learner import Learner
+from ludus.orchestrator.milestones import Milestones
 from ludus.orchestrator.progress import UpdateReport
-from ludus.orchestrator.rollout_sink import RolloutSink
-from ludus.orchestrator.rooms import Rooms
-from ludus.policies import PolicyShape, PolicyStore, as_numpy
-from ludus.records import PolicyRef, Task, derive_seed
-from ludus.runtime import Stop
+from ludus.orchestrator.run_store import RunStore
+from ludus.orchestrator.workers import Workers
+from ludus.policies import AnyShape, PolicyShape, PolicyStore, as_numpy
+from ludus.records import derive_seed
+from ludus.sources.protocol import Batch, OwnSource
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.tensors import save_tensors
 from ludus.train.jax_learner import LearnerState
 
-EVALUATION_SLOTS = 64
 
+class FusedLearner(Learner, OwnSource):
+    """A learner that is its own source: it plays what it trains on."""
 
-class Fused:
-    """The fused topology."""
-
-    publish_interval: int | None = None
-    is_exhausted = False
-
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
-        config = rooms.config
-        (self._game_key,) = rooms.games
-        game = find_device_game(cast("Game", rooms.games[self._game_key]))  # config.derive has made sure
-        assert isinstance(rooms.shape, PolicyShape)  # noqa: S101
+    def __init__(
+        self, context: RunContext, store: RunStore, pool: Pool, workers: Workers, milestones: Milestones
+    ) -> None:
+        config = context.config
+        self._context = context
+        self._policies = store.policies
+        self._pool = pool
+        self._workers = workers
+        self._milestones = milestones
+        (self._game_key,) = context.games
+        game = find_device_game(cast("Game", context.games[self._game_key]))  # config.derive has made sure
+        assert isinstance(context.shape, PolicyShape)  # noqa: S101
         steps, games = config.train.batch_steps or 0, config.explore.games_in_flight
         shard = games // config.train.shards
         self._lanes = OpponentBlocks(config.league.opponents, shard, game.spec.players)
-        line_ups = rooms.pool.line_ups
+        line_ups = pool.line_ups
         program = find_program(
             game,
-            rooms.shape,
+            context.shape,
             config.train,
             games=shard,
             horizon=steps // games,
@@ -66,11 +70,12 @@ class Fused:
         self._draw_every = max(1, -(-2 * game.spec.max_length // self._runner.horizon))
         self._state: FusedState | None = None
         self._opponents: tuple[Mapping[str, Any], ...] = ()
-        self._explorers: Dispatcher | None = None
-        self._intake = RolloutSink(rooms)
-        rooms.telemetry.meters.keep("tasks", "explore", "train", "policies", "league", "storage")
+        context.telemetry.meters.keep("tasks", "explore", "train", "policies", "league", "storage")
 
-    # -- what the loop asks for ------------------------------------------------------------------------------------
+    @property
+    def shape(self) -> AnyShape:
+        """The run's."""
+        return self._context.shape
 
     def begin(self, saved: Checkpoint | None) -> None:
         """Load a checkpoint, or make the first state."""
@@ -78,29 +83,29 @@ class Fused:
         if saved is not None:
             self._state = self._restored(saved)
             self._lanes.load_state(saved.state["lanes"])
-            if self._lanes.are_outdated(self._rooms.pool):
+            if self._lanes.are_outdated(self._pool):
                 self._draw_opponents()
             self._opponents = self._load_opponents()
         else:
-            self.refresh_opponents()
+            self.on_pool_change()
 
-    def advance(self) -> UpdateReport:
+    def step(self, batch: Batch | None) -> UpdateReport:
         """One compiled update."""
-        rooms, before = self._rooms, self._current
-        if self._lanes.is_population and rooms.progress.update % self._draw_every == 0:
+        telemetry, before = self._context.telemetry, self._current
+        if self._lanes.is_population and self._milestones.progress.update % self._draw_every == 0:
             self._draw_opponents()
             self._opponents = self._load_opponents()
-        progress = np.float32(rooms.progress.steps / rooms.config.train.steps)
+        progress = np.float32(self._milestones.progress.steps / self._milestones.config.train.steps)
         restart = np.array(self._lanes.changed, np.bool_)
-        with rooms.telemetry.room("fused"):
+        with telemetry.room("fused"):
             self._state, metrics, tally = self._program.update(before, self._opponents, restart, progress)
             metrics, tally = jax.device_get((metrics, tally))
         self._lanes.changed = [False] * len(self._lanes.sizes)
-        rooms.telemetry.meters.add("explore", int(tally.episodes))
-        rooms.telemetry.meters.add("train", 1)
-        self.tend(0.0)
+        telemetry.meters.add("explore", int(tally.episodes))
+        telemetry.meters.add("train", 1)
+        self._workers.serve(0.0)
         self._learner.check_health(metrics)
-        steps, rated = rooms.config.train.batch_steps or 0, float(tally.lane_episodes.sum())
+        steps, rated = self._context.config.train.batch_steps or 0, float(tally.lane_episodes.sum())
         return UpdateReport(
             steps=steps,
             episodes=int(tally.episodes),
@@ -109,13 +114,6 @@ class Fused:
             mean_return=float(tally.lane_returns.sum() / max(rated, 1.0)),
             metrics={**{f"train/{k}": float(v) for k, v in metrics.items()}, **self._play_metrics(tally)},
         )
-
-    def tend(self, timeout_s: float) -> None:
-        """Take what the evaluator brings."""
-        if self._explorers is not None:
-            for event in self._rooms.supervisor.poll(timeout_s):
-                for delivery in self._explorers.absorb(event):
-                    self._intake.take(delivery)
 
     def save(self, staging: Path) -> dict[str, Any]:
         """Write the whole device state."""
@@ -130,35 +128,14 @@ class Fused:
         """The learner's weights."""
         return as_numpy(self._current.learner.params)
 
-    def use_version(self, ref: PolicyRef) -> None:
-        """Nothing to do: the program plays with the weights it trains."""
-
-    def refresh_opponents(self) -> None:
+    def on_pool_change(self) -> None:
         """Draw opponents anew; versions that are not published yet come with the next draw."""
         if not self._lanes.is_population:
-            self._lanes.draw(self._rooms.pool, self._rooms.config.seed, self._rooms.progress.version)
+            self._lanes.draw(self._pool, self._context.config.seed, self._milestones.progress.version)
         self._opponents = self._load_opponents()
 
     def _draw_opponents(self) -> None:
-        self._lanes.draw(self._rooms.pool, self._rooms.config.seed, self._rooms.progress.update)
-
-    def submit_evaluation(self, tasks: Sequence[Task]) -> None:
-        """Hand evaluation games to the explorer process, which starts with the first of them."""
-        if not tasks:
-            return
-        if self._explorers is None:
-            self._explorers = Dispatcher(self._rooms, workers=1, slots=EVALUATION_SLOTS)
-        self._explorers.submit(tasks)
-
-    def drain(self, is_stopping: Callable[[], bool]) -> bool:
-        """Nothing is played ahead."""
-        return True
-
-    def close(self) -> None:
-        """End the explorer process."""
-        self._rooms.supervisor.stop(Stop() if self._explorers is not None else None)
-
-    # -- state -----------------------------------------------------------------------------------------------------
+        self._lanes.draw(self._pool, self._context.config.seed, self._milestones.progress.update)
 
     @property
     def _current(self) -> FusedState:
@@ -167,7 +144,7 @@ class Fused:
         return self._state
 
     def _fresh(self) -> FusedState:
-        seed = self._rooms.config.seed
+        seed = self._context.config.seed
         key = jax.random.key(derive_seed(seed, "fused") % 2**32)
         key_games, key = jax.random.split(key)
         games = self._program.start(key_games)
@@ -177,7 +154,7 @@ class Fused:
 
     def _first_learner(self) -> LearnerState:
         """Fresh weights, or another run's with a fresh optimizer."""
-        state, start = self._learner.init(self._rooms.config.seed), self._rooms.start
+        state, start = self._learner.init(self._context.config.seed), self._context.start
         if start is None:
             return state
         weights = PolicyStore(start.run.policies).load(start.policy).weights
@@ -190,7 +167,7 @@ class Fused:
         return FusedState(learner, games, key)
 
     def _load_opponents(self) -> tuple[Mapping[str, Any], ...]:
-        return self._lanes.weights(self._rooms.policies, self._current.learner.params)
+        return self._lanes.weights(self._policies, self._current.learner.params)
 
     def _play_metrics(self, tally: Tally) -> dict[str, float]:
         episodes = max(float(tally.episodes), 1.0)
@@ -204,7 +181,7 @@ class Fused:
             values[f"explore/seat_{seat}/wins"] = float(tally.seat_wins[seat]) / mirror
         for lane, ref in enumerate(self._lanes.refs):
             if tally.lane_episodes[lane]:
-                name = "past" if ref.name == self._rooms.config.policy.name else ref.name
+                name = "past" if ref.name == self._context.config.policy.name else ref.name
                 values[f"explore/against_{name}/score"] = float(tally.lane_score[lane] / tally.lane_episodes[lane])
         return values
 

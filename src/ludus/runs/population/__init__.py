@@ -1,5 +1,5 @@
 """Populations that learn: generations of learners, each an ordinary run, and the table of what they get."""
 
-from ludus.runs.population.population_loop import PopulationLoop
+from ludus.runs.population.population_run import PopulationRun
 
-__all__ = ["PopulationLoop"]
+__all__ = ["PopulationRun"]

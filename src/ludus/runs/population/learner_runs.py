@@ -16,11 +16,11 @@ from typing import Any
 from ludus.config import RunConfig, join, plain_values, report, resolve, validate
 from ludus.errors import ConfigError
 from ludus.league.schedulers import Assignment
-from ludus.loop import Loop
 from ludus.orchestrator.policy_start import follow_move
 from ludus.policies import PolicyStore
 from ludus.policies.store import Policy
 from ludus.records import derive_seed
+from ludus.runs.single import SingleRun
 from ludus.storage.atomic import discard_tree, ensure_directory, write_json, write_text
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry import Sink
@@ -52,7 +52,7 @@ class LearnerRuns:
         """Where a learner's run is."""
         return RunDirectory(self._run.learners / learner)
 
-    def open(self, assignment: Assignment, sinks: Sequence[Sink]) -> Loop:
+    def open(self, assignment: Assignment, sinks: Sequence[Sink]) -> SingleRun:
         """The run of a learner, ready to begin or to go on with this assignment."""
         config, run = learner_config(self._config, assignment, self._run.path), self.directory(assignment.learner)
         ensure_directory(run.path)
@@ -64,7 +64,7 @@ class LearnerRuns:
                 os.symlink(Path("..", "..", "..", "policies", name), run.policies / name)
         if run.is_run():
             follow_move(run, config.policy.start)
-        return Loop(
+        return SingleRun(
             config,
             run.path,
             plugins=self._plugins,

@@ -12,14 +12,15 @@ from math import isfinite
 import numpy as np
 
 from ludus.config import PayoffConfig
+from ludus.league import Pool
 from ludus.league.matchmaking.match_planner import plan_matches
 from ludus.league.matchmaking.matchmaker import spread
 from ludus.league.matchmaking.roster import UNIFORM, label
-from ludus.orchestrator import Rooms
+from ludus.orchestrator import RunContext
 from ludus.orchestrator.dispatcher import Dispatcher
 from ludus.records import Episode, Match, PolicyRef, Seat
 from ludus.runs.population.population_state import PopulationState
-from ludus.tasks import EvaluationPlan
+from ludus.tasks import EvaluationPlan, GameTasks
 
 POLL_S = 0.05
 SLOTS = 64
@@ -28,10 +29,13 @@ Seats = tuple[PolicyRef, ...]
 
 
 class Matches:
-    """Dispatcher that play what the table lacks. They start with the first match."""
+    """Explorers that play what the table lacks. They start with the first match."""
 
-    def __init__(self, rooms: Rooms, is_stopping: Callable[[], bool]) -> None:
-        self._rooms = rooms
+    def __init__(self, context: RunContext, pool: Pool, is_stopping: Callable[[], bool]) -> None:
+        config = context.config
+        self._context = context
+        self._pool = pool
+        self._tasks = GameTasks(config.games, config.seed)
         self._is_stopping = is_stopping
         self._explorers: Dispatcher | None = None
 
@@ -61,26 +65,26 @@ class Matches:
         return True
 
     def _play(self, job: int, matches: Sequence[Seats]) -> list[Episode]:
-        rooms = self._rooms
-        ((game, spec),) = rooms.specs.items()
+        context = self._context
+        ((game, spec),) = context.specs.items()
         lineups = [(game, spread(spec, [Seat(policy=ref) for ref in sides])) for sides in matches]
-        tasks = rooms.tasks.evaluation(job, EvaluationPlan(line_ups=lineups))
+        tasks = self._tasks.evaluation(job, EvaluationPlan(line_ups=lineups))
         if self._explorers is None:
-            self._explorers = Dispatcher(rooms, workers=rooms.config.explore.workers, slots=SLOTS)
+            self._explorers = Dispatcher(context, workers=context.config.explore.workers, slots=SLOTS)
         self._explorers.submit(tasks)
         back: dict[int, Episode] = {}
         while len(back) < len(tasks) and not self._is_stopping():
-            for event in rooms.supervisor.poll(POLL_S):
+            for event in context.supervisor.poll(POLL_S):
                 for delivery in self._explorers.absorb(event):
-                    rooms.telemetry.meters.add("league", len(delivery.batch.episodes))
+                    context.telemetry.meters.add("league", len(delivery.batch.episodes))
                     back |= {episode.task.id: episode for episode in delivery.batch.episodes}
         return [back[task.id] for task in tasks] if len(back) == len(tasks) else []
 
     def _count(self, state: PopulationState, episode: Episode) -> None:
         if episode.error or not all(map(isfinite, episode.returns)):
-            self._rooms.telemetry.event("match_failed", episode=episode.id, error=episode.error)
+            self._context.telemetry.event("match_failed", episode=episode.id, error=episode.error)
             return
-        sides = self._rooms.specs[episode.task.game].sides
+        sides = self._context.specs[episode.task.game].sides
         refs = tuple(episode.task.seats[seats[0]].policy for seats in sides)
         returns = [sum(episode.returns[seat] for seat in seats) / len(seats) for seats in sides]
         labels = [label(ref) for ref in refs]
@@ -92,9 +96,9 @@ class Matches:
             state.book.add(book_name(state, refs[0]), book_name(state, refs[1]), points)
         for ref in refs:
             if ref.version:
-                self._rooms.pool.add_snapshot(ref, state.steps)
+                self._pool.add_snapshot(ref, state.steps)
         match = Match(id=episode.id, game=episode.task.game, seats=refs, returns=tuple(returns))
-        self._rooms.pool.record(match, rated=len(set(refs)) > 1)
+        self._pool.record(match, rated=len(set(refs)) > 1)
 
 
 def book_name(state: PopulationState, ref: PolicyRef) -> str:

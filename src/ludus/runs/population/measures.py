@@ -7,7 +7,6 @@ the name of the metric says which.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +17,6 @@ from ludus.games.protocol import GameSpec
 from ludus.league.matchmaking.roster import label
 from ludus.league.payoffs.normal_form import Array, expected_payoffs, marginals
 from ludus.league.solvers import solve_joint
-from ludus.orchestrator import Rooms
 from ludus.runs.population.matches import Matches, league_matches
 from ludus.runs.population.population_state import PopulationState
 
@@ -43,9 +41,9 @@ class PlayedMeasures:
 
     is_exact = False
 
-    def __init__(self, rooms: Rooms, config: PopulationConfig, is_stopping: Callable[[], bool]) -> None:
+    def __init__(self, matches: Matches, config: PopulationConfig) -> None:
         self._config = config
-        self._matches = Matches(rooms, is_stopping)
+        self._matches = matches
 
     def fill(self, state: PopulationState) -> bool:
         """Play what is missing. In a league learners meet everybody a little, and members are compared by the way."""

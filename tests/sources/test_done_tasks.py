@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.orchestrator.done_tasks import DoneTasks
 from ludus.orchestrator.progress import crosses
+from ludus.sources.done_tasks import DoneTasks
 
 
 @given(st.lists(st.lists(st.integers(0, 40), max_size=8), max_size=10), st.integers(0, 10))

@@ -9,8 +9,11 @@ class DoneTasks:
     """A set of task numbers that grows mostly in order, kept small."""
 
     def __init__(self, before: int = 0, above: Iterable[int] = ()) -> None:
+        self.reset(before, above)
+
+    def reset(self, before: int, above: Iterable[int]) -> None:
+        """Every task below `before` is done, and these above it."""
         self.before = before
-        """Every task below this is done."""
         self._above: set[int] = set()
         self.add(above)
 

@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.errors import TrainError
 from ludus.games.open_spiel_tables import to_open_spiel
 from ludus.games.sequence_form_building import build_sequence_form, load_turn_based
 from ludus.games.tabulating import tabulate
 from ludus.league.exact.network_policies import NetworkPolicies
-from ludus.orchestrator import Rooms
 from ludus.policies import PolicyShape, PolicyStore
 from ludus.records import PolicyRef
 from ludus.runs.driver import Status
-from ludus.runs.population import PopulationLoop
+from ludus.runs.population import PopulationRun
 from ludus.runs.population.measures import Measures
 from ludus.runs.population.population_state import PopulationState
 from ludus.storage.checkpoints import CheckpointStore
@@ -41,7 +40,7 @@ def run(path: Path, text: str = KUHN, *overrides: tuple[str, str]) -> Status:
     for old, new in overrides:
         assert old in text
         text = text.replace(old, new)
-    return PopulationLoop(parse_config(text, "small.yaml"), path).run_to_end()
+    return PopulationRun(parse_config(text, "small.yaml"), path).run_to_end()
 
 
 def saved(path: Path) -> dict[str, Any]:
@@ -111,7 +110,7 @@ def _plans(form: Any, tree: Any, store: PolicyStore, ref: PolicyRef) -> Any:
 
 def test_a_population_that_is_stopped_in_mid_generation_goes_on_to_the_same_end(kuhn: Path, tmp_path: Path) -> None:
     for updates in (3, 12, 25):  # in the first, the second and the third generation
-        loop = PopulationLoop(parse_config(KUHN, "small.yaml"), tmp_path / "broken")
+        loop = PopulationRun(parse_config(KUHN, "small.yaml"), tmp_path / "broken")
         loop.start()
         deadline = time.monotonic() + 60
         while loop.status().metrics.get("psro/learner_steps", 0.0) < updates * 100 and time.monotonic() < deadline:
@@ -125,11 +124,11 @@ def test_a_population_that_is_stopped_in_mid_generation_goes_on_to_the_same_end(
     assert weights(tmp_path / "broken") == weights(kuhn)
 
 
-class StoppedWhileMeasuring(PopulationLoop):
+class StoppedWhileMeasuring(PopulationRun):
     """Is asked to stop when half of the second generation's matches are counted."""
 
-    def _make_measures(self, rooms: Rooms) -> Measures:
-        measures, stop = super()._make_measures(rooms), self.stop
+    def _make_measures(self, *parts: Any) -> Measures:
+        measures, stop = super()._make_measures(*parts), self.stop
 
         class Interrupted:
             is_exact = True
@@ -154,15 +153,15 @@ def test_what_was_measured_by_half_when_the_run_was_stopped_is_measured_again(ku
 
 
 def test_a_learner_that_fails_ends_the_others_and_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Loop, rooms: Rooms, topology: Any) -> None:
+    def fail(self: SingleRun, context: Any) -> Any:
         if "seat_0" in self.config.name:
             raise TrainError("it does not learn")
-        original(self, rooms, topology)
+        return original(self, context)
 
-    original = Loop._train
-    monkeypatch.setattr(Loop, "_train", fail)
+    original = SingleRun._prepare
+    monkeypatch.setattr(SingleRun, "_prepare", fail)
     text = KUHN.replace("at_once: 1", "at_once: 2, shared: false")
-    loop = PopulationLoop(parse_config(text, "small.yaml"), tmp_path / "run")
+    loop = PopulationRun(parse_config(text, "small.yaml"), tmp_path / "run")
     with pytest.raises(TrainError, match="it does not learn"):
         loop.run_to_end()
     assert not [thread for thread in threading.enumerate() if thread.name == "loop"]

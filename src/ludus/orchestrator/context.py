@@ -1,0 +1,63 @@
+"""What a run is, as every part of it sees it: config, directory, games, policy shape, telemetry, workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ludus.config import RunConfig
+from ludus.games.protocol import Game, GameSpec
+from ludus.games.text_protocol import TextGame
+from ludus.orchestrator.policy_shape import policy_shape
+from ludus.orchestrator.policy_start import Start, find_start
+from ludus.orchestrator.task_sets import Playables
+from ludus.policies import AnyShape
+from ludus.records import PolicyName
+from ludus.runtime import Supervisor
+from ludus.storage.run_directory import RunDirectory
+from ludus.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """Fixed for one start of a run. A part that needs more gets it by name."""
+
+    config: RunConfig
+    run: RunDirectory
+    games: Mapping[str, Game | TextGame]
+    specs: dict[str, GameSpec]
+    """What an episode can be checked against, by what its task has as game."""
+    shape: AnyShape
+    start: Start[AnyShape] | None
+    """The weights to begin with, where they are another run's."""
+    plugins: tuple[str, ...]
+    lm_config: str
+    """In a population with language models, and in its learners' runs: the config they sample by, as JSON."""
+    telemetry: Telemetry
+    supervisor: Supervisor
+
+    @property
+    def policy(self) -> PolicyName:
+        """The name of the policy that learns."""
+        return PolicyName(self.config.policy.name)
+
+
+def open_context(
+    config: RunConfig, playables: Playables, run: RunDirectory, log_dir: Path, plugins: Sequence[str]
+) -> RunContext:
+    """The context of one start; worker logs go to `log_dir`."""
+    specs = playables.specs
+    start = find_start(config)
+    return RunContext(
+        config=config,
+        run=run,
+        games=playables.games,
+        specs=specs,
+        shape=policy_shape(config, specs, start),
+        start=start,
+        plugins=tuple(plugins),
+        lm_config=run.voice.read_text() if run.voice.is_file() else "",
+        telemetry=Telemetry(run, config.name),
+        supervisor=Supervisor(log_dir, max_restarts=config.runtime.max_restarts),
+    )

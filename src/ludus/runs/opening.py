@@ -1,0 +1,245 @@
+"""Opens a run of one policy: chooses the source and the learner that its config asks for, and wires the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ludus.buffer import ImportStore
+from ludus.config import RunConfig, wanted_sources
+from ludus.errors import ConfigError
+from ludus.experience import build_pipeline
+from ludus.league import Matchmaker, Pool
+from ludus.league.matchmaking.lineups import LineUps
+from ludus.loop import Loop
+from ludus.orchestrator import (
+    Evaluation,
+    Evaluator,
+    Explorers,
+    Learner,
+    MeasuringMilestones,
+    Milestones,
+    Playables,
+    Progress,
+    RolloutSink,
+    RunContext,
+    RunState,
+    RunStore,
+    Workers,
+)
+from ludus.orchestrator.task_sets import make_tasks
+from ludus.orchestrator.trainer_client import TrainerClient
+from ludus.records import Episode, PolicyName, PolicyRef
+from ludus.runs.controls import Controls
+from ludus.runs.cycle import Cycle
+from ludus.runs.cycle_source import CycleSource
+from ludus.sources.async_rollouts import AsyncRollouts
+from ludus.sources.expert import open_expert
+from ludus.sources.explore_only import ExploreOnly
+from ludus.sources.feed_source import FeedSource
+from ludus.sources.imports import ImportedRows
+from ludus.sources.mixed import MixedSource, NoRollouts
+from ludus.sources.pairs import open_pairs
+from ludus.sources.protocol import BatchSource
+from ludus.sources.pulled import PulledRows
+from ludus.sources.row_store import RowStore
+from ludus.sources.sync_rollouts import SyncRollouts
+from ludus.sources.task_issuer import TaskIssuer
+from ludus.storage.atomic import read_json
+from ludus.storage.run_directory import RunDirectory
+from ludus.tasks import TaskStream
+
+EVALUATION_SLOTS = 64
+"""Games at a time in the one explorer of a run that plays its training games elsewhere."""
+
+
+def open_pool(config: RunConfig, run: RunDirectory) -> Pool:
+    """The league's pool, with the players that the config names."""
+    pool = Pool(config.league, PolicyRef(name=PolicyName(config.policy.name)))
+    if any(choice.kind == "population" for choice in config.league.opponents):
+        if not run.opponents.is_file():
+            raise ConfigError("league.opponents: kind population is for the learners of a population, and this is none")
+        pool.line_ups = LineUps.from_json(read_json(run.opponents))
+    for name in config.evaluate.against:
+        pool.add_fixed(name)
+    return pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What sources and learners are made of."""
+
+    context: RunContext
+    store: RunStore
+    controls: Controls
+    workers: Workers
+    tasks: TaskStream
+    pool: Pool
+    matchmaker: Matchmaker
+    evaluation: Evaluation
+    milestones: Milestones
+    cycle: Cycle
+
+    @property
+    def progress(self) -> Progress:
+        """How far the run is."""
+        return self.milestones.progress
+
+
+def open_loop(
+    context: RunContext, playables: Playables, store: RunStore, controls: Controls, *, until: int | None = None
+) -> Loop:
+    """The loop of a run, ready to begin."""
+    config, progress = context.config, Progress()
+    pool, tasks = open_pool(config, context.run), make_tasks(config, playables)
+    milestones = MeasuringMilestones if config.mode == "evaluate" else Milestones
+    parts = _Parts(
+        context=context,
+        store=store,
+        controls=controls,
+        workers=Workers(context.supervisor),
+        tasks=tasks,
+        pool=pool,
+        matchmaker=Matchmaker(config.league, pool, config.seed),
+        evaluation=Evaluation(config.evaluate, tasks, pool, playables.game_specs),
+        milestones=milestones(config, progress, until=until),
+        cycle=Cycle(config.cycle),
+    )
+    if config.mode == "evaluate":
+        return _measuring(parts)
+    if config.topology == "split":
+        return _split(parts)
+    return _own_source(parts)
+
+
+def _measuring(parts: _Parts) -> Loop:
+    """Mode evaluate: versions of another run, one after the other."""
+    from ludus.runs.evaluate import Measurer, VersionSource
+
+    explorers = _explorers(parts, _evaluation_sink(parts))
+    evaluator = _evaluator(parts, explorers)
+    controls = parts.controls
+    learner = Measurer(
+        parts.context,
+        parts.store,
+        parts.pool,
+        evaluator,
+        parts.progress,
+        enter=lambda: controls.enter("evaluating"),
+        is_stopping=lambda: controls.is_stopping,
+    )
+    return _loop(parts, VersionSource(parts.context), learner, explorers, evaluator)
+
+
+def _own_source(parts: _Parts) -> Loop:
+    """A learner that makes its own data; an explorer process plays its evaluation games."""
+    context = parts.context
+    explorers = Explorers(context, parts.workers, _evaluation_sink(parts), count=1, slots=EVALUATION_SLOTS)
+    if context.config.topology == "tabular":
+        from ludus.runs.exact_psro import ExactPsroLearner
+
+        exact = ExactPsroLearner(context)
+        return _loop(parts, exact, exact, explorers, _evaluator(parts, explorers))
+    from ludus.orchestrator.fused.fused import FusedLearner
+
+    fused = FusedLearner(context, parts.store, parts.pool, parts.workers, parts.milestones)
+    return _loop(parts, fused, fused, explorers, _evaluator(parts, explorers))
+
+
+def _split(parts: _Parts) -> Loop:
+    """Explorers and a trainer as processes of their own."""
+    context, config = parts.context, parts.context.config
+    rows = RowStore(context, parts.store, parts.evaluation, parts.progress)
+
+    def note(played: tuple[Episode, ...]) -> None:
+        parts.tasks.absorb(played)
+        rows.done.add(episode.task.id for episode in played)
+
+    explore = config.explore
+    slots = -(-explore.games_in_flight // explore.workers)
+    explorers = Explorers(context, parts.workers, rows.sink, count=explore.workers, slots=slots, on_played=note)
+    issuer = TaskIssuer(parts.tasks, parts.matchmaker, context.specs, explorers, parts.progress, rows.done)
+    learner = TrainerClient(context, parts.store, parts.workers, parts.milestones)
+    rollouts = _rollouts(parts, rows, issuer, learner)
+    imports = ImportStore(context.run.path, parts.store.catalog)
+
+    def take_inbox() -> None:
+        imports.take_inbox()
+        rows.buffer.discard(imports.rejected)
+
+    offline = [open_expert(config, context.run, imports), open_pairs(config, context.run)]
+    transformed_on_arrival = config.schedule == "async" or config.mode != "both"
+    source = MixedSource(
+        rollouts,
+        [*(each for each in offline if each), ImportedRows(imports, config.train.batch_episodes or 1)],
+        build_pipeline(config.experience),
+        take_inbox=take_inbox,
+        raw_from=lambda: rows.log.next_seq if transformed_on_arrival else 0,
+    )
+    loop = _loop(parts, source, learner, explorers, _evaluator(parts, explorers))
+    if isinstance(rollouts, CycleSource):
+        rollouts.loop = loop
+    return loop
+
+
+def _rollouts(parts: _Parts, rows: RowStore, issuer: TaskIssuer, learner: TrainerClient) -> BatchSource:
+    """Where the policy's own experience comes from."""
+    context, config, progress, store = parts.context, parts.context.config, parts.progress, parts.store
+    if config.buffer.loader is not None:
+        return PulledRows(rows, in_flight=lambda: learner.in_flight, most_in_flight=learner.depth)
+    if "on_policy" not in wanted_sources(config.train.algorithm):
+        return NoRollouts(rows)
+    if config.mode == "both" and config.schedule == "sync" and config.cycle is None:
+        return SyncRollouts(context, rows, issuer, parts.workers, progress, store.episodes)
+
+    def in_flight() -> int:
+        return learner.in_flight
+
+    if config.mode == "explore":
+        source = ExploreOnly(context, rows, issuer, progress, store, in_flight=in_flight, most_in_flight=0)
+        source.workers = parts.workers
+        return source
+    kind = FeedSource if config.buffer.feeds else AsyncRollouts
+    explores = {} if config.buffer.feeds else {"explores": config.mode != "train"}
+    inner = kind(context, rows, issuer, progress, store, in_flight=in_flight, most_in_flight=learner.depth, **explores)
+    if config.cycle is None and not config.buffer.feeds:
+        return inner
+    return CycleSource(inner, parts.cycle, parts.controls, parts.workers, progress, context.telemetry)
+
+
+def _evaluation_sink(parts: _Parts) -> RolloutSink:
+    return RolloutSink(parts.context, parts.store, parts.evaluation, parts.progress)
+
+
+def _explorers(parts: _Parts, sink: RolloutSink) -> Explorers:
+    explore = parts.context.config.explore
+    slots = -(-explore.games_in_flight // explore.workers)
+    return Explorers(parts.context, parts.workers, sink, count=explore.workers, slots=slots)
+
+
+def _evaluator(parts: _Parts, explorers: Explorers) -> Evaluator:
+    return Evaluator(parts.evaluation, explorers, parts.workers, parts.context.telemetry)
+
+
+def _loop(parts: _Parts, source: BatchSource, learner: Learner, explorers: Explorers, evaluator: Evaluator) -> Loop:
+    state = RunState(
+        parts.store,
+        parts.progress,
+        parts.pool,
+        evaluation=parts.evaluation,
+        tasks=parts.tasks,
+        enough=parts.milestones.early_stopping,
+        cycle=parts.cycle,
+        endpoints=explorers.bill,
+    )
+    return Loop(
+        parts.context,
+        parts.store,
+        parts.controls,
+        source=source,
+        learner=learner,
+        explorers=explorers,
+        evaluator=evaluator,
+        milestones=parts.milestones,
+        cycle=parts.cycle,
+        parts=state,
+    )

@@ -1,0 +1,139 @@
+"""A run of one policy on one directory: its controls, its status, its beginning and its end around the loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ludus.config import RunConfig, check_resumable, dump_config, resolve, with_values
+from ludus.errors import ConfigError, LudusError
+from ludus.ingest.gathering import gather
+from ludus.ingest.warm_start import warm_up
+from ludus.loop import Loop
+from ludus.orchestrator import RunContext, RunStore, check_parts, open_context
+from ludus.plugins import load_plugins
+from ludus.runs.driver import CycleStatus, Driveable, Status
+from ludus.runs.opening import open_loop
+from ludus.runtime import Stop
+from ludus.storage.atomic import sweep_leftovers, write_text
+from ludus.storage.lock import RunLock
+from ludus.storage.run_directory import RunDirectory
+from ludus.telemetry import RoomReading, Sink, SinkStatus, attach_trackers, check_trackers
+
+
+class SingleRun(Driveable):
+    """`SingleRun(config).run_to_end()`, or `start()` and drive it."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        run_dir: Path | str | None = None,
+        *,
+        plugins: Sequence[str] = (),
+        strict_resume: bool = False,
+        sinks: Sequence[Sink] = (),
+        until: int | None = None,
+    ) -> None:
+        """A run of a config on a directory; `until` is a number of steps to stop at before `train.steps` are over."""
+        super().__init__()
+        load_plugins(plugins)
+        if config.stages:
+            raise ConfigError("stages: this config has some; run it with StagedRun (or make_run), not with SingleRun")
+        if config.population is not None and config.population.oracle == "learned":
+            raise ConfigError("population: its learners are runs; run it with PopulationRun (or make_run)")
+        self.config = resolve(config)
+        check_trackers(self.config)
+        self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
+        self._playables = check_parts(self.config, self.run)
+        self._plugins = tuple(str(plugin) for plugin in plugins)
+        self._strict_resume = strict_resume
+        self._sinks = tuple(sinks)
+        self._until = until
+        self._context: RunContext | None = None
+        self._loop: Loop | None = None
+
+    def status(self) -> Status:
+        """What the run is doing now."""
+        loop, context = self._loop, self._context
+        counters: dict[str, Any] = {} if loop is None else loop.milestones.progress.counters()
+        return Status(
+            stage=self.controls.activity,
+            run=self.config.name,
+            run_dir=str(self.run.path),
+            total_steps=self.config.train.steps,
+            elapsed_s=time.monotonic() - self._began,
+            error=self._failure,
+            metrics={} if context is None else context.telemetry.latest,
+            **counters,
+        )
+
+    def sinks(self) -> tuple[SinkStatus, ...]:
+        """Where metrics go besides the run's own files, and what was lost on the way."""
+        return () if self._context is None else self._context.telemetry.sinks_status()
+
+    def room_readings(self) -> dict[str, RoomReading]:
+        """What each room has done since this start."""
+        return {} if self._context is None else self._context.telemetry.meters.read()
+
+    def set_keys(self, values: Mapping[str, Any]) -> None:
+        """Change keys of the config of a live run, from the next update on."""
+        config, loop, context = with_values(self.config, values), self._loop, self._context
+        if loop is None or context is None or self.controls.is_over:
+            raise LudusError(f"nothing can be set: the run is {self.controls.activity}")
+        self.config = config
+        loop.milestones.set_config(config)
+        write_text(self.run.config, dump_config(config))
+        context.telemetry.event("set", values=dict(values))
+
+    def schedule(self) -> CycleStatus:
+        """Where the run is in its rounds of waiting and training."""
+        if self._loop is None:
+            return CycleStatus()
+        progress = self._loop.milestones.progress
+        return self._loop.cycle.status(updates=progress.update if self.config.cycle is None else progress.unpublished)
+
+    def _work(self) -> None:
+        self.run.prepare()
+        with RunLock(self.run.path):
+            open_run_directory(self.run, self.config)
+            store = RunStore(self.config, self.run)
+            context = open_context(self.config, self._playables, self.run, self.run.new_attempt(), self._plugins)
+            self._context = context
+            try:
+                attach_trackers(context.telemetry, self.config, self.run, self._sinks)
+                ready = self._prepare(context)
+                if ready is not None:
+                    self._loop = open_loop(ready, self._playables, store, self.controls, until=self._until)
+                    self._loop.run(strict_resume=self._strict_resume)
+            except BaseException as error:
+                context.telemetry.event("failed", error=f"{type(error).__name__}: {error}")
+                raise
+            finally:
+                if self._loop is not None:
+                    self._loop.close()
+                context.supervisor.stop(Stop(), grace_s=1.0)
+                context.telemetry.close()
+                store.close()
+
+    def _prepare(self, context: RunContext) -> RunContext | None:
+        """Make the model that the policy stands on and gather offline rows; None when the run was stopped first."""
+        if self.config.mode == "evaluate":
+            return context
+        if self.config.warm_start is not None:
+            self.controls.enter("warming up")
+        ready = warm_up(context, lambda: self.is_stopping)
+        return ready if ready is not None and gather(ready, lambda: self.is_stopping) else None
+
+
+def open_run_directory(run: RunDirectory, config: RunConfig) -> None:
+    """Make a run's directory, or check that the one that is there can be resumed under this config; under its lock."""
+    sweep_leftovers(run.path)
+    text = dump_config(config)
+    if not run.is_run():
+        run.create(text)
+        return
+    run.open()
+    check_resumable(run.config.read_text(), config)
+    write_text(run.config, text)

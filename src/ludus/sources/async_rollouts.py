@@ -1,0 +1,128 @@
+"""Asynchronous rollouts: explorers and trainer work at once, bounded by the buffer's limits and `train.max_staleness`.
+
+Without an issuer nothing is played (mode train): batches are claimed from what the buffer has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ludus.experience import are_greedy
+from ludus.orchestrator.context import RunContext
+from ludus.orchestrator.progress import Progress
+from ludus.orchestrator.run_store import RunStore
+from ludus.records import derive_seed
+from ludus.sources.logged_tasks import note_logged_episodes, note_logged_rows
+from ludus.sources.protocol import Batch, BatchSource
+from ludus.sources.row_store import RowStore
+from ludus.sources.task_issuer import TaskIssuer
+
+
+class AsyncRollouts(BatchSource):
+    """Batches claimed from the replay buffer while explorers fill it."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        rows: RowStore,
+        issuer: TaskIssuer,
+        progress: Progress,
+        store: RunStore,
+        *,
+        in_flight: Callable[[], int],
+        most_in_flight: int,
+        explores: bool = True,
+    ) -> None:
+        """`in_flight` says how many batches the learner has in hand; it never gets more than `most_in_flight`."""
+        self._config = context.config
+        self._rows = rows
+        self._issuer = issuer
+        self._progress = progress
+        self._episodes = store.episodes
+        self.in_flight = in_flight
+        self._most_in_flight = most_in_flight
+        self._explores = explores
+        self._claimed = 0
+        self.is_dry = False
+        """Whether the last `next` found nothing to claim and nothing in flight."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Only training: the buffer is used up."""
+        return self.is_dry and not self._explores
+
+    @property
+    def taken_in(self) -> int:
+        """Sequences that have come into the buffer since the start of the run."""
+        return self._rows.buffer.counters["inserted"]
+
+    def start(self) -> None:
+        """Start explorers; play what was issued before the checkpoint and has not been played since."""
+        note_logged_episodes(self._episodes, self._issuer.tasks, self._rows.done)
+        if self._config.schedule == "async":
+            note_logged_rows(self._rows.log, self._issuer.tasks, self._rows.done, self._rows.sink.refused_tasks())
+        self._claimed = self._progress.update
+        if self._explores:
+            self._issuer.explorers.start()
+            self._issuer.submit(self._rows.done.missing(self._rows.done.before, self._progress.next_task))
+
+    def next(self, most: int | None = None) -> Batch | None:
+        """Claim a batch if there is one and the learner has room; with `most`, if it has fewer than that in hand."""
+        self._explore()
+        self._rows.check_usable()
+        batch = self._claim() if self.in_flight() < min(most or self._most_in_flight, self._most_in_flight) else None
+        self.is_dry = batch is None and not self.in_flight()
+        return batch
+
+    def take_in(self, wanted: int) -> bool:
+        """Have at least so many more sequences played; returns whether there is no more to take in now."""
+        self._rows.check_usable()
+        self._explore(-(-wanted // self._rows.seats))
+        return True
+
+    def commit(self, batch: Batch) -> None:
+        """Its rows have been used."""
+        self._rows.buffer.commit(batch.claims["rows"])
+
+    def state(self) -> dict[str, Any]:
+        """Rows and tasks."""
+        if self._config.schedule == "async":
+            self._issuer.tasks.settle()
+        return {**self._rows.state(), "issued": []}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint."""
+        self._rows.load_state(state)
+
+    def on_published(self) -> None:
+        """Old segments can go now."""
+        self._rows.trim()
+        self._rows.write_refused()
+
+    def metrics(self) -> dict[str, float]:
+        """Of play and of the buffer."""
+        return {**self._rows.metrics(), "queue/episodes_in_flight": float(self._issuer.explorers.running)}
+
+    def _explore(self, episodes: int = 0) -> None:
+        """Begin what the buffer's limits allow; at least so many episodes are under way then."""
+        if not self._explores:
+            return
+        sink = self._rows.sink
+        running = self._issuer.explorers.running_for_training + sink.waiting
+        allowed = self._rows.buffer.may_explore(running, unpublished=self._progress.unpublished)
+        if count := sink.to_begin(self._progress.next_task, max(allowed, episodes - running)):
+            self._issuer.issue(count)
+
+    def _claim(self) -> Batch | None:
+        buffer = self._rows.buffer
+        while True:
+            seed = derive_seed(self._config.seed, "claim", self._claimed) % 2**32
+            claim = buffer.claim(self._progress.version, seed=seed)
+            if claim is None:
+                return None
+            rows = buffer.read(claim)
+            if not are_greedy(rows).all():
+                self._claimed += 1
+                return Batch(experiences=rows, claims={"rows": claim}, staleness=claim.staleness)
+            buffer.commit(claim)  # all that was to be compared with them is gone

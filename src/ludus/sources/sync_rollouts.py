@@ -1,0 +1,118 @@
+"""Synchronous rollouts: an update trains on exactly the tasks of one batch, in task order.
+
+Batches are issued between updates, so many ahead as `synchronise.offset` says, and played with the version that was
+newest then. The result does not depend on which explorer finished when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ludus.experience import are_greedy
+from ludus.orchestrator.context import RunContext
+from ludus.orchestrator.progress import Progress
+from ludus.orchestrator.workers import Workers
+from ludus.sources.batches_ahead import BatchesAhead, IssuedBatch
+from ludus.sources.logged_tasks import note_logged_episodes
+from ludus.sources.protocol import Batch, BatchSource
+from ludus.sources.row_store import RowStore
+from ludus.sources.task_issuer import TaskIssuer
+from ludus.storage.segments import SegmentLog
+
+MOST_FILTERED_BATCHES = 64
+"""Batches in a row of which operators may refuse everything before the run stops."""
+
+
+class SyncRollouts(BatchSource):
+    """One batch of tasks for each update."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        rows: RowStore,
+        issuer: TaskIssuer,
+        workers: Workers,
+        progress: Progress,
+        episodes: SegmentLog,
+    ) -> None:
+        self._telemetry = context.telemetry
+        self._offset = context.config.synchronise.offset
+        self._rows = rows
+        self._issuer = issuer
+        self._workers = workers
+        self._progress = progress
+        self._episodes = episodes
+        self._ahead = BatchesAhead()
+
+    def start(self) -> None:
+        """Start explorers; play what was issued before the checkpoint and has not been played since."""
+        note_logged_episodes(self._episodes, self._issuer.tasks, self._rows.done)
+        self._issuer.explorers.start()
+        self._issuer.submit_again({task: seats for batch in self._ahead for task, seats in batch.lineups.items()})
+
+    def next(self) -> Batch:
+        """Wait for the oldest batch of tasks; batches of which nothing is left are replaced by others."""
+        while len(self._ahead) <= self._offset:
+            self._issue()
+        while (batch := self._claim(self._play())) is None:
+            self._issue()
+        return batch
+
+    def commit(self, batch: Batch) -> None:
+        """Its rows have been used."""
+        self._rows.buffer.commit(batch.claims["rows"])
+
+    def drain(self, is_stopping: Callable[[], bool]) -> bool:
+        """Have what was issued ahead played to the end: a run that is continued will train on it, and what there is
+        does not depend on who was how fast."""
+        end = max((batch.end for batch in self._ahead), default=0)
+        self._workers.wait_until(lambda: self._rows.done.before >= end or is_stopping(), self._rows.check_usable)
+        return self._rows.done.before >= end
+
+    def state(self) -> dict[str, Any]:
+        """Rows, and the line-ups of tasks that are issued and not played."""
+        return {**self._rows.state(), "issued": self._ahead.state(self._rows.done)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint."""
+        self._rows.load_state(state)
+        self._ahead.load_state(state.get("issued", ()))
+
+    def on_published(self) -> None:
+        """Old segments can go now."""
+        self._rows.trim()
+        self._rows.write_refused()
+
+    def metrics(self) -> dict[str, float]:
+        """Of play and of the buffer."""
+        return {**self._rows.metrics(), "queue/episodes_in_flight": float(self._issuer.explorers.running)}
+
+    def _issue(self) -> None:
+        first, published = self._progress.next_task, self._progress.update - self._progress.unpublished
+        tasks = self._issuer.issue(self._rows.batch_episodes)
+        lineups = {task.id: task.seats for task in tasks}
+        self._ahead.add(IssuedBatch(first=first, end=self._progress.next_task, published=published, lineups=lineups))
+
+    def _play(self) -> IssuedBatch:
+        """Wait until the oldest batch has been played, and take it."""
+        end = self._ahead.first.end
+        with self._telemetry.room("explore"):
+            self._workers.wait_until(lambda: self._rows.done.before >= end, self._rows.check_usable)
+        self._issuer.tasks.settle(before=end)
+        return self._ahead.take()
+
+    def _claim(self, batch: IssuedBatch) -> Batch | None:
+        """All rows of the batch's tasks, in task order; None when nothing of them can be trained on."""
+        buffer, counts, tasks = self._rows.buffer, self._rows.sink.counts, batch.end - batch.first
+        claim = buffer.claim_tasks(batch.first, tasks, version=self._progress.version)
+        rows = buffer.read(claim)
+        if not are_greedy(rows).all():
+            behind = {"train/updates_behind": float(self._progress.update - batch.published)}
+            return Batch(experiences=rows, claims={"rows": claim}, staleness=claim.staleness, metrics=behind)
+        buffer.abandon(claim)
+        # Of batches that are played ahead an episode may have failed, which tells nothing of this batch.
+        is_fruitless = counts.fruitless >= (tasks if self._offset else 1)
+        if is_fruitless or counts.filtered_away > MOST_FILTERED_BATCHES * tasks:
+            raise self._rows.nothing_usable(max(counts.fruitless, counts.filtered_away))
+        return None

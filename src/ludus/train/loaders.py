@@ -1,0 +1,65 @@
+"""Loaders: sources that a trainer pulls from inside its own process, so that no row goes through the loop.
+
+A loader suits data that is large or that only native code reads fast. Register a factory under a name and ask for it in
+the YAML: `buffer: {loader: {kind: my_loader, options: {...}}}`. Its state is saved with the weights of every update, so
+a resume continues behind the last batch that was trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ludus.config import LoaderConfig, RunConfig
+from ludus.errors import ConfigError
+from ludus.plugins import Registry
+from ludus.records import Experiences
+
+
+class Loader(Protocol):
+    """Gives batches of experience. Made, called and closed in one thread of the trainer."""
+
+    def next(self) -> Experiences:
+        """The rows of the next update. Blocks until there are some."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """JSON: the place behind the batch that `next` returned last."""
+        ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned. Called before the first `next`."""
+        ...
+
+    def close(self) -> None:
+        """Free what the loader holds. Called once, at the end."""
+        ...
+
+
+LoaderFactory = Callable[..., Loader]
+"""Called with `config` (the run's), `seed`, and the options of the YAML as keyword arguments."""
+
+LOADERS: Registry[LoaderFactory] = Registry("loader", "ludus.loaders")
+
+
+def register_loader(kind: str, factory: LoaderFactory) -> None:
+    """Make a loader available as `buffer: {loader: {kind: <kind>}}`."""
+    LOADERS.add(kind, factory)
+
+
+def make_loader(config: RunConfig) -> Loader | None:
+    """The loader that a config asks for; None where it asks for none.
+
+    Raises:
+        ConfigError: nothing is registered under that kind, or it does not take these options.
+    """
+    chosen: LoaderConfig | None = config.buffer.loader
+    if chosen is None:
+        return None
+    factory = LOADERS.get(chosen.kind)
+    if factory is None:
+        raise ConfigError(f"buffer.loader.kind {chosen.kind!r}: {LOADERS.unknown(chosen.kind)}")
+    try:
+        return factory(config=config, seed=config.seed, **chosen.options)
+    except TypeError as error:
+        raise ConfigError(f"buffer.loader: {chosen.kind}: {error}") from error
