@@ -52,8 +52,8 @@ def test_a_cycle_makes_the_topology_split_and_the_window_large_enough() -> None:
             "buffer.feeds.2: runs/a is already there as buffer.feeds.0",
         ),
         (
-            ["mode=train", FEEDS, "experience.final=[{kind: role_advantage}]"],
-            "experience.final: has no effect: sequences of",
+            ["mode=train", FEEDS, "experience.operators=[zero_variance]"],
+            "experience.operators: has no effect: sequences of",
         ),
         ([CYCLE], "cycle: schedule: sync trains on each batch when it has been played"),
         (["mode=explore", CYCLE], "cycle: is for runs that train, and mode is explore; leave it out"),

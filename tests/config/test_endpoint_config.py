@@ -7,7 +7,7 @@ import pytest
 from ludus.config import RunConfig, build_config, describe, dump_config, resolve
 from ludus.config.loading.load import parse_config, parse_resolved
 from ludus.config.loading.resume import check_resumable
-from ludus.config.sections.endpoints import EndpointConfig
+from ludus.config.sections.explore import EndpointConfig
 from ludus.errors import ConfigError
 
 SECRET = "gsk_4f9a8c7e6d5b4a3f2e1d"  # noqa: S105

@@ -33,7 +33,7 @@ def make(*overrides: str, words: bool = True) -> RunConfig:
         ),
         (
             [f"{OBJECTIVE}=[{{loss: sft}}, {{loss: kl, source: any}}]"],
-            f"{OBJECTIVE}.1.source: nobody's probabilities are known for rows of any; "
+            f"{OBJECTIVE}.1.source: rows of any have no behaviour probabilities; "
             "write reference: base, or source: on_policy",
         ),
         (

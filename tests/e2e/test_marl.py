@@ -131,7 +131,7 @@ def test_teams_of_a_mixed_game_are_seated_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("policy: {critic: central}", "policy.critic: a central critic sees states that the device's games do not show"),
+        ("policy: {critic: central}", "policy.critic: a central critic sees what the device's games do not show"),
         ("policy: {network: {kind: mlp, memory: {size: 8}}}", "policy.network.memory: the device's games carry no memory"),
         ("train: {algorithm: {preset: mappo}}", "policy.critic: a central critic sees states"),
         ("policy: {network: {kind: resnet}, critic: own}", "policy.critic: own needs policy.network.kind: mlp"),

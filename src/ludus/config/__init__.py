@@ -31,7 +31,6 @@ from ludus.config.sections.buffer import (
 )
 from ludus.config.sections.checkpoint import CheckpointConfig
 from ludus.config.sections.cycle import CycleConfig
-from ludus.config.sections.endpoints import EndpointConfig, JudgeConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import (
     CustomOperatorConfig,
@@ -51,7 +50,9 @@ from ludus.config.sections.experience import (
     ZeroVarianceConfig,
 )
 from ludus.config.sections.explore import (
+    EndpointConfig,
     ExploreConfig,
+    JudgeConfig,
     LocalEngineConfig,
     PromptConfig,
     SamplingConfig,

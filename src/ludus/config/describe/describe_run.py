@@ -10,7 +10,7 @@ from ludus.config.describe.describe_cycle import describe_waiting
 from ludus.config.describe.describe_population import describe_learned, describe_population
 from ludus.config.problems import dotted
 from ludus.config.run import RunConfig
-from ludus.config.sections.endpoints import EndpointConfig
+from ludus.config.sections.explore import EndpointConfig
 from ludus.config.sections.rewards import label_of
 from ludus.config.sections.topology import fused_obstacles
 from ludus.config.sections.train import MuConfig, TermConfig, TrainConfig

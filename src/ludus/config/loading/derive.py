@@ -7,7 +7,6 @@ the rule in the field's documentation.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from ludus.config.checks import find_contradictions
 from ludus.config.loading.stages import split_stages, stage_contradictions, stage_path
 from ludus.config.problems import Contradiction, dotted
 from ludus.config.run import RunConfig
+from ludus.config.sections.games import seats_per_game
 from ludus.config.sections.population import PopulationConfig
 from ludus.config.sections.population_checks import NO_EVALUATION
 from ludus.config.sections.topology import fused_obstacles
@@ -69,7 +69,7 @@ def whole_contradictions(config: RunConfig) -> list[Contradiction]:
 
 def contradictions(filled: RunConfig) -> list[Contradiction]:
     """What cannot hold together in a config whose defaults are filled."""
-    return find_contradictions(filled, seats=seats_per_game(filled))
+    return find_contradictions(filled)
 
 
 def fill_defaults(config: RunConfig) -> RunConfig:
@@ -111,14 +111,6 @@ def _fill_population(config: RunConfig, population: PopulationConfig) -> RunConf
         checkpoint=_fill(config.checkpoint, every=_TABULAR_CHECKPOINT_EVERY),
         telemetry=telemetry,
     )
-
-
-def seats_per_game(config: RunConfig) -> int:
-    """Seats to reckon with: what the game's key says (`players=3`), else two."""
-    if config.tasks:
-        return 1
-    named = [re.search(r"[(,]\s*players=([0-9]{1,3})\s*[,)]", game.key) for game in config.games]
-    return max((int(found[1]) for found in named if found), default=2)
 
 
 def _fill_train(config: RunConfig) -> RunConfig:

@@ -1,18 +1,26 @@
-"""What is learnt from besides the policy's own play: `buffer.expert` (demonstrations), `buffer.pairs` (preferences).
+"""What batches are made of: `buffer`. The replay buffer, expert rows, preference pairs and what other runs play.
 
-Invariant: nothing here opens a file. Where rows come from is said here; `ludus.ingest.gathering` fetches them once,
-at the beginning of a run, and from then on the run has its own copy.
+Invariant: nothing here opens a file. `ludus.ingest` fetches expert rows and pairs once, at the beginning of a run;
+`ludus.sources.feeds` follows other runs. To add a kind of source: a model with its own `kind` here, and its code there.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 
 from ludus.config.base import Model
+from ludus.config.problems import Contradiction
+from ludus.config.rules import at, no_effect, repeated
+from ludus.config.sections.games import seats_per_game
 from ludus.config.sections.tasks import FieldName, ProcessorConfig, TasksetConfig, Template
+from ludus.config.sections.train_presets import wanted_sources
+
+if TYPE_CHECKING:
+    from ludus.config.run import RunConfig
 
 
 class RowFileConfig(Model):
@@ -195,3 +203,72 @@ def _as_run(value: Any) -> Any:
 
 
 FeedConfig = Annotated[RunFeedConfig, BeforeValidator(_as_run), RunAlone()]
+
+
+_REPLAY = "capacity min_size samples_per_insert reuse cooldown sampler priority priority_exponent"
+
+
+def check_buffer(config: RunConfig) -> Iterator[Contradiction]:
+    """Sizes that fit each other, feeds of a run that only trains, and keys that another key turns off."""
+    buffer = config.buffer
+    if buffer.loader is not None:
+        yield from _loader(config)
+    if buffer.feeds:
+        yield from _feeds(config)
+    if config.topology == "fused":
+        yield from no_effect(buffer, "buffer", _REPLAY, "there is no buffer in topology: fused")
+        return
+    if config.schedule == "sync" and config.mode == "both":
+        why = "schedule: sync trains once on the episodes just played; write schedule: async"
+        yield from no_effect(buffer, "buffer", "reuse cooldown sampler", why)
+    if buffer.sampler != "prioritised":
+        why = f"buffer.sampler is {buffer.sampler}; write sampler: prioritised"
+        yield from no_effect(buffer, "buffer", "priority priority_exponent", why)
+    if config.topology == "split":
+        yield from _amounts(config)
+
+
+def _feeds(config: RunConfig) -> Iterator[Contradiction]:
+    if config.mode != "train":
+        yield at(
+            "buffer.feeds", f"are for mode: train, and mode is {config.mode}; write mode: train, or leave them out"
+        )
+    if "on_policy" not in wanted_sources(config.train.algorithm):
+        yield at("buffer.feeds", "has no effect: nothing in train.algorithm learns from play; leave them out")
+    yield from repeated(("buffer", "feeds"), [feed.run.rstrip("/") for feed in config.buffer.feeds])
+    if config.experience.operators:
+        text = "has no effect: sequences of buffer.feeds come as their own run verified them"
+        yield at("experience.operators", f"{text}; write it in the config of that run")
+
+
+def _loader(config: RunConfig) -> Iterator[Contradiction]:
+    if config.mode != "train" or config.topology != "split":
+        yield at("buffer.loader", "is read by a trainer that gets no rollouts; write mode: train and topology: split")
+    for key in ("expert", "pairs", "feeds"):
+        if getattr(config.buffer, key):
+            yield at(f"buffer.{key}", "has no effect: the trainer pulls every batch from buffer.loader; leave out one")
+    if config.cycle is not None:
+        yield at("cycle", "waits for sequences in the buffer, and buffer.loader brings none; leave out one of them")
+
+
+def _amounts(config: RunConfig) -> Iterator[Contradiction]:
+    seats = seats_per_game(config)
+    buffer, episodes, staleness = config.buffer, config.train.batch_episodes or 1, config.train.max_staleness
+    capacity, min_size = buffer.capacity or 0, buffer.min_size or 0
+    if capacity < episodes * seats:
+        text = f"{capacity} sequences are less than one batch (train.batch_episodes: {episodes}, {seats} seats each)"
+        yield at("buffer.capacity", f"{text}; write at least {episodes * seats}")
+    if min_size > capacity:
+        yield at("buffer.min_size", f"{min_size} is more than buffer.capacity ({capacity}); write at most that")
+    if buffer.samples_per_insert is not None and buffer.samples_per_insert > buffer.reuse:
+        text = f"{buffer.samples_per_insert} cannot be reached with buffer.reuse: {buffer.reuse}"
+        yield at("buffer.samples_per_insert", f"{text}; write at most {buffer.reuse}, or a higher reuse")
+    if config.schedule == "async":
+        updates = (staleness + 1) * config.publish_interval
+        if min_size > updates * episodes:
+            text = f"only {updates * episodes} episodes are played before the first update"
+            yield at("buffer.min_size", f"{text} (train.max_staleness: {staleness}); write at most that")
+        if buffer.reuse > updates:
+            versions = (buffer.reuse - 1) // config.publish_interval
+            text = f"{buffer.reuse} uses need experience {versions} versions old"
+            yield at("buffer.reuse", f"{text}, but train.max_staleness is {staleness}; write at least that there")

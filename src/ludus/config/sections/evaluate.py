@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from ludus.config.base import Model
+from ludus.config.problems import Contradiction
+from ludus.config.rules import at, no_effect, repeated
 from ludus.config.sections.league import FixedPlayer
 from ludus.config.sections.tasks import TasksetConfig
+
+if TYPE_CHECKING:
+    from ludus.config.run import RunConfig
 
 
 class EvaluateConfig(Model):
@@ -37,3 +43,24 @@ class EvaluateConfig(Model):
     greedy: bool = True
     """Play the likeliest action against fixed players, and in games with chance where there is nobody to play against.
     Versions always sample against each other: two greedy ones would play the same game over and over."""
+
+
+def check_evaluate(config: RunConfig) -> Iterator[Contradiction]:
+    """What mode evaluate needs, and what is for it alone."""
+    evaluate, start = config.evaluate, config.policy.start
+    yield from repeated(("evaluate", "against"), evaluate.against)
+    if config.mode != "evaluate":
+        why = f"mode is {config.mode}; write mode: evaluate, or leave it out"
+        yield from no_effect(evaluate, "evaluate", "versions", why)
+        return
+    if start is None:
+        text = "mode is evaluate, so there must be a run to measure; write its directory, such as runs/x"
+        yield at("policy.start", text)
+    if evaluate.versions == "all" and "@" in (start or ""):
+        text = f"policy.start names one version ({start}); write the run alone there, or leave this out"
+        yield at("evaluate.versions", text)
+    if config.tasks and not evaluate.tasks:
+        text = "mode is evaluate, so there must be something to measure on; write held-out tasksets"
+        yield at("evaluate.tasks", text)
+    if config.games and not evaluate.final_games:
+        yield at("evaluate.final_games", "mode is evaluate, and 0 games measure nothing; write at least 1")

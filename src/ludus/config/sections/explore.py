@@ -1,13 +1,90 @@
-"""What is played and by which network: `games`, `policy`, `explore`."""
+"""How episodes are played: `explore`. Engines, prompts and sampling of language models, endpoints and a judge.
+
+Invariant: no key of an endpoint ever stands in a config. It names the environment variable that has the key, and what
+was written in its place by mistake is not repeated in the error.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from ludus.config.base import Model
-from ludus.config.sections.endpoints import EndpointConfig, JudgeConfig
+from ludus.config.problems import Contradiction, Path, Unrepeatable, nearest_word
+from ludus.config.rules import at, no_effect
+from ludus.config.sections.league import FIXED_PLAYER
+
+if TYPE_CHECKING:
+    from ludus.config.run import RunConfig
+
+OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_KEY_VARIABLE = "OPENAI_API_KEY"
+
+
+def _check_variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,127}", name):
+        raise Unrepeatable(
+            f"expected the name of an environment variable, in capitals, such as {OPENAI_KEY_VARIABLE}; "
+            "a key itself has no place in a config"
+        )
+    return name
+
+
+class EndpointConfig(Model):
+    """One model at one OpenAI-compatible endpoint. Its name makes it a fixed player, or the judge."""
+
+    model: str = Field(min_length=1, max_length=256, examples=["gpt-5-mini"])
+    """What the endpoint calls it."""
+    url: str = Field(default=OPENAI_URL, pattern=r"^https?://\S+$", examples=["http://127.0.0.1:8000/v1"])
+    key_variable: Annotated[str, AfterValidator(_check_variable)] | None = None
+    """Environment variable that has the key; null sends none. Default: OPENAI_API_KEY at api.openai.com, else null."""
+    prompt: str | None = None
+    """Name of the prompt template that it is asked with. Default: `explore.prompt.template`."""
+    action: str | None = None
+    """How the move is found in its replies. Default: `explore.prompt.action`."""
+    max_tokens: int | None = Field(default=None, gt=0, le=131_072)
+    """Tokens of one reply, as the endpoint counts them. Default: `explore.sampling.max_tokens`; 512 for a verdict."""
+    temperature: float | None = Field(default=None, ge=0, le=10)
+    """Of a player's replies, in evaluation too. Default: `explore.sampling.temperature`."""
+    options: dict[str, Any] = Field(default={})
+    """More fields of every request, such as `{reasoning_effort: low}`."""
+    attempt_s: float = Field(default=120.0, gt=0)
+    """Limit of one attempt; all attempts together have until the episode's deadline."""
+    retries: int = Field(default=4, ge=0, le=100)
+    """Attempts after one that failed in a way that may pass: no connection, too many requests, a server's error."""
+    max_in_flight: int = Field(default=16, gt=0, le=10_000)
+    """Requests at the same time, from each explorer."""
+    prompt_price: float = Field(default=0.0, ge=0)
+    """Per million tokens of prompts."""
+    completion_price: float = Field(default=0.0, ge=0)
+    """Per million tokens of replies."""
+    max_cost: float | None = Field(default=None, gt=0)
+    """Spend no more than this in the whole run, give or take what is in flight: then requests fail."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _send_openai_its_key(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "key_variable" not in value and value.get("url", OPENAI_URL) == OPENAI_URL:
+            return {**value, "key_variable": OPENAI_KEY_VARIABLE}
+        return value
+
+
+class JudgeConfig(Model):
+    """A judge of what the learning seats say: its score is part of their reward, and not of the game's result."""
+
+    endpoint: str = Field(min_length=1, examples=["gpt"])
+    """Who judges: a name of `explore.endpoints`."""
+    rubric: str = Field(min_length=1, max_length=20_000, examples=["Is the reasoning before the move sound?"])
+    """What is asked of a conversation."""
+    weight: float = Field(default=0.1, gt=0)
+    """Of the score, beside the game's own reward."""
+    lowest: float = 0.0
+    """The worst score."""
+    highest: float = 1.0
+    """The best score."""
 
 
 class LocalEngineConfig(Model):
@@ -92,3 +169,92 @@ class ExploreConfig(Model):
     """Episodes that are played from the same beginning with the same line-up, to be compared with each other."""
     max_length: int | None = Field(default=None, gt=0)
     """Cut episodes after this many plies (they count as truncated). Default: the game's own bound."""
+
+
+_TAKEN = re.compile(r"^((random|first|mcts|minimax)(-\d+)?|past|you|dictated)$")
+"""Players that ludus has, and names that mean somebody in its metrics and commands."""
+_NOT_OPTIONS = {
+    "model": "write it beside options",
+    "max_tokens": "write it beside options",
+    "temperature": "write it beside options",
+    "messages": "the game writes them",
+    "stream": "replies are read whole",
+    "n": "one reply is read",
+    "api_key": "a key comes from the environment variable that key_variable names",
+    "authorization": "a key comes from the environment variable that key_variable names",
+}
+
+
+def check_explore(config: RunConfig) -> Iterator[Contradiction]:
+    """What is for language models, or for boards, alone; workers, endpoints and the judge."""
+    explore, speaks = config.explore, config.policy.model is not None
+    wanted, games = explore.workers, explore.games_in_flight
+    if config.topology == "fused":
+        yield from no_effect(explore, "explore", "workers", "topology: fused plays in one process")
+    elif wanted > games:
+        text = f"{wanted} workers share explore.games_in_flight ({games}) games; write at most {games} workers"
+        yield at("explore.workers", text)
+    if not speaks and explore.group > 1:
+        yield at("explore.group", "is for language models; give policy.model, or write explore.group: 1")
+    if speaks and explore.noise:
+        yield at("explore.noise", "is for boards; a language model explores by explore.sampling.temperature")
+    yield from _endpoints(config)
+
+
+def _endpoints(config: RunConfig) -> Iterator[Contradiction]:
+    """Everything about endpoints that cannot hold."""
+    explore = config.explore
+    if config.policy.model is None:
+        for key in ("endpoints", "judge"):
+            if getattr(explore, key):
+                yield at(("explore", key), "is for language models; give policy.model, or leave it out")
+        return
+    for name, endpoint in explore.endpoints.items():
+        path: Path = ("explore", "endpoints", name)
+        yield from list(_name(config, path, name)) or _use(config, path, name, endpoint)
+        yield from _options(path, endpoint)
+    yield from _judge(config)
+
+
+def _name(config: RunConfig, path: Path, name: str) -> Iterator[Contradiction]:
+    if not FIXED_PLAYER.match(name) or len(name) > 32:
+        yield at(path, "is no player's name; write small letters, digits and _, at most 32, such as gpt")
+    elif _TAKEN.match(name):
+        yield at(path, f"{name} means somebody else already; write another name, such as gpt")
+    elif name == config.policy.name:
+        yield at(path, f"{name} is the policy that learns (policy.name); write another name, such as gpt")
+
+
+def _use(config: RunConfig, path: Path, name: str, endpoint: EndpointConfig) -> Iterator[Contradiction]:
+    players = {player for opponent in config.league.opponents for player in opponent.players}
+    plays = name in players | set(config.evaluate.against)
+    judge = config.explore.judge
+    if not plays and (judge is None or judge.endpoint != name):
+        where = "league.opponents, evaluate.against or explore.judge.endpoint"
+        yield at(path, f"has no effect: nobody asks it; name it in {where}, or leave it out")
+    elif not plays:
+        for key in ("prompt", "action", "temperature"):
+            if getattr(endpoint, key) is not None:
+                yield at((*path, key), f"has no effect: {name} only judges; leave it out")
+    if endpoint.max_cost is not None and not endpoint.prompt_price + endpoint.completion_price:
+        text = "has no effect: nothing is charged; write prompt_price and completion_price, per million tokens"
+        yield at((*path, "max_cost"), text)
+
+
+def _options(path: Path, endpoint: EndpointConfig) -> Iterator[Contradiction]:
+    for key in endpoint.options:
+        if why := _NOT_OPTIONS.get(key.lower()):
+            yield at((*path, "options", key), f"is no option: {why}")
+
+
+def _judge(config: RunConfig) -> Iterator[Contradiction]:
+    judge, endpoints = config.explore.judge, config.explore.endpoints
+    if judge is None:
+        return
+    if judge.endpoint not in endpoints:
+        near = nearest_word(judge.endpoint, endpoints)
+        hint = f"did you mean {near}?" if near else "write it there, with its model and url"
+        yield at(("explore", "judge", "endpoint"), f"explore.endpoints has no {judge.endpoint}; {hint}")
+    if judge.lowest >= judge.highest:
+        text = f"{judge.lowest:g} is not below explore.judge.highest ({judge.highest:g})"
+        yield at(("explore", "judge", "lowest"), f"{text}; write less there")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from ludus.config.base import Model
+from ludus.config.problems import Contradiction
+from ludus.config.rules import repeated
+
+if TYPE_CHECKING:
+    from ludus.config.run import RunConfig
 
 
 class GameChoice(Model):
@@ -23,3 +30,16 @@ class GameChoice(Model):
     @classmethod
     def _accept_bare_key(cls, value: Any) -> Any:
         return {"key": value} if isinstance(value, str) else value
+
+
+def seats_per_game(config: RunConfig) -> int:
+    """Seats to reckon with: what the game's key says (`players=3`), else two."""
+    if config.tasks:
+        return 1
+    named = [re.search(r"[(,]\s*players=([0-9]{1,3})\s*[,)]", game.key) for game in config.games]
+    return max((int(found[1]) for found in named if found), default=2)
+
+
+def check_games(config: RunConfig) -> Iterator[Contradiction]:
+    """No game twice."""
+    yield from repeated(("games",), [game.key for game in config.games])

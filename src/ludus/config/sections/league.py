@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from ludus.config.base import Model
+from ludus.config.problems import Contradiction, Path, dotted
+from ludus.config.rules import at, no_effect, repeated
+
+if TYPE_CHECKING:
+    from ludus.config.run import RunConfig
 
 FIXED_PLAYER = re.compile(r"^(random|first|mcts-[1-9][0-9]{0,5}|minimax-[1-9][0-9]?|[a-z][a-z0-9_]*(-[0-9]+)?)$")
 
@@ -57,3 +63,25 @@ class LeagueConfig(Model):
     pool_size: int = Field(default=16, gt=0, le=10_000)
     """Versions kept as opponents; the newest and the best-rated stay."""
     trueskill: TrueSkillConfig = TrueSkillConfig()
+
+
+_RESERVED_NAMES = re.compile(r"^(random|first|mcts-\d+|minimax-\d+)$")
+
+
+def check_league(config: RunConfig) -> Iterator[Contradiction]:
+    """Opponents that can be chosen, a policy's name that is nobody else's, and keys of another kind of opponent."""
+    for i, opponent in enumerate(config.league.opponents):
+        path: Path = ("league", "opponents", i)
+        if opponent.kind == "fixed" and not opponent.players:
+            text = f"{dotted(path)}.kind is fixed, but there is nobody to choose from; write players: [random]"
+            yield at((*path, "players"), text)
+        if opponent.kind == "custom" and opponent.name is None:
+            yield at((*path, "name"), f"{dotted(path)}.kind is custom; write the name of the registered sampler")
+        for key, kind in (("players", "fixed"), ("weighting", "pfsp"), ("name", "custom")):
+            if opponent.kind != kind:
+                why = f"{dotted(path)}.kind is {opponent.kind}; {key} is for {kind}"
+                yield from no_effect(opponent, path, key, why)
+        yield from repeated((*path, "players"), opponent.players)
+    named = {player for opponent in config.league.opponents for player in opponent.players}
+    if _RESERVED_NAMES.match(config.policy.name) or config.policy.name in named | set(config.evaluate.against):
+        yield at("policy.name", f"{config.policy.name} is a fixed player's name; write another, such as main")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from ludus.config.base import Model
+from ludus.config.problems import Contradiction
+from ludus.config.rules import at
+from ludus.config.sections.train_presets import needs_critic, needs_teacher
+
+if TYPE_CHECKING:
+    from ludus.config.run import RunConfig
 
 
 class MemoryConfig(Model):
@@ -102,3 +109,55 @@ class PolicyConfig(Model):
     own. What a language model there stands on (a warm start) comes along. In the mode evaluate: what is measured."""
     teacher: TeacherConfig | None = None
     """Language models, with the advantage `distill`: whom the policy is to become like."""
+
+
+def check_policy(config: RunConfig) -> Iterator[Contradiction]:
+    """What a network, a language model and a teacher need from other keys."""
+    model, engine = config.policy.model, config.explore.engine
+    yield from _network(config)
+    yield from _teacher(config)
+    if model is not None and engine.kind == "vllm" and model.lora is None:
+        text = "a vLLM server takes adapters only; write a lora, or explore.engine: {kind: local}"
+        yield at("policy.model.lora", text)
+    if model is not None and engine.kind == "vllm" and needs_critic(config.train.algorithm):
+        text = "has a value term, but a vLLM server has no critic; leave it out, or use the engine local"
+        yield at("train.algorithm.objective", text)
+
+
+def _network(config: RunConfig) -> Iterator[Contradiction]:
+    network, critic, train = config.policy.network, config.policy.critic, config.train
+    if config.policy.model is not None:
+        if critic not in (None, "shared"):
+            yield at("policy.critic", "is for networks; leave it out, or leave out policy.model")
+        if train.value_normalisation:
+            yield at("train.value_normalisation", "is for networks; leave it out, or leave out policy.model")
+        return
+    if train.value_normalisation and train.trainers > 1:
+        text = "the scale of values is one trainer's; write train.trainers: 1, or train.value_normalisation: false"
+        yield at("train.trainers", text)
+    if network.kind == "resnet" and critic not in (None, "shared"):
+        yield at("policy.critic", f"{critic} needs policy.network.kind: mlp; a resnet shares its critic, write shared")
+    if not needs_critic(train.algorithm):
+        if critic not in (None, "shared"):
+            yield at("policy.critic", "has no effect: train.algorithm.objective has no value term")
+        if train.value_normalisation:
+            yield at("train.value_normalisation", "has no effect: train.algorithm.objective has no value term")
+    if network.kind == "mlp" and network.memory is not None and train.minibatch < network.memory.chunk:
+        text = f"{network.memory.chunk} decisions are more than train.minibatch ({train.minibatch}); write at most that"
+        yield at("policy.network.memory.chunk", text)
+
+
+def _teacher(config: RunConfig) -> Iterator[Contradiction]:
+    teacher, algorithm = config.policy.teacher, config.train.algorithm
+    if teacher is None:
+        if needs_teacher(algorithm) and config.policy.model is not None:
+            text = "is distill, but policy.teacher is not given; write policy: {teacher: {path: ...}}"
+            yield at("train.algorithm.advantage.kind", text)
+        return
+    if not needs_teacher(algorithm):
+        kind = algorithm.advantage.kind if algorithm.advantage else "none"
+        text = f"has no effect: train.algorithm.advantage.kind is {kind}; write distill there, or leave it out"
+        yield at("policy.teacher", text)
+    if (teacher.path is None) == (teacher.run is None):
+        text = "policy.teacher.path is a model and policy.teacher.run another run's policy; write one of the two"
+        yield at("policy.teacher", text)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
 from ludus.config.base import Model
+from ludus.config.problems import Contradiction
+from ludus.config.rules import no_effect
+
+if TYPE_CHECKING:
+    from ludus.config.run import RunConfig
 
 
 class RecordConfig(Model):
@@ -16,3 +24,11 @@ class RecordConfig(Model):
     """Fused topology: games recorded per sample."""
     keep_mb: int = Field(default=512, gt=0)
     """Disk budget for episode and experience segments that are no longer needed for training."""
+
+
+def check_record(config: RunConfig) -> Iterator[Contradiction]:
+    """Samples are for the topology that does not record every episode."""
+    if config.topology != "fused":
+        yield from no_effect(
+            config.record, "record", "sample_every sample_games", "topology: split records every episode"
+        )

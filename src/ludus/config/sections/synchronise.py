@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
 from ludus.config.base import Model
+from ludus.config.problems import Contradiction
+from ludus.config.rules import at
+from ludus.config.sections.games import seats_per_game
+from ludus.config.sections.train_presets import wanted_sources
+
+if TYPE_CHECKING:
+    from ludus.config.run import RunConfig
 
 
 class SynchroniseConfig(Model):
@@ -27,3 +37,21 @@ class SynchroniseConfig(Model):
     def versions_behind(self) -> int:
         """Fixed style: versions that were published since, at most."""
         return -(-self.offset // self.interval)
+
+
+def check_synchronise(config: RunConfig) -> Iterator[Contradiction]:
+    """What an offset needs; split topology only."""
+    offset, episodes, seats = config.synchronise.offset, config.train.batch_episodes or 1, seats_per_game(config)
+    if not offset or config.topology != "split":
+        return
+    if config.schedule == "async":
+        text = f"{offset} is for schedule: sync; with schedule: async, train.max_staleness says how far play is ahead"
+        yield at("synchronise.offset", f"{text}; write synchronise.offset: 0, or schedule: sync")
+        return
+    if "on_policy" not in wanted_sources(config.train.algorithm):
+        text = "has no effect: nothing in train.algorithm learns from play; write synchronise.offset: 0"
+        yield at("synchronise.offset", text)
+    capacity, needed = config.buffer.capacity or 0, (offset + 1) * episodes * seats
+    if capacity < needed:
+        text = f"{offset + 1} batches (train.batch_episodes: {episodes}, {seats} seats each) wait at once, more than"
+        yield at("synchronise.offset", f"{text} buffer.capacity ({capacity}); write at least {needed} there")

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ludus.config.problems import Contradiction, Path
+from ludus.config.rules import at
 from ludus.config.run import RunConfig
 
 
-def task_contradictions(config: RunConfig) -> Iterator[Contradiction]:
+def check_tasks(config: RunConfig) -> Iterator[Contradiction]:
     """Everything about games and tasks that cannot hold together."""
     if not config.games and not config.tasks:
-        yield _at(("games",), "there is nothing to do; write games: [pgx:connect_four], or tasks: [data/train.jsonl]")
+        yield at(("games",), "there is nothing to do; write games: [pgx:connect_four], or tasks: [data/train.jsonl]")
     if not config.tasks:
         yield from _only_with_tasks(config)
         return
     if config.games:
-        yield _at(("tasks",), "a run has games or tasks; leave out games, or tasks")
+        yield at(("tasks",), "a run has games or tasks; leave out games, or tasks")
     if config.policy.model is None:
-        yield _at(("policy", "model"), "tasks are for language models; write policy: {model: {path: ...}}")
+        yield at(("policy", "model"), "tasks are for language models; write policy: {model: {path: ...}}")
     if not config.rewards:
-        yield _at(("rewards",), "nothing says what an attempt at a task is worth; write rewards: [{kind: exact}]")
+        yield at(("rewards",), "nothing says what an attempt at a task is worth; write rewards: [{kind: exact}]")
     yield from _no_opponents(config)
     yield from _groups(config)
     yield from _repeated_names(config)
@@ -28,20 +29,20 @@ def task_contradictions(config: RunConfig) -> Iterator[Contradiction]:
 
 def _only_with_tasks(config: RunConfig) -> Iterator[Contradiction]:
     if config.rewards:
-        yield _at(("rewards",), "a game gives its own rewards; leave them out, or write tasks instead of games")
+        yield at(("rewards",), "a game gives its own rewards; leave them out, or write tasks instead of games")
     if config.evaluate.tasks:
-        yield _at(("evaluate", "tasks"), "are attempted in runs on tasks; write tasks, or leave them out")
+        yield at(("evaluate", "tasks"), "are attempted in runs on tasks; write tasks, or leave them out")
 
 
 def _no_opponents(config: RunConfig) -> Iterator[Contradiction]:
     for i, opponent in enumerate(config.league.opponents):
         if opponent.kind != "mirror":
             path: Path = ("league", "opponents", i, "kind")
-            yield _at(path, "a task has no opponents; write league: {opponents: [{kind: mirror}]}, or leave it out")
+            yield at(path, "a task has no opponents; write league: {opponents: [{kind: mirror}]}, or leave it out")
     if config.evaluate.against:
-        yield _at(("evaluate", "against"), "a task has no opponents; write evaluate: {tasks: [...]}")
+        yield at(("evaluate", "against"), "a task has no opponents; write evaluate: {tasks: [...]}")
     if config.warm_start is not None:
-        yield _at(("warm_start",), "is for games; learn from examples first with buffer.expert and the preset sft")
+        yield at(("warm_start",), "is for games; learn from examples first with buffer.expert and the preset sft")
 
 
 def _groups(config: RunConfig) -> Iterator[Contradiction]:
@@ -49,7 +50,7 @@ def _groups(config: RunConfig) -> Iterator[Contradiction]:
     if batch % group:
         fitting = max(round(batch / group), 1) * group
         text = f"{batch} attempts are no whole number of groups (explore.group: {group}); write {fitting}"
-        yield _at(("train", "batch_episodes"), text)
+        yield at(("train", "batch_episodes"), text)
 
 
 def _repeated_names(config: RunConfig) -> Iterator[Contradiction]:
@@ -58,9 +59,5 @@ def _repeated_names(config: RunConfig) -> Iterator[Contradiction]:
         for place, taskset in enumerate(sets):
             path: Path = (*where, place, "name")
             if taskset.name in seen:
-                yield _at(path, f"{taskset.name} is already the name of {seen[taskset.name]}; write another")
+                yield at(path, f"{taskset.name} is already the name of {seen[taskset.name]}; write another")
             seen.setdefault(taskset.name, ".".join(map(str, path[:-1])))
-
-
-def _at(path: Path, text: str) -> Contradiction:
-    return Contradiction(path=path, text=text)

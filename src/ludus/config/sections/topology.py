@@ -1,10 +1,12 @@
-"""What the fused topology cannot do: the reasons for which `split` is the default, and `fused` refused."""
+"""`topology`: what `fused` cannot do, which is why `split` is the default there, and what `tabular` needs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ludus.config.problems import Path
+from ludus.config.problems import Contradiction, Path, dotted
+from ludus.config.rules import at
 from ludus.config.run import RunConfig
 from ludus.config.sections.synchronise import SynchroniseConfig
 from ludus.config.sections.train_presets import ALGORITHMS
@@ -22,7 +24,7 @@ class Obstacle:
 
 def fused_obstacles(config: RunConfig) -> list[Obstacle]:
     """All settings that one program on one device cannot follow."""
-    return [*_games(config), *_network(config), *_flow(config), *_opponents(config)]
+    return [*_games(config), *_settings(config)]
 
 
 def _games(config: RunConfig) -> list[Obstacle]:
@@ -41,49 +43,44 @@ def _games(config: RunConfig) -> list[Obstacle]:
     return found
 
 
-def _network(config: RunConfig) -> list[Obstacle]:
-    found = []
+def _settings(config: RunConfig) -> Iterator[Obstacle]:
     critic = config.policy.critic or ALGORITHMS[config.train.algorithm.preset].critic
-    if critic == "central":
-        reason = "a central critic sees states that the device's games do not show"
-        found.append(Obstacle(path=("policy", "critic"), reason=reason, instead="own"))
-    if getattr(config.policy.network, "memory", None) is not None:
-        reason = "the device's games carry no memory from one decision to the next"
-        found.append(Obstacle(path=("policy", "network", "memory"), reason=reason, instead="null"))
-    return found
-
-
-def _flow(config: RunConfig) -> list[Obstacle]:
-    found = []
-    if config.schedule != "sync":
-        reason = "play and training at the same time need separate processes"
-        found.append(Obstacle(path=("schedule",), reason=reason, instead="sync"))
-    if config.mode in ("explore", "train"):
-        found.append(Obstacle(path=("mode",), reason=f"mode {config.mode} is a process of its own", instead="both"))
-    if config.synchronise != SynchroniseConfig():
-        reason = "explorers with versions of their own are separate processes"
-        found.append(Obstacle(path=("synchronise",), reason=reason, instead="{interval: 1, offset: 0}"))
-    if config.cycle is not None:
-        reason = "waiting for data needs a trainer of its own"
-        found.append(Obstacle(path=("cycle",), reason=reason, instead="null"))
-    if config.buffer.feeds:
-        reason = "what other runs play is trained on by a process of its own"
-        found.append(Obstacle(path=("buffer", "feeds"), reason=reason, instead="[]"))
-    if config.train.trainers > 1:
-        reason = "several trainers are separate processes"
-        found.append(Obstacle(path=("train", "trainers"), reason=reason, instead="1"))
-    for stage in ("operators", "final", "step", "sampling"):
-        if getattr(config.experience, stage):
-            what = "operators" if stage == "operators" else "reward transforms"
-            reason = f"{what} work on recorded episodes"
-            found.append(Obstacle(path=("experience", stage), reason=reason, instead="[]"))
-    return found
-
-
-def _opponents(config: RunConfig) -> list[Obstacle]:
-    found = []
+    memory = getattr(config.policy.network, "memory", None)
+    own_pace = config.synchronise != SynchroniseConfig()
+    recorded = "reward transforms work on recorded episodes"
+    rows: tuple[tuple[object, str, str, str], ...] = (
+        (critic == "central", "policy.critic", "a central critic sees what the device's games do not show", "own"),
+        (memory, "policy.network.memory", "the device's games carry no memory from one decision to the next", "null"),
+        (config.schedule != "sync", "schedule", "play and training at the same time need separate processes", "sync"),
+        (config.mode in ("explore", "train"), "mode", f"mode {config.mode} is a process of its own", "both"),
+        (
+            own_pace,
+            "synchronise",
+            "explorers with versions of their own are separate processes",
+            "{interval: 1, offset: 0}",
+        ),
+        (config.cycle, "cycle", "waiting for data needs a trainer of its own", "null"),
+        (config.buffer.feeds, "buffer.feeds", "what other runs play is trained on by a process of its own", "[]"),
+        (config.train.trainers > 1, "train.trainers", "several trainers are separate processes", "1"),
+        (config.experience.operators, "experience.operators", "operators work on recorded episodes", "[]"),
+        (config.experience.final, "experience.final", recorded, "[]"),
+        (config.experience.step, "experience.step", recorded, "[]"),
+        (config.experience.sampling, "experience.sampling", recorded, "[]"),
+    )
+    for applies, path, reason, instead in rows:
+        if applies:
+            yield Obstacle(path=tuple(path.split(".")), reason=reason, instead=instead)
     for i, opponent in enumerate(config.league.opponents):
         if thinkers := [name for name in opponent.players if name != "random"]:
             reason = f"{', '.join(thinkers)} cannot play on the device"
-            found.append(Obstacle(path=("league", "opponents", i, "players"), reason=reason, instead="[random]"))
-    return found
+            yield Obstacle(path=("league", "opponents", i, "players"), reason=reason, instead="[random]")
+
+
+def check_topology(config: RunConfig) -> Iterator[Contradiction]:
+    """A population for `tabular`, and nothing for `fused` that it cannot do."""
+    if config.topology == "tabular":
+        text = "tabular computes a population, and population is null; write population: {}"
+        yield at("topology", text)
+    for one in fused_obstacles(config) if config.topology == "fused" else ():
+        keep = f"{dotted(one.path)}: {one.instead}"
+        yield at(one.path, f"{one.reason}, but topology is fused; write topology: split, or {keep}")

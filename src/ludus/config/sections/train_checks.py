@@ -1,27 +1,116 @@
-"""What cannot hold in `train.algorithm`: terms, their sources and options, mu, and what is for language models alone.
-
-To add a check: a `yield` in the function it belongs to.
-"""
+"""What cannot hold in `train`: batches, terms with their sources and options, and what is for language models alone."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ludus.config.problems import Contradiction, Path, nearest_word, show
+from ludus.config.rules import at, is_set, no_effect
 from ludus.config.run import RunConfig
-from ludus.config.sections.train import TermConfig
+from ludus.config.sections.train import GROUP_KINDS, TermConfig
 from ludus.config.sections.train_losses import LOSS_OPTIONS, LOSS_SOURCES
+from ludus.config.sections.train_presets import needs_greedy
 
 _PATH: Path = ("train", "algorithm")
 _OBJECTIVE: Path = (*_PATH, "objective")
 _BOARD_KINDS = ("gae", "monte_carlo", "vtrace")
 
 
-def objective_contradictions(config: RunConfig) -> Iterator[Contradiction]:
-    """Everything that cannot hold in a filled `train.algorithm`."""
+_LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "activation_checkpointing")
+_ADVANTAGE_KEYS = {
+    "rho_clip c_clip": ("vtrace",),
+    "lam": ("gae", "vtrace"),
+    "gamma": ("gae", "vtrace", "monte_carlo", "remax"),
+    "scale scale_eps": ("group",),
+    "baseline tau": ("opmd",),
+    "baseline_shift": ("asymre",),
+}
+"""Keys of an advantage, and the kinds that look at them."""
+
+
+def check_train(config: RunConfig) -> Iterator[Contradiction]:
+    """Batches, the algorithm and its objective, the optimizer, and what is for language models alone."""
+    train = config.train
+    if config.topology == "fused":
+        yield from _fused_batch(config)
+    else:
+        yield from no_effect(train, "train", "shards", "shards are for topology: fused; write train.trainers")
+        if train.batch_steps is not None:
+            yield at("train.batch_steps", "topology split counts episodes; write train.batch_episodes instead")
+    yield from _algorithm(config)
+    yield from _objective(config)
+    yield from _advantage(config)
+    yield from _optimizer(config)
+    yield from _networks_only(config) if config.policy.model is None else _language_models_only(config)
+    if config.schedule == "sync" and train.max_staleness:
+        why = "schedule: sync is as far behind as synchronise.offset says; write schedule: async, or leave it out"
+        yield from no_effect(train, "train", "max_staleness", why)
+
+
+def _networks_only(config: RunConfig) -> Iterator[Contradiction]:
+    for key in _LANGUAGE_KEYS:
+        if is_set(config.train, key):
+            yield at(f"train.{key}", "is for language models; give policy.model, or leave it out")
+
+
+def _language_models_only(config: RunConfig) -> Iterator[Contradiction]:
+    train, group = config.train, config.explore.group
+    kind = train.algorithm.advantage.kind if train.algorithm.advantage else ""
+    if (train.aggregation == "constant_norm") != (train.aggregation_length is not None):
+        text = "train.aggregation: constant_norm alone divides by train.aggregation_length; write both, or neither"
+        yield at("train.aggregation_length", text)
+    if kind in GROUP_KINDS and group < 2:
+        yield at("explore.group", f"the advantage {kind} compares episodes of one group; write at least 2")
+    if needs_greedy(train.algorithm):
+        yield from _groups(config)
+
+
+def _fused_batch(config: RunConfig) -> Iterator[Contradiction]:
+    train, games = config.train, config.explore.games_in_flight
+    batch = train.batch_steps or games
+    fitting = math.lcm(games, train.minibatch) * max(1, round(batch / math.lcm(games, train.minibatch)))
+    if train.batch_episodes is not None:
+        yield at("train.batch_episodes", "the fused topology counts steps; write train.batch_steps instead")
+    if batch % games:
+        text = f"{batch} is not a multiple of explore.games_in_flight ({games}); write train.batch_steps: {fitting}"
+        yield at("train.batch_steps", text)
+    elif batch % train.minibatch:
+        text = f"{batch} is not a multiple of train.minibatch ({train.minibatch}); write train.batch_steps: {fitting}"
+        yield at("train.batch_steps", text)
+    for path, size in (("explore.games_in_flight", games), ("train.minibatch", train.minibatch)):
+        if size % train.shards:
+            text = f"{size} cannot be shared evenly by {train.shards} shards (train.shards)"
+            yield at(path, f"{text}; write {math.ceil(size / train.shards) * train.shards}, or train.shards: 1")
+    if train.steps < batch:
+        text = f"{train.steps} is less than one batch (train.batch_steps: {batch}); write at least that"
+        yield at("train.steps", text)
+
+
+def _algorithm(config: RunConfig) -> Iterator[Contradiction]:
+    train = config.train
+    chunk = _chunk(config)
+    if (rows := max(1, train.minibatch // train.shards // chunk)) % train.accumulate:
+        what = f"{rows} stretches of {chunk} decisions" if chunk > 1 else f"train.minibatch ({rows})"
+        what += " of each shard" if train.shards > 1 else ""
+        text = f"{what} cannot be split into {train.accumulate} equal parts"
+        yield at("train.accumulate", f"{text}; write a divisor of it")
+    advantage = train.algorithm.advantage
+    if config.topology == "split" and advantage and advantage.perspective == "alternate":
+        text = "alternate is for topology: fused; write seat (it serves every game)"
+        yield at("train.algorithm.advantage.perspective", text)
+
+
+def _chunk(config: RunConfig) -> int:
+    """Decisions of a row: more than one for a network with a memory."""
+    memory = getattr(config.policy.network, "memory", None)
+    return 1 if memory is None or config.policy.model is not None else int(memory.chunk)
+
+
+def _objective(config: RunConfig) -> Iterator[Contradiction]:
     terms = config.train.algorithm.objective
     if terms == ():
-        yield _at(_OBJECTIVE, "has no terms; write at least one, or leave it out for the preset's")
+        yield at(_OBJECTIVE, "has no terms; write at least one, or leave it out for the preset's")
     for place, term in enumerate(terms or ()):
         path = (*_OBJECTIVE, place)
         if term.loss in LOSS_OPTIONS:
@@ -30,14 +119,10 @@ def objective_contradictions(config: RunConfig) -> Iterator[Contradiction]:
         else:
             near = nearest_word(term.loss, LOSS_OPTIONS)
             text = f"there is no loss {show(term.loss)}; there are {', '.join(LOSS_OPTIONS)}"
-            yield _at((*path, "loss"), text + (f" — did you mean {near}?" if near else ""))
+            yield at((*path, "loss"), text + (f" — did you mean {near}?" if near else ""))
     yield from _mu(config)
     if config.policy.model is None:
         yield from _boards(config)
-
-
-def _at(path: Path, text: str) -> Contradiction:
-    return Contradiction(path=path, text=text)
 
 
 def _options(path: Path, term: TermConfig) -> Iterator[Contradiction]:
@@ -45,19 +130,19 @@ def _options(path: Path, term: TermConfig) -> Iterator[Contradiction]:
     for name, value in term.options.items():
         where = (*path, "options", name)
         if name not in known:
-            yield _at(where, f"the loss {term.loss} has no such option; its options: {', '.join(known) or 'none'}")
+            yield at(where, f"the loss {term.loss} has no such option; its options: {', '.join(known) or 'none'}")
         elif not known[name].accepts(value):
-            yield _at(where, f"the loss {term.loss} expects {known[name].expected}, got {show(value)}")
+            yield at(where, f"the loss {term.loss} expects {known[name].expected}, got {show(value)}")
 
 
 def _source(path: Path, term: TermConfig) -> Iterator[Contradiction]:
     allowed = LOSS_SOURCES.get(term.loss, ("on_policy",))
     if term.source not in allowed:
         text = f"the loss {term.loss} cannot learn from {term.source}; write {' or '.join(allowed)}"
-        yield _at((*path, "source"), text)
+        yield at((*path, "source"), text)
     elif term.loss == "kl" and term.source != "on_policy" and term.options.get("reference") != "base":
         text = f"rows of {term.source} have no behaviour probabilities; write reference: base, or source: on_policy"
-        yield _at((*path, "source"), text)
+        yield at((*path, "source"), text)
 
 
 def _mu(config: RunConfig) -> Iterator[Contradiction]:
@@ -66,26 +151,59 @@ def _mu(config: RunConfig) -> Iterator[Contradiction]:
     if mu is None:
         for place in shared:
             text = f"is {terms[place].share}, but train.algorithm.mu is not given; write mu: {{peak: 0.1}}, or no share"
-            yield _at((*_OBJECTIVE, place, "share"), text)
+            yield at((*_OBJECTIVE, place, "share"), text)
         return
     if not shared:
-        yield _at((*_PATH, "mu"), "has no effect: no term of train.algorithm.objective has a share")
+        yield at((*_PATH, "mu"), "has no effect: no term of train.algorithm.objective has a share")
     if (together := mu.warmup_fraction + mu.decay_fraction) > 1:
         text = f"and train.algorithm.mu.warmup_fraction are {together:g} of the run together; write at most 1"
-        yield _at((*_PATH, "mu", "decay_fraction"), text)
+        yield at((*_PATH, "mu", "decay_fraction"), text)
 
 
 def _boards(config: RunConfig) -> Iterator[Contradiction]:
     algorithm, instead = config.train.algorithm, "is for language models; give policy.model, or"
     if algorithm.kl_reward is not None:
-        yield _at((*_PATH, "kl_reward"), f"{instead} leave it out")
+        yield at((*_PATH, "kl_reward"), f"{instead} leave it out")
     if algorithm.advantage is not None and (kind := algorithm.advantage.kind) not in _BOARD_KINDS:
-        yield _at((*_PATH, "advantage", "kind"), f"{kind} {instead} write {', '.join(_BOARD_KINDS[:-1])} or vtrace")
+        yield at((*_PATH, "advantage", "kind"), f"{kind} {instead} write {', '.join(_BOARD_KINDS[:-1])} or vtrace")
     for place, term in enumerate(algorithm.objective or ()):
         path = (*_OBJECTIVE, place)
         if term.loss == "dpo":
-            yield _at((*path, "loss"), f"dpo {instead} write another loss")
+            yield at((*path, "loss"), f"dpo {instead} write another loss")
         if term.options.get("reference") == "base":
-            yield _at((*path, "options", "reference"), f"base {instead} write behaviour")
+            yield at((*path, "options", "reference"), f"base {instead} write behaviour")
         if term.options.get("importance") in ("truncate", "mask"):
-            yield _at((*path, "options", "importance"), f"{instead} write none")
+            yield at((*path, "options", "importance"), f"{instead} write none")
+
+
+def _advantage(config: RunConfig) -> Iterator[Contradiction]:
+    path: Path = ("train", "algorithm", "advantage")
+    if (advantage := config.train.algorithm.advantage) is None:
+        return
+    for keys, kinds in _ADVANTAGE_KEYS.items():
+        if advantage.kind not in kinds:
+            yield from no_effect(advantage, path, keys, f"{'.'.join(map(str, path))}.kind is {advantage.kind}")
+    if advantage.kind == "opmd" and advantage.baseline == "mean":
+        yield from no_effect(advantage, path, "tau", f"{'.'.join(map(str, path))}.baseline is mean")
+
+
+def _optimizer(config: RunConfig) -> Iterator[Contradiction]:
+    optimizer, path = config.train.optimizer, ("train", "optimizer")
+    if optimizer.kind != "adamw":
+        why = f"train.optimizer.kind is {optimizer.kind}; write kind: adamw"
+        yield from no_effect(optimizer, path, "weight_decay", why)
+    if optimizer.kind == "sgd":
+        yield from no_effect(optimizer, path, "eps", "train.optimizer.kind is sgd")
+    if optimizer.schedule == "constant":
+        yield from no_effect(optimizer, path, "final_fraction", "train.optimizer.schedule is constant")
+
+
+def _groups(config: RunConfig) -> Iterator[Contradiction]:
+    group, batch = config.explore.group, config.train.batch_episodes or 1
+    if group < 2:
+        text = "is remax, whose groups are sampled attempts and a greedy one; write explore.group: 2 or more"
+        yield at((*_PATH, "advantage", "kind"), text)
+    elif batch % group and not config.tasks:  # of tasks it is said already
+        text = f"{batch} episodes are no whole number of groups (explore.group: {group})"
+        fitting = max(round(batch / group), 1) * group
+        yield at("train.batch_episodes", f"{text}; write {fitting}")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from ludus.config.base import Model
+from ludus.config.problems import Contradiction
+from ludus.config.rules import at
+
+if TYPE_CHECKING:
+    from ludus.config.run import RunConfig
 
 
 class WarmStartConfig(Model):
@@ -27,3 +33,16 @@ class WarmStartConfig(Model):
     """Sequences per optimizer step."""
     rate: float = Field(default=3e-3, gt=0)
     """The learning rate at its highest, after a short rise; it falls to a fiftieth."""
+
+
+def check_warm_start(config: RunConfig) -> Iterator[Contradiction]:
+    """It is for language models, and its players are played here."""
+    if config.warm_start is None:
+        return
+    if config.policy.model is None:
+        yield at("warm_start", "is for language models; give policy.model, or leave it out")
+        return
+    for i, player in enumerate(config.warm_start.players):
+        if player in config.explore.endpoints:
+            text = f"{player} is an endpoint, and what it says is not trained on; write players such as random"
+            yield at(("warm_start", "players", i), text)
