@@ -12,15 +12,17 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from ludus.bench import word_games
 from ludus.bench.sides import run_loop
 from ludus.runtime import limit_threads
 
 GROUP, PROMPTS = 8, 8
 BATCH = GROUP * PROMPTS
 PROMPT_TOKENS = 16
+GAMES = Path(__file__).with_name("word_games.py")
+"""A plugin: it is loaded as a file, never imported, so that nothing is registered twice."""
 LETTERS = """
 name: bench_letters
 games: [bench_letters]
@@ -58,7 +60,7 @@ league: {snapshot_every: 1000000000000, opponents: [{kind: mirror}]}
 
 def run_words(seconds: float, config: str, schedule: str = "sync") -> dict[str, float]:
     """A whole run: explorer, store, trainer and what goes between them."""
-    return run_loop(seconds, f"{config}schedule: {schedule}\n", shared=SHARED, plugins=[word_games.__file__])
+    return run_loop(seconds, f"{config}schedule: {schedule}\n", shared=SHARED, plugins=[str(GAMES)])
 
 
 def run_dialogue(seconds: float, tokens: int, rows: str, schedule: str = "sync") -> dict[str, float]:

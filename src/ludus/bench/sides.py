@@ -85,8 +85,8 @@ def run_loop(
 
 
 def wait_for(loop: Any, is_reached: Callable[[Any], bool]) -> Any:
-    """Poll a loop until its status is as wished; what made it fail is raised."""
-    while not is_reached(status := loop.wait(0.01)):
+    """Poll a loop until its status is as wished, seldom enough to cost nothing; what made it fail is raised."""
+    while not is_reached(status := loop.wait(0.03)):
         if status.is_over:
             raise RuntimeError(f"the run ended early: {status}")
     return status

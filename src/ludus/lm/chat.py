@@ -31,6 +31,7 @@ class ChatFormat:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._tokens = lru_cache(_REMEMBERED_TEXTS)(self._tokenise)
+        self._openings = lru_cache(_REMEMBERED_TEXTS)(self._open)  # the attempts of a group begin alike
         self._name = tokenizer.name_or_path or type(tokenizer).__name__
         marks = _marks(tokenizer)
         self._marks = re.compile("|".join(map(re.escape, sorted(marks, key=len, reverse=True))) or r"(?!)")
@@ -52,8 +53,7 @@ class ChatFormat:
 
     def opening(self, messages: Messages) -> list[int]:
         """The tokens of the first messages (`system` and `user`) up to where the model is to speak."""
-        safe = [{**message, "content": self._without_marks(message["content"])} for message in messages]
-        return self._encode(self._render(safe if self._takes_rules else _folded(safe)))
+        return list(self._openings(tuple(tuple(message.items()) for message in messages)))
 
     def reply(self, user_text: str, *, ended: bool) -> list[int]:
         """The tokens between what the model sampled and where it is to speak again.
@@ -76,6 +76,10 @@ class ChatFormat:
         ids = [int(token) for token in tokens]
         text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return str(text)
+
+    def _open(self, messages: tuple[tuple[tuple[str, str], ...], ...]) -> tuple[int, ...]:
+        safe = [{**dict(message), "content": self._without_marks(dict(message)["content"])} for message in messages]
+        return self._tokenise(self._render(safe if self._takes_rules else _folded(safe)))
 
     def _render(self, messages: Messages) -> str:
         try:

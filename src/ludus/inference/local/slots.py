@@ -13,7 +13,7 @@ from ludus.lm.kv_cache import BLOCK, NOWHERE
 from ludus.lm.sampling import Draws, token_uniforms
 
 MOST_STOPS = 8
-"""Stop tokens that have a column from the beginning; more are made when a request has more."""
+"""Stop tokens that have a row from the beginning; more are made when a request has more."""
 
 
 class Slots:
@@ -33,7 +33,7 @@ class Slots:
         self.out_logps = np.zeros((count, 0), np.float32)
         self.out_values = np.zeros((count, 0), np.float32)
         self._limits = np.zeros(count, np.int32)
-        self._stops = np.full((count, MOST_STOPS), -1, np.int32)
+        self._stops = np.full((MOST_STOPS, count), -1, np.int32)
         self._seeds = np.zeros(count, np.uint64)
         self._temperatures = np.ones(count, np.float32)
         self._top_p = np.ones(count, np.float32)
@@ -60,8 +60,8 @@ class Slots:
         self.positions[slot] = len(request.prompt) - 1
         self.written[slot] = 0
         self._limits[slot] = sampling.max_tokens
-        self._stops[slot] = -1
-        self._stops[slot, : len(sampling.stop_tokens)] = sorted(sampling.stop_tokens)
+        self._stops[:, slot] = -1
+        self._stops[: len(sampling.stop_tokens), slot] = sorted(sampling.stop_tokens)
         self._seeds[slot] = request.seed & 0xFFFF_FFFF_FFFF_FFFF
         self._temperatures[slot] = sampling.temperature
         self._top_p[slot] = sampling.top_p
@@ -97,13 +97,13 @@ class Slots:
         self.tokens[slots] = tokens
         self.positions[slots] += 1
         self.written[slots] = written + 1
-        is_stop = (self._stops[slots] == tokens[:, None]).any(1)
+        is_stop = (self._stops.take(slots, 1) == tokens).any(0)
         complete: NDArray[np.bool_] = is_stop | (written + 1 >= self._limits[slots])
         return complete
 
     def stopped(self, slot: int) -> bool:
         """Whether the last token was a stop token."""
-        return bool((self._stops[slot] == self.tokens[slot]).any())
+        return bool((self._stops[:, slot] == self.tokens[slot]).any())
 
     def _widen(self, tokens: int, stops: int) -> None:
         if tokens > self.out_tokens.shape[1]:
@@ -111,5 +111,5 @@ class Slots:
             self.out_tokens = np.pad(self.out_tokens, more)
             self.out_logps = np.pad(self.out_logps, more)
             self.out_values = np.pad(self.out_values, more)
-        if stops > self._stops.shape[1]:
-            self._stops = np.pad(self._stops, ((0, 0), (0, stops - self._stops.shape[1])), constant_values=-1)
+        if stops > len(self._stops):
+            self._stops = np.pad(self._stops, ((0, stops - len(self._stops)), (0, 0)), constant_values=-1)
