@@ -93,8 +93,9 @@ class Registry(Generic[T]):
     def unknown(self, name: str) -> str:
         """What to tell whoever asked for a name that nothing has."""
         known = self.names()
-        if nearest := get_close_matches(name, known, n=1, cutoff=0.5):
-            return f"no such {self.what}; did you mean {nearest[0]}?"
+        longer = [one for one in known if name and one.startswith(name)]
+        if nearest := longer[:3] or get_close_matches(name, known, n=1, cutoff=0.5):
+            return f"no such {self.what}; did you mean {' or '.join(nearest)}?"
         there_are = f"there are {', '.join(known)}; or " if known else ""
         return f"no such {self.what}; {there_are}register it in a file given with --plugin"
 
@@ -103,7 +104,7 @@ class Registry(Generic[T]):
         return sorted({*self._taken, *self.added, *entry_points(self.group)})
 
     def __contains__(self, name: str) -> bool:
-        return name in self.built_in or name in self.added or name in entry_points(self.group)
+        return name in self._taken or name in self.added or name in entry_points(self.group)
 
 
 def load_plugins(files: Iterable[str | Path]) -> None:

@@ -64,10 +64,10 @@ def test_a_good_config_has_no_problems() -> None:
         ("runtime: {kind: ray}", 'runtime.kind: expected local, got "ray"'),
         (
             "policy: {network: {kind: resnte}}",
-            'policy.network.kind: expected mlp or resnet, got "resnte" — did you mean resnet?',
+            'policy.network.kind: expected mlp, resnet or custom, got "resnte" — did you mean resnet?',
         ),
-        ("policy: {network: {kind: [1]}}", "policy.network.kind: expected mlp or resnet, got a list"),
-        ("policy: {network: {hidden: [64]}}", "policy.network.kind: missing; expected mlp or resnet"),
+        ("policy: {network: {kind: [1]}}", "policy.network.kind: expected mlp, resnet or custom, got a list"),
+        ("policy: {network: {hidden: [64]}}", "policy.network.kind: missing; expected mlp, resnet or custom"),
         (
             "experience: {final: [{kind: role_advantge}]}",
             "experience.final.0.kind: expected role_advantage or custom, "
@@ -123,7 +123,7 @@ foo: *a
         "run.yaml:2    games.0: expected a game such as pgx:connect_four, or a mapping (keys: key, weight), got 3",
         "run.yaml:4    explore.num_worker: unknown key — did you mean explore.workers?",
         'run.yaml:6    explore.games_in_flight: expected a whole number > 0 and ≤ 1000000, got "many"',
-        'run.yaml:9    train.algorithm.advantage.kind: expected gae, monte_carlo, vtrace, group, rloo, opmd, asymre, remax or distill, got "gea" — did you mean gae?',
+        'run.yaml:9    train.algorithm.advantage.kind: expected gae, monte_carlo, vtrace, group, rloo, opmd, asymre, remax, distill or custom, got "gea" — did you mean gae?',
         'run.yaml:10   train.algorithm.kl_stop: expected a number > 0, got "0,01"',
         "run.yaml:11   foo: anchor &a is not allowed; write the value out",
         "run.yaml:12   foo: given twice (first on line 11)",

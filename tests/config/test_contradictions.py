@@ -132,8 +132,27 @@ def make(*overrides: str) -> RunConfig:
         ),
         (
             [f"{OBJECTIVE}=[{{loss: ppo_clp}}]"],
-            f'{OBJECTIVE}.0.loss: there is no loss "ppo_clp"; there are ppo_clip, reinforce, cispo, sapo, topr, opmd, '
-            "sppo, sft, dpo, value, entropy, kl — did you mean ppo_clip?",
+            f'{OBJECTIVE}.0.loss: "ppo_clp": no such loss; did you mean ppo_clip?',
+        ),
+        (
+            ["train.algorithm.preset=pppo"],
+            'train.algorithm.preset: "pppo": no such preset; did you mean ppo?',
+        ),
+        (
+            ["train.optimizer.schedule=cosin"],
+            'train.optimizer.schedule: "cosin": no such schedule; did you mean cosine?',
+        ),
+        (
+            ["topology=split", "train.algorithm.advantage={kind: custom, name: mine}"],
+            'train.algorithm.advantage.name: "mine": no such advantage; register it in a file given with --plugin',
+        ),
+        (
+            ["train.algorithm.advantage.name=mine"],
+            "train.algorithm.advantage.name: has no effect: train.algorithm.advantage.kind is gae",
+        ),
+        (
+            ["policy.network={kind: custom, name: mine}"],
+            'policy.network.name: "mine": no such network; register it in a file given with --plugin',
         ),
         (
             [f"{OBJECTIVE}=[{{loss: value, options: {{clip_low: 1}}}}]"],

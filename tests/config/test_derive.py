@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 from ludus.config import ALGORITHMS, AlgorithmConfig, RunConfig, build_config, dump_config, parse_config, resolve
@@ -92,10 +90,6 @@ def test_presets_fill_what_is_not_given() -> None:
 def test_epochs_follow_the_preset_unless_they_are_given() -> None:
     assert resolve(make("train.algorithm.preset=a2c")).train.epochs == 1
     assert resolve(make("train.algorithm.preset=a2c", "train.epochs=4")).train.epochs == 4
-
-
-def test_presets_and_their_names_in_the_schema_are_the_same_set() -> None:
-    assert set(ALGORITHMS) == set(get_args(AlgorithmConfig.model_fields["preset"].annotation))
 
 
 def make_language(*overrides: str) -> RunConfig:

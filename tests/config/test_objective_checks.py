@@ -86,7 +86,7 @@ def test_a_contradiction_is_one_line_that_says_what_to_write(changes: list[str],
         ),
         (
             ["train.algorithm.preset=grpo"],
-            "train.algorithm.advantage.kind: group is for language models; give policy.model, or write gae, monte_carlo or vtrace",
+            "train.algorithm.advantage.kind: group is for language models; give policy.model, or write gae, monte_carlo, vtrace or custom",
         ),
         (
             [f"{OBJECTIVE}=[{{loss: dpo, source: pairs}}]"],

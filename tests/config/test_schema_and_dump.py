@@ -22,6 +22,7 @@ from ludus.config.loading.slots import all_paths
 from ludus.config.loading.yaml_text import read_yaml
 from ludus.config.run import RunConfig
 from ludus.errors import ConfigError
+from ludus.plugins import load_plugins
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.y*ml"))
 
@@ -37,6 +38,7 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_loads_resolves_and_fits_the_schema(path: Path) -> None:
+    load_plugins(path.parent.glob(f"{path.stem}.py"))
     config = resolve(load_config(path))
     assert parse_config(dump_config(config), "config.yaml") == config
     assert schema_errors(read_yaml(path.read_bytes(), path.name).content) == []

@@ -6,6 +6,7 @@ import pytest
 
 from ludus import SingleRun, load_config
 from ludus.config import resolve_stages
+from ludus.plugins import load_plugins
 from ludus.runs.staged import check_stages
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("**/*.yaml"))
@@ -13,6 +14,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("**/*.yaml"))
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_part_that_an_example_names_exists_and_fits(path: Path) -> None:
+    load_plugins(path.parent.glob(f"{path.stem}.py"))
     check_stages(resolve_stages(load_config(path)))
 
 

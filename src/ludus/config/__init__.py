@@ -50,6 +50,7 @@ from ludus.config.sections.experience import (
     ZeroVarianceConfig,
 )
 from ludus.config.sections.explore import (
+    CustomEngineConfig,
     EndpointConfig,
     ExploreConfig,
     JudgeConfig,
@@ -61,6 +62,7 @@ from ludus.config.sections.explore import (
 from ludus.config.sections.games import GameChoice
 from ludus.config.sections.league import LeagueConfig, OpponentConfig, TrueSkillConfig
 from ludus.config.sections.policy import (
+    CustomNetworkConfig,
     LanguageModelConfig,
     LoraConfig,
     MemoryConfig,
@@ -123,7 +125,15 @@ from ludus.config.sections.train import (
     TrainConfig,
 )
 from ludus.config.sections.train_losses import LOSS_OPTIONS, LossOption
-from ludus.config.sections.train_presets import ALGORITHMS, Preset, needs_critic, needs_greedy, wanted_sources
+from ludus.config.sections.train_presets import (
+    ALGORITHMS,
+    PRESETS,
+    Preset,
+    needs_critic,
+    needs_greedy,
+    register_preset,
+    wanted_sources,
+)
 from ludus.config.sections.warm_start import WarmStartConfig
 from ludus.config.sections.workflow import (
     NAME,
@@ -146,6 +156,7 @@ __all__ = [
     "LABEL",
     "LOSS_OPTIONS",
     "NAME",
+    "PRESETS",
     "RESERVED_FIELDS",
     "REWARDED_BY_THE_RUN",
     "SETTABLE",
@@ -159,6 +170,8 @@ __all__ = [
     "CheckpointConfig",
     "ChoiceRewardConfig",
     "CodeRewardConfig",
+    "CustomEngineConfig",
+    "CustomNetworkConfig",
     "CustomOperatorConfig",
     "CustomOrderConfig",
     "CustomProcessorConfig",
@@ -281,6 +294,7 @@ __all__ = [
     "parse_resolved",
     "plain_values",
     "printable",
+    "register_preset",
     "report",
     "resolve",
     "resolve_scalar",

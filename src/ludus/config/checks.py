@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ludus.config.parts import check_parts
 from ludus.config.problems import Contradiction
 from ludus.config.run import RunConfig
 from ludus.config.sections.buffer import check_buffer
@@ -25,6 +26,7 @@ Check = Callable[[RunConfig], Iterator[Contradiction]]
 
 _CHECKS: tuple[Check, ...] = (
     check_topology,
+    check_parts,
     check_train,
     check_policy,
     check_explore,

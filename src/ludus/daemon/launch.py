@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ludus.config import compute_threads, load_or_demo, resolve_stages
 from ludus.orchestrator.worker_imports import worker_imports
+from ludus.plugins import load_plugins
 from ludus.runs.staged import AnyRun, make_run
 from ludus.runtime import available_cores, limit_threads, warm_up
 
@@ -25,6 +26,7 @@ def open_loop(
     Raises:
         ConfigError: anything is wrong with the config; nothing has been written yet.
     """
+    load_plugins(plugins)
     loaded = load_or_demo(config, overrides)
     stages = resolve_stages(loaded)
     limit_threads(

@@ -11,6 +11,16 @@ from ludus.inference.protocol import (
     Request,
     Sampling,
     check_request,
+    register_engine,
 )
 
-__all__ = ["Completion", "Engine", "EngineCounters", "Finish", "Request", "Sampling", "check_request"]
+__all__ = [
+    "Completion",
+    "Engine",
+    "EngineCounters",
+    "Finish",
+    "Request",
+    "Sampling",
+    "check_request",
+    "register_engine",
+]

@@ -7,12 +7,15 @@ A completion says which policy version wrote it. With the same prompt, policy an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.config.parts import ENGINES
+from ludus.errors import ConfigError
 from ludus.records import PolicyRef
 
 Finish = Literal["stop", "length"]
@@ -106,6 +109,23 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Give everything back. Requests in flight fail."""
         ...
+
+
+EngineFactory = Callable[..., Engine]
+"""Called as `factory(model=..., store=..., lora=..., **options)`."""
+
+
+def register_engine(name: str, factory: EngineFactory) -> None:
+    """Make an engine known under a name, for `explore.engine: {kind: custom, name: ...}`.
+
+    Args:
+        name: Small letters, digits and _.
+        factory: Takes the base `model` (a `LanguageModel`), the `store` that has the published versions of the policy,
+            `lora` (None where every parameter is trained) and the options of the config; gives an `Engine`.
+    """
+    if not callable(factory):
+        raise ConfigError(f"engine {name!r}: expected a class or function, got {type(factory).__name__}")
+    ENGINES.add(name, factory)
 
 
 def check_request(request: Request, *, context: int) -> str:

@@ -4,6 +4,7 @@ What needs PyTorch is not imported here: `language_models`, `adapters`, `chat` a
 """
 
 from ludus.lm.language_shape import LanguageModelShape
+from ludus.policies.network_plugins import register_network
 from ludus.policies.network_shape import PolicyShape
 from ludus.policies.shapes import AnyShape, Shape, shape_from_json
 from ludus.policies.store import Policy, PolicyStore, as_numpy
@@ -18,5 +19,6 @@ __all__ = [
     "Shape",
     "TabularShape",
     "as_numpy",
+    "register_network",
     "shape_from_json",
 ]

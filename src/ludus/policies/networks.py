@@ -4,7 +4,8 @@ Outside, weights are a flat dict by name, such as `torso.0.kernel`, of JAX or Nu
 together around them when `apply` is traced, so nothing of nnx remains at run time.
 
 To add one: a config in `config.sections.policy`, a module with `__call__(planes [B, ...]) -> (logits, value)` and an
-entry in `MODULES`. Networks with a memory or a critic of their own are in `actor_critic.py`.
+entry in `MODULES`; or, in a plugin, `register_network`. Those with a memory or a critic of their own are in
+`actor_critic.py`.
 
 Layout of a board observation: OpenSpiel gives planes first, `[C, H, W]` (`channels_first`); pgx gives them last,
 `[H, W, C]` (`channels_last`). The convolutions work on `[B, H, W, C]`. Observations may be bool, integer or float.
@@ -23,7 +24,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from ludus.config import MlpConfig, NetworkConfig, ResNetConfig
+from ludus.config import CustomNetworkConfig, MlpConfig, NetworkConfig, ResNetConfig
+from ludus.config.parts import NETWORKS
 from ludus.errors import ConfigError
 from ludus.policies.actor_critic import ActorCritic
 from ludus.policies.dense import dot_general, relu
@@ -133,10 +135,13 @@ class PolicyNetwork:
 
     def init(self, seed: int) -> dict[str, jax.Array]:
         """Fresh weights; the same seed gives the same weights."""
-        weights = {
-            name: jnp.asarray(draw(leaf.begins, seed=seed, name=name, shape=tuple(leaf.shape)))
-            for name, leaf in self._graph[1]
-        }
+        if isinstance(self.config, CustomNetworkConfig):
+            weights = self._drawn_by_flax(seed)
+        else:
+            weights = {
+                name: jnp.asarray(draw(leaf.begins, seed=seed, name=name, shape=tuple(leaf.shape)))
+                for name, leaf in self._graph[1]
+            }
         return weights | {name: jnp.zeros(()) for name in self._scale_names}
 
     def apply(
@@ -214,9 +219,17 @@ class PolicyNetwork:
                 shares=self.critic == "shared",
                 rngs=rngs,
             )
-        if isinstance(self.config, ResNetConfig):
+        if not isinstance(self.config, MlpConfig) and len(shape) in (2, 3):
             shape = _board(self.observation_shape, self.layout)
+        if isinstance(self.config, CustomNetworkConfig):
+            module: nnx.Module = NETWORKS.find(self.config.name)(shape, self.actions, rngs, **self.config.options)
+            return module
         return MODULES[type(self.config)](self.config, shape, self.actions, rngs)
+
+    def _drawn_by_flax(self, seed: int) -> dict[str, jax.Array]:
+        """The weights of a plugin's module as its own initialisers draw them."""
+        state = nnx.to_flat_state(nnx.state(self._make(nnx.Rngs(seed))))
+        return {".".join(map(str, path)): jnp.asarray(leaf.get_value()) for path, leaf in state}
 
     @cached_property
     def _graph(self) -> tuple[Any, list[tuple[str, Any]]]:
@@ -257,8 +270,8 @@ def build_network(
         raise ConfigError(f"layout: expected channels_first or channels_last, got {layout!r}")
     if isinstance(config, ResNetConfig):
         _board(observation_shape, layout)
-        if critic != "shared":
-            raise ConfigError(f"policy.critic: {critic} needs policy.network.kind: mlp; a resnet shares its critic")
+    if not isinstance(config, MlpConfig) and critic != "shared":
+        raise ConfigError(f"policy.critic: {critic} needs policy.network.kind: mlp; a {config.kind} shares its critic")
     return PolicyNetwork(
         config,
         tuple(observation_shape),

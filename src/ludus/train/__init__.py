@@ -5,11 +5,12 @@ What needs JAX or PyTorch is loaded when it is first asked for, so importing thi
 
 from typing import TYPE_CHECKING, Any
 
-from ludus.train.advantages import compute
+from ludus.train.advantages import compute, register_advantage
 from ludus.train.aggregation import AGGREGATIONS, Aggregation, build_aggregation, constant_norm
 from ludus.train.group_advantages import group_advantages
-from ludus.train.losses import LOSSES, Elements, Loss, LossInputs
+from ludus.train.losses import LOSSES, Elements, Loss, LossInputs, register_loss
 from ludus.train.objective import Objective, build_objective
+from ludus.train.schedules import register_schedule
 from ludus.train.time_major import gae_time_major
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ __all__ = [
     "gae_on_device",
     "gae_time_major",
     "group_advantages",
+    "register_advantage",
+    "register_loss",
+    "register_schedule",
 ]
 
 _LOADED_LATER = {

@@ -15,13 +15,15 @@ and vectorised over sequences.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.config import GROUP_KINDS, AdvantageConfig
-from ludus.errors import TrainError
+from ludus.config.parts import ADVANTAGES
+from ludus.errors import ConfigError, TrainError
 from ludus.records import Experiences
 from ludus.train.group_advantages import group_advantages
 from ludus.train.sources import ON_POLICY
@@ -29,6 +31,8 @@ from ludus.train.sources import ON_POLICY
 Floats = NDArray[np.float64]
 Credit = tuple[NDArray[np.float32], NDArray[np.float32]]
 """Advantage `[N]` and value target `[N]`."""
+Advantage = Callable[..., tuple[NDArray[Any], NDArray[Any]]]
+"""A function of whole sequences, with its options as keywords: advantage `[N]` and value target `[N]` of every step."""
 
 
 def compute(experiences: Experiences, config: AdvantageConfig, current_logp: NDArray[Any] | None = None) -> Credit:
@@ -49,6 +53,8 @@ def compute(experiences: Experiences, config: AdvantageConfig, current_logp: NDA
         return remax(experiences, gamma=config.gamma)
     if config.kind == "distill":
         return distill(experiences)
+    if config.kind == "custom":
+        return _own(experiences, config.name or "", config.options)
     return vtrace(
         experiences,
         current_logp,
@@ -57,6 +63,25 @@ def compute(experiences: Experiences, config: AdvantageConfig, current_logp: NDA
         rho_clip=config.rho_clip,
         c_clip=config.c_clip,
     )
+
+
+def register_advantage(name: str, function: Advantage) -> None:
+    """Make an advantage known under a name, for `advantage: {kind: custom, name: ...}`."""
+    if not callable(function):
+        raise ConfigError(f"advantage {name!r}: expected a function of Experiences, got {type(function).__name__}")
+    ADVANTAGES.add(name, function)
+
+
+def _own(experiences: Experiences, name: str, options: Mapping[str, Any]) -> Credit:
+    """What a plugin computes: nothing outside the mask, and of the right size."""
+    begin, stop = int(experiences.offsets[0]), int(experiences.offsets[-1])
+    mask = np.asarray(experiences.steps["mask"][begin:stop], bool)
+    found = tuple(np.asarray(column, np.float32) for column in ADVANTAGES.find(name)(experiences, **options))
+    if [column.shape for column in found] != [mask.shape] * 2:
+        shapes = " and ".join(str(column.shape) for column in found)
+        raise TrainError(f"advantage {name} must give two columns of {len(mask)} numbers, got {shapes or 'none'}")
+    advantage, target = (np.where(mask, column, np.float32(0.0)) for column in found)
+    return advantage, target
 
 
 def compute_on_policy(

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from ludus.errors import WorkerError
+from ludus.plugins import plugin_files
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,6 @@ def _start(setup: Mapping[str, Any], descriptors: Sequence[int]) -> subprocess.P
     helper = subprocess.Popen([sys.executable, "-m", HELPER], stdin=subprocess.PIPE, pass_fds=descriptors)
     if helper.stdin is None:
         raise OSError("a helper without standard input")
-    helper.stdin.write(json.dumps(setup).encode() + b"\n")
+    helper.stdin.write(json.dumps({**setup, "plugins": plugin_files()}).encode() + b"\n")
     helper.stdin.flush()
     return helper

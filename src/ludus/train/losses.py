@@ -3,14 +3,18 @@
 Every loss is elementwise: `[B]` decisions on a board and `[B, T]` tokens alike; `aggregation` turns elements into one
 number, so a loss sees a mask only where it compares whole rows. Loss is minimised. To add one: a function of arrays, an
 entry in `LOSSES` that picks what it needs from `LossInputs` and has its options as keywords, and the same options in
-`ludus.config.sections.train_losses`. Those of a policy by what its actions were worth are in `policy_losses`.
+`ludus.config.sections.train_losses`; or, in a plugin, `register_loss`. Those of a policy by what its actions were worth
+are in `policy_losses`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
+from ludus.config import Source, parts
+from ludus.errors import ConfigError
 from ludus.train.aggregation import Aggregation, sequence_mean_token_mean
 from ludus.train.arrays import Array, as_float, clamp, namespace, stop_gradient
 from ludus.train.importance import MAX_LOG_RATIO, row_sum
@@ -26,8 +30,10 @@ __all__ = [
     "LossInputs",
     "dpo",
     "entropy",
+    "find_loss",
     "kl",
     "ppo_clip",
+    "register_loss",
     "reinforce",
     "sft",
     "value_loss",
@@ -174,6 +180,25 @@ LOSSES: dict[str, Loss] = {
     "entropy": _entropy,
     "kl": _kl,
 }
+
+
+def register_loss(name: str, function: Loss, *, sources: Sequence[Source] = ("on_policy",)) -> None:
+    """Make a loss known under a name, for `loss:` in an objective.
+
+    Args:
+        name: Small letters, digits and _.
+        function: Takes `LossInputs`, and its options as keyword-only arguments; gives `Elements`.
+        sources: Rows that it can learn from: `on_policy`, `expert`, `pairs`, `any`.
+    """
+    if not callable(function):
+        raise ConfigError(f"loss {name!r}: expected a function of LossInputs, got {type(function).__name__}")
+    parts.LOSSES.add(name, parts.OwnLoss(function=function, sources=tuple(sources)))
+
+
+def find_loss(name: str) -> Loss:
+    """The loss of a name. Raises ConfigError where there is none."""
+    return LOSSES[name] if name in LOSSES else parts.own_loss(name).function
+
 
 OWN_AGGREGATION: dict[str, Aggregation] = {"dpo": sequence_mean_token_mean}
 """Losses that are averaged in their own way, whatever `train.aggregation` says; so are their statistics."""

@@ -16,10 +16,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from ludus.config import MuConfig, Source, TermConfig
+from ludus.config.parts import LOSSES
 from ludus.errors import ConfigError
 from ludus.train.aggregation import Aggregation, at_least_something, token_mean
 from ludus.train.arrays import Array, as_float, namespace
-from ludus.train.losses import LOSSES, OWN_AGGREGATION, Elements, Loss, LossInputs
+from ludus.train.losses import OWN_AGGREGATION, Elements, Loss, LossInputs, find_loss
 from ludus.train.schedules import linear, mu_at
 from ludus.train.sources import CODES
 
@@ -164,7 +165,7 @@ def build_objective(
         Term(
             name=f"{term.loss}_{place}" if term.loss in repeated else term.loss,
             kind=term.loss,
-            loss=LOSSES[term.loss],
+            loss=find_loss(term.loss),
             options=dict(term.options),
             source=term.source,
             weight=term.weight,
@@ -179,9 +180,7 @@ def build_objective(
 
 
 def _refuse_unknown(terms: Sequence[TermConfig], mu: MuConfig | None) -> None:
-    problems = [
-        f"unknown loss {t.loss!r}; known are {', '.join(sorted(LOSSES))}" for t in terms if t.loss not in LOSSES
-    ]
+    problems = [f"loss {t.loss!r}: {LOSSES.unknown(t.loss)}" for t in terms if t.loss not in LOSSES]
     problems += [f"the loss {t.loss} has share: {t.share}, but there is no mu" for t in terms if t.share and mu is None]
     if problems:
         raise ConfigError(*problems)

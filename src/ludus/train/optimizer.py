@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from ludus.config import OptimizerConfig
+from ludus.config.parts import SCHEDULES
 
 _RMS_DECAY = 0.99
 
@@ -41,6 +42,8 @@ def learning_rate(config: OptimizerConfig, progress: jax.Array | float) -> jax.A
         factor = 1.0 - (1.0 - config.final_fraction) * after
     elif config.schedule == "cosine":
         factor = config.final_fraction + (1.0 - config.final_fraction) * 0.5 * (1.0 + jnp.cos(math.pi * after))
+    elif config.schedule != "constant":
+        factor = SCHEDULES.find(config.schedule)(after, final_fraction=config.final_fraction)
     if config.warmup_fraction > 0:
         factor = jnp.where(progress < config.warmup_fraction, progress / config.warmup_fraction, factor)
     return jnp.asarray(config.learning_rate * factor, jnp.float32)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.config import RunConfig
+from ludus.plugins import load_plugins
 
 
 def main() -> None:
@@ -24,6 +25,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     setup = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, name="life", daemon=True).start()
+    load_plugins(setup["plugins"])
     config = RunConfig.model_validate_json(setup["config"])
     if config.policy.model is None:
         _share_network(config, setup)

@@ -1,11 +1,25 @@
-"""Weights over the run, as functions of the share of it that is done: floats for floats, arrays for arrays."""
+"""Weights and rates over the run, by the share of it that is done: floats for floats, arrays for arrays."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ludus.config import MuConfig
+from ludus.config.parts import SCHEDULES
+from ludus.errors import ConfigError
 from ludus.train.arrays import Array, clamp, namespace
+
+Schedule = Callable[..., Array]
+"""From the share of the run that is done after the warm-up, an array of no dimensions, to the share of the learning
+rate that is left; `final_fraction` is given by name. Written against the array API standard, as losses are."""
+
+
+def register_schedule(name: str, function: Schedule) -> None:
+    """Make a learning-rate schedule known under a name, for `train.optimizer.schedule`."""
+    if not callable(function):
+        raise ConfigError(f"schedule {name!r}: expected a function of progress, got {type(function).__name__}")
+    SCHEDULES.add(name, function)
 
 
 def linear(start: float, end: float, progress: Array | float) -> Array | float:

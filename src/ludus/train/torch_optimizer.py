@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
 from ludus.config import OptimizerConfig
+from ludus.config.parts import SCHEDULES
 
 _BETAS = (0.9, 0.999)
 _RMS_DECAY = 0.99
@@ -74,4 +76,6 @@ def learning_rate(config: OptimizerConfig, progress: float) -> float:
         factor = 1.0 - (1.0 - config.final_fraction) * after
     elif config.schedule == "cosine":
         factor = config.final_fraction + (1.0 - config.final_fraction) * 0.5 * (1.0 + math.cos(math.pi * after))
+    elif config.schedule != "constant":
+        factor = float(SCHEDULES.find(config.schedule)(np.asarray(after), final_fraction=config.final_fraction))
     return config.learning_rate * factor

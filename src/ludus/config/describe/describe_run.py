@@ -121,8 +121,13 @@ def _policy(config: RunConfig) -> str:
         trained = f"LoRA of rank {model.lora.rank}" if model.lora else "every parameter"
         warm = " after a warm start" if config.warm_start else ""
         return f"{model.path}, {trained}{warm}; {config.explore.engine.kind} engine"
-    shape = "-".join(map(str, network.hidden)) if network.kind == "mlp" else f"{network.blocks}x{network.channels}"
-    memory = f", gru {network.memory.size}" if network.kind == "mlp" and network.memory else ""
+    if network.kind == "custom":
+        shape, memory = network.name, ""
+    elif network.kind == "resnet":
+        shape, memory = f"{network.blocks}x{network.channels}", ""
+    else:
+        shape = "-".join(map(str, network.hidden))
+        memory = f", gru {network.memory.size}" if network.memory else ""
     critic = {None: "", "shared": "", "own": ", own critic", "central": ", central critic"}[config.policy.critic]
     return f"{network.kind} {shape}{memory}{critic}{', normalised values' if config.train.value_normalisation else ''}"
 

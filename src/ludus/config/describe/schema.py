@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from ludus.config.base import Model
+from ludus.config.parts import SCHEDULES
 from ludus.config.run import RunConfig
+from ludus.config.sections.train_presets import PRESETS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -23,6 +25,7 @@ def json_schema() -> dict[str, Any]:
     _require_kind(schema)
     _let_stages_change_keys(schema)
     _allow_shorthands(schema)
+    _offer_names(schema)
     return {"$schema": DIALECT, **schema, "title": "ludus run"}
 
 
@@ -55,6 +58,13 @@ def _let_stages_change_keys(schema: dict[str, Any]) -> None:
     keys = {key: value for key, value in schema["properties"].items() if key not in ("name", "stages")}
     stage["properties"] = {**stage["properties"], **keys}
     stage["additionalProperties"] = False
+
+
+def _offer_names(schema: dict[str, Any]) -> None:
+    """Names that plugins may add to: an editor offers those that are known."""
+    for model, key, registry in (("AlgorithmConfig", "preset", PRESETS), ("OptimizerConfig", "schedule", SCHEDULES)):
+        field = schema["$defs"][model]["properties"][key]
+        field["anyOf"] = [{"enum": registry.names()}, {"type": field.pop("type")}]
 
 
 def _allow_shorthands(schema: dict[str, Any]) -> None:

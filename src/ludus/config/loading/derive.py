@@ -20,7 +20,7 @@ from ludus.config.sections.population import PopulationConfig
 from ludus.config.sections.population_checks import NO_EVALUATION
 from ludus.config.sections.topology import fused_obstacles
 from ludus.config.sections.train import AlgorithmConfig, TrainConfig
-from ludus.config.sections.train_presets import ALGORITHMS
+from ludus.config.sections.train_presets import preset_of
 from ludus.errors import ConfigError
 
 _STEPS_PER_GAME = 16
@@ -115,7 +115,7 @@ def _fill_population(config: RunConfig, population: PopulationConfig) -> RunConf
 
 def _fill_train(config: RunConfig) -> RunConfig:
     train = config.train
-    preset = ALGORITHMS[train.algorithm.preset]
+    preset = preset_of(train.algorithm)
     if "epochs" not in train.model_fields_set:
         train = train.model_copy(update={"epochs": preset.epochs})
     if config.policy.model is not None:
@@ -133,7 +133,7 @@ def _fill_train(config: RunConfig) -> RunConfig:
 
 
 def _fill_algorithm(algorithm: AlgorithmConfig) -> AlgorithmConfig:
-    preset = ALGORITHMS[algorithm.preset]
+    preset = preset_of(algorithm)
     algorithm = _fill(algorithm, advantage=preset.advantage, objective=preset.objective)
     is_shared = any(term.share for term in algorithm.objective or ())
     return _fill(algorithm, mu=preset.mu) if is_shared else algorithm
@@ -142,7 +142,7 @@ def _fill_algorithm(algorithm: AlgorithmConfig) -> AlgorithmConfig:
 def _fill_aggregation(config: RunConfig, train: TrainConfig) -> TrainConfig:
     """How a language model's loss is averaged: as the preset says, over the tokens that a reply may have at most."""
     if "aggregation" not in train.model_fields_set:
-        train = _with(train, aggregation=ALGORITHMS[train.algorithm.preset].aggregation)
+        train = _with(train, aggregation=preset_of(train.algorithm).aggregation)
     if train.aggregation == "constant_norm" and "aggregation_length" not in train.model_fields_set:
         train = _with(train, aggregation_length=config.explore.sampling.max_tokens)
     return train

@@ -110,7 +110,19 @@ class VllmEngineConfig(Model):
     """How long the server may be out of reach before the run stops. Games that it interrupts are played again."""
 
 
-EngineConfig = Annotated[LocalEngineConfig | VllmEngineConfig, Field(discriminator="kind")]
+class CustomEngineConfig(Model):
+    """An engine of a plugin."""
+
+    kind: Literal["custom"]
+    name: str = Field(min_length=1, examples=["my_engine"])
+    """What the plugin registered."""
+    options: dict[str, Any] = Field(default={})
+    """Keyword arguments of what makes it."""
+    patience_s: float = Field(default=0.0, ge=0)
+    """How long it may be out of reach before the run stops. Games that it interrupts are played again."""
+
+
+EngineConfig = Annotated[LocalEngineConfig | VllmEngineConfig | CustomEngineConfig, Field(discriminator="kind")]
 
 
 class SamplingConfig(Model):

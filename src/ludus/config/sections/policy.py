@@ -46,7 +46,17 @@ class ResNetConfig(Model):
     blocks: int = Field(default=2, ge=0, le=256)
 
 
-NetworkConfig = Annotated[MlpConfig | ResNetConfig, Field(discriminator="kind")]
+class CustomNetworkConfig(Model):
+    """A network of a plugin, with a policy head and a value head."""
+
+    kind: Literal["custom"] = "custom"
+    name: str = Field(min_length=1, examples=["my_network"])
+    """What the plugin registered."""
+    options: dict[str, Any] = Field(default={})
+    """Keyword arguments of what makes it."""
+
+
+NetworkConfig = Annotated[MlpConfig | ResNetConfig | CustomNetworkConfig, Field(discriminator="kind")]
 
 
 class LoraConfig(Model):
@@ -135,8 +145,9 @@ def _network(config: RunConfig) -> Iterator[Contradiction]:
     if train.value_normalisation and train.trainers > 1:
         text = "the scale of values is one trainer's; write train.trainers: 1, or train.value_normalisation: false"
         yield at("train.trainers", text)
-    if network.kind == "resnet" and critic not in (None, "shared"):
-        yield at("policy.critic", f"{critic} needs policy.network.kind: mlp; a resnet shares its critic, write shared")
+    if network.kind != "mlp" and critic not in (None, "shared"):
+        text = f"{critic} needs policy.network.kind: mlp; a {network.kind} shares its critic, write shared"
+        yield at("policy.critic", text)
     if not needs_critic(train.algorithm):
         if critic not in (None, "shared"):
             yield at("policy.critic", "has no effect: train.algorithm.objective has no value term")

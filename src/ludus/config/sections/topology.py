@@ -9,7 +9,7 @@ from ludus.config.problems import Contradiction, Path, dotted
 from ludus.config.rules import at
 from ludus.config.run import RunConfig
 from ludus.config.sections.synchronise import SynchroniseConfig
-from ludus.config.sections.train_presets import ALGORITHMS
+from ludus.config.sections.train_presets import preset_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +44,20 @@ def _games(config: RunConfig) -> list[Obstacle]:
 
 
 def _settings(config: RunConfig) -> Iterator[Obstacle]:
-    critic = config.policy.critic or ALGORITHMS[config.train.algorithm.preset].critic
+    critic = config.policy.critic or preset_of(config.train.algorithm).critic
+    advantage = config.train.algorithm.advantage or preset_of(config.train.algorithm).advantage
     memory = getattr(config.policy.network, "memory", None)
     own_pace = config.synchronise != SynchroniseConfig()
     recorded = "reward transforms work on recorded episodes"
     rows: tuple[tuple[object, str, str, str], ...] = (
         (critic == "central", "policy.critic", "a central critic sees what the device's games do not show", "own"),
         (memory, "policy.network.memory", "the device's games carry no memory from one decision to the next", "null"),
+        (
+            advantage.kind == "custom",
+            "train.algorithm.advantage.kind",
+            "a plugin's advantage is computed from recorded episodes",
+            "gae",
+        ),
         (config.schedule != "sync", "schedule", "play and training at the same time need separate processes", "sync"),
         (config.mode in ("explore", "train"), "mode", f"mode {config.mode} is a process of its own", "both"),
         (

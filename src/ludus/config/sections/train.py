@@ -17,11 +17,18 @@ GROUP_KINDS = ("group", "rloo", "opmd", "asymre")
 class AdvantageConfig(Model):
     """How rewards become advantages. Only on-policy experience has one: expert rows and pairs get 0."""
 
-    kind: Literal["gae", "monte_carlo", "vtrace", "group", "rloo", "opmd", "asymre", "remax", "distill"] = "gae"
+    kind: Literal["gae", "monte_carlo", "vtrace", "group", "rloo", "opmd", "asymre", "remax", "distill", "custom"] = (
+        "gae"
+    )
     """`group`: an episode's reward less the mean of its group (GRPO). `rloo`: less the mean of the others of its group.
     `opmd`: less the `baseline` of its group. `asymre`: less the mean of its group and `baseline_shift`. A group is the
     episodes that `explore.group` plays from the same beginning; alone in it, an episode gets 0. `remax`: the return
-    less the reward of the greedy answer. `distill`: how much likelier a token is to the teacher than to the policy."""
+    less the reward of the greedy answer. `distill`: how much likelier a token is to the teacher than to the policy.
+    `custom`: as a plugin computes it, by `name`, with `options`."""
+    name: str | None = None
+    """Kind `custom`: what the plugin registered."""
+    options: dict[str, float | bool | str | None] = Field(default={})
+    """Kind `custom`: keyword arguments of the plugin's function."""
     gamma: float = Field(default=1.0, ge=0, le=1)
     lam: float = Field(default=0.95, ge=0, le=1)
     """GAE and V-trace: 0 trusts the value estimate, 1 the sampled return."""
@@ -95,32 +102,8 @@ class TermConfig(Model):
 class AlgorithmConfig(Model):
     """A named preset; parts given here replace the preset's."""
 
-    preset: Literal[
-        "ppo",
-        "ippo",
-        "mappo",
-        "a2c",
-        "reinforce",
-        "reinforce_pp",
-        "reinforce_pp_baseline",
-        "remax",
-        "grpo",
-        "dr_grpo",
-        "dapo",
-        "rloo",
-        "gspo",
-        "cispo",
-        "sapo",
-        "topr",
-        "opmd",
-        "asymre",
-        "sft",
-        "dpo",
-        "distill",
-        "mix",
-        "chord",
-    ] = "ppo"
-    """docs/algorithms has a page for each: its formula, its defaults, and where others differ."""
+    preset: str = "ppo"
+    """docs/algorithms has a page for each: its formula, its defaults, and where others differ. Plugins may add some."""
     advantage: AdvantageConfig | None = None
     objective: tuple[TermConfig, ...] | None = Field(default=None, strict=False)
     mu: MuConfig | None = None
@@ -136,8 +119,8 @@ class OptimizerConfig(Model):
 
     kind: Literal["adam", "adamw", "sgd", "rmsprop"] = "adam"
     learning_rate: float = Field(default=1e-3, gt=0)
-    schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """How the rate falls over `train.steps`, after the warm-up."""
+    schedule: str = "linear"
+    """How the rate falls over `train.steps`, after the warm-up: `constant`, `linear`, `cosine`, or a plugin's."""
     final_fraction: float = Field(default=0.02, ge=0, le=1)
     """Share of the learning rate left at the end of the schedule."""
     warmup_fraction: float = Field(default=0.0, ge=0, lt=1)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ludus.config.problems import Contradiction, Path, nearest_word, show
+from ludus.config.parts import LOSSES, loss_options, loss_sources
+from ludus.config.problems import Contradiction, Path, show
 from ludus.config.rules import at, is_set, no_effect
 from ludus.config.run import RunConfig
 from ludus.config.sections.train import GROUP_KINDS, TermConfig
-from ludus.config.sections.train_losses import LOSS_OPTIONS, LOSS_SOURCES
 from ludus.config.sections.train_presets import needs_greedy
 
 _PATH: Path = ("train", "algorithm")
 _OBJECTIVE: Path = (*_PATH, "objective")
-_BOARD_KINDS = ("gae", "monte_carlo", "vtrace")
+_BOARD_KINDS = ("gae", "monte_carlo", "vtrace", "custom")
 
 
 _LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "activation_checkpointing")
@@ -25,6 +25,7 @@ _ADVANTAGE_KEYS = {
     "scale scale_eps": ("group",),
     "baseline tau": ("opmd",),
     "baseline_shift": ("asymre",),
+    "name options": ("custom",),
 }
 """Keys of an advantage, and the kinds that look at them."""
 
@@ -113,20 +114,16 @@ def _objective(config: RunConfig) -> Iterator[Contradiction]:
         yield at(_OBJECTIVE, "has no terms; write at least one, or leave it out for the preset's")
     for place, term in enumerate(terms or ()):
         path = (*_OBJECTIVE, place)
-        if term.loss in LOSS_OPTIONS:
+        if term.loss in LOSSES:
             yield from _options(path, term)
             yield from _source(path, term)
-        else:
-            near = nearest_word(term.loss, LOSS_OPTIONS)
-            text = f"there is no loss {show(term.loss)}; there are {', '.join(LOSS_OPTIONS)}"
-            yield at((*path, "loss"), text + (f" — did you mean {near}?" if near else ""))
     yield from _mu(config)
     if config.policy.model is None:
         yield from _boards(config)
 
 
 def _options(path: Path, term: TermConfig) -> Iterator[Contradiction]:
-    known = LOSS_OPTIONS[term.loss]
+    known = loss_options(term.loss)
     for name, value in term.options.items():
         where = (*path, "options", name)
         if name not in known:
@@ -136,7 +133,7 @@ def _options(path: Path, term: TermConfig) -> Iterator[Contradiction]:
 
 
 def _source(path: Path, term: TermConfig) -> Iterator[Contradiction]:
-    allowed = LOSS_SOURCES.get(term.loss, ("on_policy",))
+    allowed = loss_sources(term.loss)
     if term.source not in allowed:
         text = f"the loss {term.loss} cannot learn from {term.source}; write {' or '.join(allowed)}"
         yield at((*path, "source"), text)
@@ -165,7 +162,7 @@ def _boards(config: RunConfig) -> Iterator[Contradiction]:
     if algorithm.kl_reward is not None:
         yield at((*_PATH, "kl_reward"), f"{instead} leave it out")
     if algorithm.advantage is not None and (kind := algorithm.advantage.kind) not in _BOARD_KINDS:
-        yield at((*_PATH, "advantage", "kind"), f"{kind} {instead} write {', '.join(_BOARD_KINDS[:-1])} or vtrace")
+        yield at((*_PATH, "advantage", "kind"), f"{kind} {instead} write {', '.join(_BOARD_KINDS[:-1])} or custom")
     for place, term in enumerate(algorithm.objective or ()):
         path = (*_OBJECTIVE, place)
         if term.loss == "dpo":

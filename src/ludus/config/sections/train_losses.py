@@ -19,9 +19,13 @@ class LossOption:
     below: float = math.inf
     may_be_null: bool = False
     words: tuple[str, ...] = ()
+    is_free: bool = False
+    """Whether it may be anything."""
 
     def accepts(self, value: object) -> bool:
         """Whether a value may stand here."""
+        if self.is_free:
+            return True
         if value is None:
             return self.may_be_null
         if self.words:

@@ -1,6 +1,7 @@
 """Algorithms by name: which advantage, which terms, how many passes. `train.algorithm` may replace each part.
 
-To add one: an entry here, its name in `AlgorithmConfig.preset` and a page in docs/algorithms; tests keep them equal.
+To add one: in a plugin, `register_preset` (or an entry point of the group `ludus.presets`); here, an entry and a page
+in docs/algorithms, which tests keep equal.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ludus.config.sections.train import AdvantageConfig, Aggregation, AlgorithmConfig, MuConfig, Source, TermConfig
+from ludus.errors import ConfigError
+from ludus.plugins import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,21 @@ ALGORITHMS: dict[str, Preset] = {
 }
 
 
+PRESETS: Registry[Preset] = Registry("preset", "ludus.presets", built_in=ALGORITHMS)
+
+
+def register_preset(name: str, preset: Preset) -> None:
+    """Make an algorithm known under a name, for `train.algorithm.preset`."""
+    if not isinstance(preset, Preset):
+        raise ConfigError(f"preset {name!r}: expected a Preset, got {type(preset).__name__}")
+    PRESETS.add(name, preset)
+
+
+def preset_of(algorithm: AlgorithmConfig) -> Preset:
+    """The parts of the preset that a config names; those of ppo where there is none, which a check refuses."""
+    return PRESETS.get(algorithm.preset) or ALGORITHMS["ppo"]
+
+
 def needs_critic(algorithm: AlgorithmConfig) -> bool:
     """Whether what is learnt includes a value estimate: an objective with a `value` term."""
     return any(term.loss == "value" for term in _terms(algorithm))
@@ -134,8 +152,8 @@ def needs_teacher(algorithm: AlgorithmConfig) -> bool:
 
 
 def _advantage(algorithm: AlgorithmConfig) -> AdvantageConfig:
-    return ALGORITHMS[algorithm.preset].advantage if algorithm.advantage is None else algorithm.advantage
+    return preset_of(algorithm).advantage if algorithm.advantage is None else algorithm.advantage
 
 
 def _terms(algorithm: AlgorithmConfig) -> tuple[TermConfig, ...]:
-    return ALGORITHMS[algorithm.preset].objective if algorithm.objective is None else algorithm.objective
+    return preset_of(algorithm).objective if algorithm.objective is None else algorithm.objective

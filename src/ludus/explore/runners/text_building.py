@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from ludus.config import LocalEngineConfig, RunConfig
+from ludus.config import CustomEngineConfig, LocalEngineConfig, RunConfig
+from ludus.config.parts import ENGINES
 from ludus.errors import PolicyError
 from ludus.explore.messages import Setup
 from ludus.explore.players.endpoints import Endpoints
@@ -171,6 +172,9 @@ def make_engine(config: RunConfig, model: LanguageModel, shape: LanguageModelSha
             prefill_tokens=engine.prefill_tokens,
             reuse=engine.reuse,
         )
+    if isinstance(engine, CustomEngineConfig):
+        made: Engine = ENGINES.find(engine.name)(model=model, store=store, lora=shape.model.lora, **engine.options)
+        return made
     from ludus.inference.vllm.engine import VllmEngine
 
     return VllmEngine(engine, store=store, context=model.context)
