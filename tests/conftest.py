@@ -6,6 +6,7 @@ compiled is kept for the session, so that the many processes that tests start ne
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import sys
@@ -94,15 +95,42 @@ class LanguageRun:
         return (before + after.partition("\n")[2]).replace(model, str(self.path / "base"))
 
 
+MakeOnce = Callable[[str, Callable[[Path], None]], Path]
+
+
 @pytest.fixture(scope="session")
-def language_run(tmp_path_factory: pytest.TempPathFactory) -> LanguageRun:
-    """Made once for all tests that read it, or compare theirs with it: its processes take seconds to load PyTorch."""
+def make_once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
+    """Makes a folder that all test processes share: `make` fills it for the first of them, others wait. Read only."""
+    own = tmp_path_factory.getbasetemp()
+    root = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def make_folder(name: str, make: Callable[[Path], None]) -> Path:
+        folder, is_whole = root / name, root / f"{name}.whole"
+        with (root / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the process ends, however it ends
+            if not is_whole.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                make(folder)
+                is_whole.touch()
+        return folder
+
+    return make_folder
+
+
+@pytest.fixture(scope="session")
+def language_run(make_once: MakeOnce) -> LanguageRun:
+    """Made once for all tests that read it, or compare theirs with it."""
+    folder = make_once("language", _train_language_model)
+    return LanguageRun(path=folder / "run", text=(folder / "words.yaml").read_text())
+
+
+def _train_language_model(folder: Path) -> None:
     from ludus import SingleRun, parse_config
     from ludus.lm.tiny_model import make_tiny_model
 
-    folder = tmp_path_factory.mktemp("language")
     model = make_tiny_model(folder / "tiny", layers=1, width=16, heads=2, kv_heads=1)
     text = LANGUAGE.replace("MODEL", str(model))
     status = SingleRun(parse_config(text, "words.yaml"), folder / "run").run_to_end()
     assert status.stage == "done", status.error
-    return LanguageRun(path=folder / "run", text=text)
+    (folder / "words.yaml").write_text(text)

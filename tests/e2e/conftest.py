@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ telemetry: {every_s: 0}
 
 
 @pytest.fixture(scope="session")
-def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(make_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
     """A small run that has been done. Read only."""
-    path = tmp_path_factory.mktemp("runs") / "small"
-    assert SingleRun(parse_config(SMALL, "small.yaml"), path).run_to_end().stage == "done"
-    return path
+    return make_once("finished", _play_and_train) / "small"
+
+
+def _play_and_train(folder: Path) -> None:
+    assert SingleRun(parse_config(SMALL, "small.yaml"), folder / "small").run_to_end().stage == "done"

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from ludus.config import RunConfig
 
-_WORKERS = ("ludus.explore.worker", "ludus.train.worker")
+_WORKERS = ("ludus.explore.worker", "ludus.train.worker", "pandas")
+"""pyarrow imports pandas with the first table that it makes, where that is installed."""
 
 
 def worker_imports(config: RunConfig) -> tuple[str, ...]:
     """Modules for the fork server: none of them starts a thread or a device when it is imported."""
     if config.policy.model is None:
         return (*_WORKERS, "ludus.explore.runners.host_building", "ludus.train.jax_learner")
-    return (*_WORKERS, "ludus.explore.runners.text_building", "ludus.train.torch_learner")
+    return (
+        *_WORKERS,
+        "ludus.explore.runners.text_building",
+        "ludus.inference.local.engine",
+        "ludus.train.torch_learner",
+    )
