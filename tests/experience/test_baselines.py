@@ -21,7 +21,7 @@ def groups_of_three(rewards: list[float], *, seats: list[int] | None = None) -> 
     return rows.replace(sequences={"group": names, "greedy": np.arange(count) % 3 == 2})
 
 
-def sieve(*operators: dict[str, object]) -> Filters:
+def make_filters(*operators: dict[str, object]) -> Filters:
     return build_filters(ExperienceConfig.model_validate({"operators": list(operators)}))
 
 
@@ -59,7 +59,7 @@ def test_of_a_greedy_attempt_in_several_rows_the_mean_counts() -> None:
 
 
 def test_the_rewards_count_as_operators_and_transforms_left_them() -> None:
-    kept = sieve({"kind": "shape", "scale": 10.0}).apply(groups_of_three([1, 2, 3])).kept
+    kept = make_filters({"kind": "shape", "scale": 10.0}).apply(groups_of_three([1, 2, 3])).kept
     assert with_baselines(kept).sequences["baseline"].tolist() == [30, 30]
 
 
@@ -85,21 +85,21 @@ def test_no_operator_takes_the_baseline_away(operator: dict[str, object]) -> Non
         rows = join(
             [rows.take([0, 1]), longer.replace(sequences={n: rows.sequences[n][2:] for n in ("group", "greedy")})]
         )
-    sifted = sieve(operator).apply(rows)
-    assert with_baselines(sifted.kept).sequences["baseline"].tolist() == [3, 3]
-    assert not len(sifted.refused)
+    filtered = make_filters(operator).apply(rows)
+    assert with_baselines(filtered.kept).sequences["baseline"].tolist() == [3, 3]
+    assert not len(filtered.refused)
 
 
 def test_a_greedy_attempt_goes_with_the_last_that_it_is_compared_with() -> None:
-    sifted = sieve({"kind": "reward_range", "high": 2}, {"kind": "zero_variance"}).apply(
+    filtered = make_filters({"kind": "reward_range", "high": 2}, {"kind": "zero_variance"}).apply(
         groups_of_three([3, 4, 1, 2, 2, 2, 2, 2, 1])
     )
-    reasons = dict(zip(sifted.refused.sequences["task"].tolist(), sifted.refused.sequences["reason"], strict=True))
+    reasons = dict(zip(filtered.refused.sequences["task"].tolist(), filtered.refused.sequences["reason"], strict=True))
     assert reasons == {
         0: "reward_range", 1: "reward_range", 2: "zero_variance",
         3: "zero_variance", 4: "zero_variance", 5: "zero_variance",
     }  # fmt: skip
-    assert sifted.kept.sequences["task"].tolist() == [6, 7, 8], "two equal attempts differ from the greedy one"
+    assert filtered.kept.sequences["task"].tolist() == [6, 7, 8], "two equal attempts differ from the greedy one"
     alone = Filters().apply(groups_of_three([1, 2, 3]).take([2]))
     assert alone.refused.sequences["reason"].tolist() == ["greedy_alone"]
     assert not len(alone.kept)

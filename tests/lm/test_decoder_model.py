@@ -31,11 +31,11 @@ LENGTHS = (100, 37, 64)
 """Of the sequences; odd and even, at the edge of a block and within."""
 
 
-def rows_of(stretches: Sequence[tuple[int, int, int]], weights: Any) -> Rows:
+def rows_of(chunks: Sequence[tuple[int, int, int]], weights: Any) -> Rows:
     """Rows for (sequence, start, stop) of `TOKENS`."""
     columns = [
         (TOKENS[sequence, start:stop], np.arange(start, stop), np.full(stop - start, sequence))
-        for sequence, start, stop in stretches
+        for sequence, start, stop in chunks
     ]
     tokens, positions, sequences = (np.concatenate(column) for column in zip(*columns, strict=True))
     count = len(tokens)
@@ -62,7 +62,7 @@ def computed(model: DecoderModel, weights: Any) -> list[torch.Tensor]:
     steps += [[(0, 95 + i, 96 + i), (1, 32 + i, 33 + i), (2, 60 + i, min(61 + i, 64))] for i in range(5)]
     with torch.inference_mode():
         for step in steps:
-            present = [stretch for stretch in step if stretch[2] > stretch[1]]
+            present = [chunk for chunk in step if chunk[2] > chunk[1]]
             logits, _ = model.forward(rows_of(present, weights))
             pieces = logits.split([stop - start for _, start, stop in present])
             for (sequence, _, _), piece in zip(present, pieces, strict=True):

@@ -118,7 +118,7 @@ ELSEWHERE: dict[str, str] = {
     "explore/endpoints/<endpoint>/failed": "explore/endpoints.py",
     "explore/endpoints/<endpoint>/retries": "explore/endpoints.py",
     "experience/pass_rate": "experience/operators/comparisons.py",
-    "experience/<figure>": "experience/sifting.py",
+    "experience/<figure>": "experience/filters.py",
     "buffer/pairs_epochs": "buffer/side_stores.py",
     "buffer/imports_waiting": "buffer/side_stores.py",
     "gathering/pairs_rows": "topologies/gathering_worker.py",

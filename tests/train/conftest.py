@@ -65,7 +65,7 @@ def mixed_experiences(
 def token_experiences(
     rows: int = 8, *, prompt: int = 5, longest: int = 9, seed: int = 0, groups: int = 4, turns: int = 1
 ) -> Experiences:
-    """Sequences of a prompt and sampled tokens, with `turns` stretches of each; groups share their first prompt."""
+    """Sequences of a prompt and sampled tokens, with `turns` chunks of each; groups share their first prompt."""
     random = np.random.default_rng(seed)
     prompts = random.integers(0, VOCABULARY, (groups, prompt))
     tokens, masks, lengths = [], [], []

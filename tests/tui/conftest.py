@@ -39,7 +39,7 @@ def noon_in_greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def recorded(name: str = "connect_four") -> Dashboard:
     """The real app on a recording, with a clock that stands still."""
     dashboard = Dashboard(RecordedSource(RECORDINGS / f"{name}.jsonl"))
-    dashboard.intake = MessageQueue(clock=lambda: NOON_S)
+    dashboard.message_queue = MessageQueue(clock=lambda: NOON_S)
     return dashboard
 
 

@@ -60,10 +60,10 @@ class Door:
         self._link.close()
 
 
-def stage_when(intake: MessageQueue, stage: str) -> Status:
+def stage_when(message_queue: MessageQueue, stage: str) -> Status:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        status = intake.drain().states.get("status")
+        status = message_queue.drain().states.get("status")
         if isinstance(status, Status) and status.stage == stage:
             return status
         time.sleep(0.01)
@@ -80,9 +80,9 @@ def await_state(source: AttachedSource, state: str) -> None:
 def test_a_run_that_nobody_runs_is_shown_as_it_was_left_and_commands_are_refused_with_what_to_do(
     tmp_path: Path,
 ) -> None:
-    source, intake = AttachedSource(tmp_path, Files, poll_s=0.02), MessageQueue()
-    source.start(intake)
-    stage_when(intake, "STOPPED")
+    source, message_queue = AttachedSource(tmp_path, Files, poll_s=0.02), MessageQueue()
+    source.start(message_queue)
+    stage_when(message_queue, "STOPPED")
     await_state(source, "left")
     assert "nobody runs it" in source.connection.words
     reply = source.send(Pause()).result(1)
@@ -93,8 +93,8 @@ def test_a_run_that_nobody_runs_is_shown_as_it_was_left_and_commands_are_refused
 
 def test_a_process_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     with RunLock(tmp_path):
-        source, intake = AttachedSource(tmp_path, Files, poll_s=0.02), MessageQueue()
-        source.start(intake)
+        source, message_queue = AttachedSource(tmp_path, Files, poll_s=0.02), MessageQueue()
+        source.start(message_queue)
         await_state(source, "left")
         assert f"process {os.getpid()} runs it" in source.connection.words
         source.close()
@@ -103,16 +103,16 @@ def test_a_process_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
 def test_it_follows_a_run_that_goes_and_comes_back_in_a_path_of_any_length(tmp_path: Path) -> None:
     run_dir = tmp_path / ("deep" * 30) / "run"
     run_dir.mkdir(parents=True)
-    source, intake, door = AttachedSource(run_dir, Files, poll_s=0.02), MessageQueue(), Door(run_dir)
-    source.start(intake)
-    stage_when(intake, "TRAINING")
+    source, message_queue, door = AttachedSource(run_dir, Files, poll_s=0.02), MessageQueue(), Door(run_dir)
+    source.start(message_queue)
+    stage_when(message_queue, "TRAINING")
     await_state(source, "live")
     assert isinstance(source.send(Pause()).result(5), Ack)
     door.close()
-    stage_when(intake, "STOPPED")
+    stage_when(message_queue, "STOPPED")
     assert source.connection.state == "lost"
     again = Door(run_dir)
-    stage_when(intake, "TRAINING")
+    stage_when(message_queue, "TRAINING")
     await_state(source, "live")
     assert source.close() == f"the run in {run_dir} goes on"
     again.close()
@@ -126,9 +126,9 @@ def test_files_that_cannot_be_read_are_told_of_and_tried_again(tmp_path: Path) -
                 raise OSError("the disk is asleep")
             return super().poll()
 
-    source, intake = AttachedSource(tmp_path, Broken, poll_s=0.02), MessageQueue()
-    source.start(intake)
+    source, message_queue = AttachedSource(tmp_path, Broken, poll_s=0.02), MessageQueue()
+    source.start(message_queue)
     await_state(source, "left")
     assert "the disk is asleep" in source.connection.words
-    stage_when(intake, "STOPPED")
+    stage_when(message_queue, "STOPPED")
     source.close()

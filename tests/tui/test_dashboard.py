@@ -46,10 +46,10 @@ class Fake:
         self.hurried = 0
         self._refuses = refuses
 
-    def start(self, intake: MessageQueue) -> None:
+    def start(self, message_queue: MessageQueue) -> None:
         """Tell one status."""
-        self.intake = intake
-        intake.take([Status(stage="TRAINING", run="fake")])
+        self.message_queue = message_queue
+        message_queue.take([Status(stage="TRAINING", run="fake")])
 
     def send(self, command: Payload) -> Future[Reply]:
         """Note it and reply."""
@@ -143,7 +143,7 @@ def test_keys_send_commands_and_replies_are_toasts() -> None:
             await repaint(pilot)
             await pilot.press("p", "c", "e")
             assert source.sent == [Pause(), MakeCheckpoint(), Export()]
-            source.intake.take([Status(stage="PAUSED")])
+            source.message_queue.take([Status(stage="PAUSED")])
             await repaint(pilot)
             await pilot.press("p")
             assert source.sent[-1] == Resume()
@@ -240,17 +240,17 @@ def test_the_log_follows_until_somebody_scrolls_up() -> None:
         source = Fake()
         async with Dashboard(source).run_test(size=(80, 24)) as pilot:
             await pilot.press("7")
-            source.intake.take(LogLine(line=f"line {number}") for number in range(100))
+            source.message_queue.take(LogLine(line=f"line {number}") for number in range(100))
             await repaint(pilot)
             assert "line 99" in screen_text(pilot)
             await pilot.press("home")
             await pilot.pause(0.5)
-            source.intake.take([LogLine(line="line 100")])
+            source.message_queue.take([LogLine(line="line 100")])
             await repaint(pilot)
             assert "line 0 " in screen_text(pilot)
             await pilot.press("end")
             await pilot.pause(0.5)
-            source.intake.take([LogLine(line="line 101")])
+            source.message_queue.take([LogLine(line="line 101")])
             await repaint(pilot)
             assert "line 101" in screen_text(pilot)
 
@@ -316,7 +316,7 @@ def test_the_end_of_a_daemon_is_told_with_the_end_of_its_log() -> None:
         source = Fake()
         async with Dashboard(source).run_test(size=(120, 40), notifications=True) as pilot:
             await repaint(pilot)
-            source.intake.take([LogLine(line="MemoryError: 12 GB")])
+            source.message_queue.take([LogLine(line="MemoryError: 12 GB")])
             await repaint(pilot)
             source.connection = Connection(state="ended", words="the daemon was killed by SIGKILL")
             await repaint(pilot)
@@ -332,7 +332,7 @@ def test_silence_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         source = Fake()
         async with Dashboard(source).run_test(size=(80, 24)) as pilot:
             await repaint(pilot)
-            source.intake.last_news_s -= 75
+            source.message_queue.last_news_s -= 75
             await repaint(pilot)
             assert "silent for 1:1" in screen_text(pilot)
 
@@ -379,7 +379,7 @@ def test_failures_of_the_beginning_stay_on_the_screen() -> None:
             from ludus.daemon.messages import StartTraining
 
             app.show_reply(StartTraining(config="x.yaml"), Failure(code="bad_config", message="x.yaml:3 no such key"))
-            source.intake.take([Status(stage="IDLE")])
+            source.message_queue.take([Status(stage="IDLE")])
             await repaint(pilot)
             assert "✗ x.yaml:3 no such key" in screen_text(pilot)
 

@@ -93,9 +93,9 @@ episodes = st.builds(
 
 
 def view_of(*payloads: Payload) -> RunView:
-    view, intake = RunView(), MessageQueue(clock=lambda: 0.0)
-    intake.take(payloads)
-    view.absorb(intake.drain())
+    view, message_queue = RunView(), MessageQueue(clock=lambda: 0.0)
+    message_queue.take(payloads)
+    view.absorb(message_queue.drain())
     return view
 
 
@@ -119,9 +119,9 @@ def test_whatever_a_daemon_says_no_line_is_wider_than_its_pane(
 
 @pytest.mark.parametrize("name", ["connect_four", "tic_tac_toe"])
 def test_of_a_real_run_nothing_is_cut_off_from_fifty_columns_on(name: str) -> None:
-    view, intake = RunView(), MessageQueue()
-    intake.take_lines((RECORDINGS / f"{name}.jsonl").read_bytes().splitlines())
-    view.absorb(intake.drain())
+    view, message_queue = RunView(), MessageQueue()
+    message_queue.take_lines((RECORDINGS / f"{name}.jsonl").read_bytes().splitlines())
+    view.absorb(message_queue.drain())
     for pane in PANES:
         for width in range(50, 201, 10):
             assert all(line.cell_len <= width for line in pane.draw(view, width)), (pane.name, width)

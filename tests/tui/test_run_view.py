@@ -10,9 +10,9 @@ ROOM = RoomStatus(name="train", unit="updates", rate=2.0, total=7, load=0.5)
 
 
 def told(view: RunView, *payloads: Payload, is_retold: bool = False) -> RunView:
-    intake = MessageQueue()
-    intake.take(payloads, is_retold=is_retold)
-    view.absorb(intake.drain())
+    message_queue = MessageQueue()
+    message_queue.take(payloads, is_retold=is_retold)
+    view.absorb(message_queue.drain())
     return view
 
 

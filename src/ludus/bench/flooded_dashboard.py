@@ -17,7 +17,7 @@ def main(rate: str, seconds: str) -> None:
         dashboard.run()
     finally:
         source.close()
-    news = dashboard.intake.drain()
+    news = dashboard.message_queue.drain()
     print(json.dumps({"received": news.received, "skipped": news.losses.skipped_in_all}))
 
 

@@ -146,11 +146,11 @@ def _mixed_runner(table: Table, sides: tuple[Side, Side], slots: int) -> MixedRu
         config=table.config.model_dump_json(),
         shape=table.store.shape(next(side.ref for side in sides if table.speaks(side))).to_json(),
         slots=slots,
-        voice=table.run.voice.read_text() if table.run.voice.is_file() else "",
+        lm_config=table.run.lm_config.read_text() if table.run.lm_config.is_file() else "",
     )
     runner = build_population_runner(setup, table.config, Pulse())
     if not isinstance(runner, MixedRunner):
-        raise ConfigError(f"{table.run.path} has language models, but does not say how they speak (voice.json)")
+        raise ConfigError(f"{table.run.path} has language models, but does not say how they speak (lm_config.json)")
     return runner
 
 

@@ -2,7 +2,7 @@
 
 Invariants:
 - Every row comes out exactly once, kept or refused, each in the order in which it came in.
-- A group comes to the same whatever else is in the batch, so groups may be sifted one by one as they become complete,
+- A group comes to the same whatever else is in the batch, so groups may be filtered one by one as they become complete,
   or many at once in the order of their tasks.
 - A greedy attempt is not learnt from, so no operator refuses it on its own: it stays as long as another member of its
   group does, and goes with the last of them.

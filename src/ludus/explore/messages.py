@@ -22,7 +22,7 @@ class Setup(msgspec.Struct, tag="setup", kw_only=True):
     slots: int
     """Games this worker keeps in flight."""
     plugins: list[str] = []
-    voice: str = ""
+    lm_config: str = ""
     """In a population with language models: the config that they speak by, as JSON."""
     spent: dict[str, float] = {}
     """What this worker's earlier lives have cost, by endpoint."""

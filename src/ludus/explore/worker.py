@@ -111,7 +111,7 @@ def build_runner(setup: Setup, pulse: Pulse) -> Runner:
 
     load_plugins(setup.plugins)
     config = RunConfig.model_validate_json(setup.config)
-    if setup.voice:
+    if setup.lm_config:
         from ludus.explore.runners.mixed_building import build_population_runner
 
         if (runner := build_population_runner(setup, config, pulse)) is not None:

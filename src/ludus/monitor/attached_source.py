@@ -53,10 +53,10 @@ class AttachedSource:
         self._thread: threading.Thread | None = None
         self.connection = Connection(state="starting", words=f"looking into {run_dir}")
 
-    def start(self, intake: MessageQueue) -> None:
+    def start(self, message_queue: MessageQueue) -> None:
         """Begin to watch."""
-        intake.answer_to(self._resolve)
-        self._thread = threading.Thread(target=self._work, args=(intake,), name="attached", daemon=True)
+        message_queue.answer_to(self._resolve)
+        self._thread = threading.Thread(target=self._work, args=(message_queue,), name="attached", daemon=True)
         self._thread.start()
 
     def send(self, command: Payload) -> Future[Reply]:
@@ -87,17 +87,17 @@ class AttachedSource:
         if self._outbox is not None:
             self._outbox.resolve(id, reply)
 
-    def _work(self, intake: MessageQueue) -> None:
+    def _work(self, message_queue: MessageQueue) -> None:
         while not self._closed.is_set():
             link = _reach(self._run_dir)
             if link is not None:
-                self._look(intake, with_status=False)
-                self._listen(link, intake)
+                self._look(message_queue, with_status=False)
+                self._listen(link, message_queue)
             else:
-                self._look(intake, with_status=True)
+                self._look(message_queue, with_status=True)
             self._closed.wait(self._poll_s)
 
-    def _look(self, intake: MessageQueue, *, with_status: bool) -> None:
+    def _look(self, message_queue: MessageQueue, *, with_status: bool) -> None:
         """Read the files: curves, ladder and episodes from before we came, and everything where nobody is alive."""
         try:
             self._watch = self._watch or self._make_watch(self._run_dir)
@@ -106,7 +106,7 @@ class AttachedSource:
             self.connection = Connection(state="left", words=f"the files of the run cannot be read: {error}")
             return
         left_out = MatchNews if with_status else (MatchNews, Status)
-        intake.take((each for each in news if not isinstance(each, left_out)), is_retold=True)
+        message_queue.take((each for each in news if not isinstance(each, left_out)), is_retold=True)
         if with_status:
             self.connection = self._as_left()
 
@@ -119,7 +119,7 @@ class AttachedSource:
         words = f"read from its files: process {holder.get('pid')} runs it but cannot be reached"
         return Connection(state="left", words=words)
 
-    def _listen(self, link: socket.socket, intake: MessageQueue) -> None:
+    def _listen(self, link: socket.socket, message_queue: MessageQueue) -> None:
         """Be attached until one side leaves."""
         self._link = link
         self._outbox = outbox = Outbox(link.sendall, name="commands")
@@ -128,14 +128,14 @@ class AttachedSource:
         self.connection = Connection(state="live", words=f"attached to process {holder.get('pid') if holder else '?'}")
         splitter, counted = LineSplitter(), 0
         while chunk := _receive(link):
-            intake.take_lines(splitter.feed(chunk), too_long=splitter.too_long - counted)
+            message_queue.take_lines(splitter.feed(chunk), too_long=splitter.too_long - counted)
             counted = splitter.too_long
         self._outbox, self._link = None, None
         link.close()
         outbox.close("the run's process has left")
         if not self._closed.is_set():
             self.connection = Connection(state="lost", words="the run's process has left; this is its last state")
-            intake.take([LogLine(line=self.connection.words)])
+            message_queue.take([LogLine(line=self.connection.words)])
 
 
 def _reach(run_dir: Path) -> socket.socket | None:

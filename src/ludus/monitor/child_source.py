@@ -55,7 +55,7 @@ class ChildSource:
         """Of the daemon; 0 before it was started."""
         return self._process.pid if self._process else 0
 
-    def start(self, intake: MessageQueue) -> None:
+    def start(self, message_queue: MessageQueue) -> None:
         """Start the daemon and its three threads."""
         pipe = subprocess.PIPE
         process = subprocess.Popen(
@@ -63,10 +63,10 @@ class ChildSource:
         )
         self._process = process
         self._outbox = Outbox(lambda line: _write_all(process.stdin, line), name="commands")
-        intake.answer_to(self._resolve)
+        message_queue.answer_to(self._resolve)
         self.connection = Connection(state="live", words=f"own daemon, pid {process.pid}")
         for name, work in (("messages", self._read), ("log", self._read_log), ("end", self._await_end)):
-            threading.Thread(target=work, args=(process, intake), name=name, daemon=True).start()
+            threading.Thread(target=work, args=(process, message_queue), name=name, daemon=True).start()
 
     def send(self, command: Payload) -> Future[Reply]:
         """Ask the daemon."""
@@ -106,25 +106,25 @@ class ChildSource:
         if self._outbox is not None:
             self._outbox.resolve(id, reply)
 
-    def _read(self, process: subprocess.Popen[bytes], intake: MessageQueue) -> None:
+    def _read(self, process: subprocess.Popen[bytes], message_queue: MessageQueue) -> None:
         splitter, counted = LineSplitter(), 0
         for chunk in _chunks(process.stdout):
-            intake.take_lines(splitter.feed(chunk), too_long=splitter.too_long - counted)
+            message_queue.take_lines(splitter.feed(chunk), too_long=splitter.too_long - counted)
             counted = splitter.too_long
-        intake.take_lines(splitter.end())
+        message_queue.take_lines(splitter.end())
 
-    def _read_log(self, process: subprocess.Popen[bytes], intake: MessageQueue) -> None:
+    def _read_log(self, process: subprocess.Popen[bytes], message_queue: MessageQueue) -> None:
         splitter = LineSplitter()
         for chunk in _chunks(process.stderr):
             lines = splitter.feed(chunk)
             self._last_log.extend(line[:1000] for line in lines)
-            intake.take_log(lines)
-        intake.take_log(splitter.end())
+            message_queue.take_log(lines)
+        message_queue.take_log(splitter.end())
 
-    def _await_end(self, process: subprocess.Popen[bytes], intake: MessageQueue) -> None:
+    def _await_end(self, process: subprocess.Popen[bytes], message_queue: MessageQueue) -> None:
         words = f"the daemon {in_words(process.wait())}"
         self.connection = Connection(state="ended", words=words)
-        intake.take_log([words.encode()])
+        message_queue.take_log([words.encode()])
         self._ended.set()
         self._wake.set()
         if self._outbox is not None:

@@ -27,9 +27,9 @@ class RecordedSource:
         """Set when the whole file has been shown."""
         self.connection = Connection(state="left", words=f"recording {path.name}")
 
-    def start(self, intake: MessageQueue) -> None:
+    def start(self, message_queue: MessageQueue) -> None:
         """Begin to replay."""
-        threading.Thread(target=self._replay, args=(intake,), name="recording", daemon=True).start()
+        threading.Thread(target=self._replay, args=(message_queue,), name="recording", daemon=True).start()
 
     def send(self, command: Payload) -> Future[Reply]:
         """Refused: there is no run."""
@@ -47,18 +47,18 @@ class RecordedSource:
         """None of ours."""
         return []
 
-    def _replay(self, intake: MessageQueue) -> None:
+    def _replay(self, message_queue: MessageQueue) -> None:
         splitter, counted = LineSplitter(), 0
         try:
             with self._path.open("rb") as file:
                 while (chunk := file.read(CHUNK_BYTES)) and not self._closed.is_set():
                     for line in splitter.feed(chunk):
-                        intake.take_lines([line])
+                        message_queue.take_lines([line])
                         if self._pause_s and self._closed.wait(self._pause_s):
                             return
-                    intake.take_lines([], too_long=splitter.too_long - counted)
+                    message_queue.take_lines([], too_long=splitter.too_long - counted)
                     counted = splitter.too_long
-            intake.take_lines(splitter.end())
+            message_queue.take_lines(splitter.end())
         except OSError as error:
             self.connection = Connection(state="ended", words=f"{self._path} cannot be read: {error.strerror}")
         finally:

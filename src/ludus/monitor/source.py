@@ -56,8 +56,8 @@ class Source(Protocol):
         """The newest lines of its log, where it is ours."""
         ...
 
-    def start(self, intake: MessageQueue) -> None:
-        """Begin to fill the intake; called once."""
+    def start(self, message_queue: MessageQueue) -> None:
+        """Begin to fill the message_queue; called once."""
         ...
 
     def send(self, command: Payload) -> Future[Reply]:

@@ -57,7 +57,7 @@ def open_context(
         shape=policy_shape(config, specs, start),
         start=start,
         plugins=tuple(plugins),
-        lm_config=run.voice.read_text() if run.voice.is_file() else "",
+        lm_config=run.lm_config.read_text() if run.lm_config.is_file() else "",
         telemetry=Telemetry(run, config.name),
         supervisor=Supervisor(log_dir, max_restarts=config.runtime.max_restarts),
     )

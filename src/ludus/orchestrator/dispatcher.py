@@ -95,7 +95,7 @@ class Dispatcher:
             shape=context.shape.to_json(),
             slots=slots,
             plugins=list(context.plugins),
-            voice=context.lm_config,
+            lm_config=context.lm_config,
         )
         self._waiting = Waiting()
         self._hands: dict[str, dict[EpisodeId, Task]] = {}

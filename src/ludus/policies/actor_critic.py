@@ -1,7 +1,7 @@
 """Networks whose critic is a network of its own, or that remember: what IPPO, MAPPO and their recurrent variants need.
 
-Everything here takes a stretch of `L` decisions of one seat per row, `[B, L, ...]`; one decision is a stretch of 1.
-Invariant: a stretch gives what its decisions give one by one, each with the memory that the one before it left behind.
+Everything here takes a chunk of `L` decisions of one seat per row, `[B, L, ...]`; one decision is a chunk of 1.
+Invariant: a chunk gives what its decisions give one by one, each with the memory that the one before it left behind.
 """
 
 from __future__ import annotations

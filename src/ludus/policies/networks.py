@@ -162,18 +162,18 @@ class PolicyNetwork:
         memory: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         """As `apply`, with a memory `[B, M]` before and after."""
-        if not self._is_stretched:
+        if not self._takes_chunks:
             observed = self._planes(jnp.asarray(observation).astype(jnp.float32))
             logits, value = self._module(params)(observed)
             return logits, self._in_units(params, value), jnp.zeros((len(observed), 0))
-        stretch = None if state is None else jnp.asarray(state)[:, None]
-        logits, value, memory = self.unroll(params, jnp.asarray(observation)[:, None], stretch, memory)
+        chunk = None if state is None else jnp.asarray(state)[:, None]
+        logits, value, memory = self.unroll(params, jnp.asarray(observation)[:, None], chunk, memory)
         return logits[:, 0], value[:, 0], memory
 
     def unroll(
         self, params: Params, observation: jax.Array, state: jax.Array | None, memory: jax.Array | None
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Logits `[B, L, A]`, values `[B, L]` and the memory `[B, M]` after stretches of L decisions, `[B, L, *S]`."""
+        """Logits `[B, L, A]`, values `[B, L]` and the memory `[B, M]` after chunks of L decisions, `[B, L, *S]`."""
         rows, length = observation.shape[:2]
         if state is None:
             if self.state_size:
@@ -194,8 +194,8 @@ class PolicyNetwork:
         return NAMES if self.normalises_value else ()
 
     @property
-    def _is_stretched(self) -> bool:
-        """Whether the network is an `ActorCritic`, which works on stretches of decisions."""
+    def _takes_chunks(self) -> bool:
+        """Whether the network is an `ActorCritic`, which works on chunks of decisions."""
         return self.critic != "shared" or self.memory_size > 0
 
     def _module(self, params: Params) -> Any:
@@ -210,7 +210,7 @@ class PolicyNetwork:
 
     def _make(self, rngs: nnx.Rngs) -> nnx.Module:
         shape = self.observation_shape
-        if self._is_stretched and isinstance(self.config, MlpConfig):
+        if self._takes_chunks and isinstance(self.config, MlpConfig):
             return ActorCritic(
                 self.config,
                 inputs=prod(shape),

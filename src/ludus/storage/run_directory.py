@@ -7,7 +7,7 @@
              base/ (the model of a warm start)  teacher/<name>/<version>/ (another run's policy, to become like)
              learners/<name>/ (of a population: their runs)  opponents.json (of such a run: whom to answer)
              tensorboard/  wandb/  wandb.json (the trackers' own files; which Weights & Biases run this is)
-             voice.json (of a population with language models, and of its learners: how they speak)
+             lm_config.json (of a population with language models, and of its learners: how they speak)
              feeds.json (the runs that it was fed by, and the numbers of their tasks here)
              refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
 
@@ -32,7 +32,8 @@ from ludus.storage.filesystem import REAL, FileSystem
 FORMAT = 1
 _GET_FLAGS, _SET_FLAGS, _TOP_DIRECTORY = 0x80086601, 0x40086602, 0x00020000
 _FOLDERS = ("checkpoints", "episodes", "experiences", "policies", "quarantine", "logs")
-_OWN_NAMES = {*_FOLDERS, "format.json", "config.yaml", "lock", "control.sock", "opponents.json", "voice.json"}
+_STARTED = {"format.json", "config.yaml", "lock", "control.sock", "opponents.json", "lm_config.json", "voice.json"}
+_OWN_NAMES = {*_FOLDERS, *_STARTED}
 """What a creation that was cut short can have left, and what a population tells a learner before it begins."""
 
 
@@ -59,7 +60,8 @@ class RunDirectory:
         self.base = path / "base"
         self.teacher = path / "teacher"
         self.opponents = path / "opponents.json"
-        self.voice = path / "voice.json"
+        old = path / "voice.json"  # as runs before 2026-11-17 call it
+        self.lm_config = old if old.is_file() else path / "lm_config.json"
         self.learners = path / "learners"
         self.feeds = path / "feeds.json"
         self.tensorboard = path / "tensorboard"

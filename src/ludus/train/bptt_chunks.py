@@ -1,7 +1,7 @@
-"""From ragged experience to the rows that a network is trained on: single decisions, or stretches for one with memory.
+"""From ragged experience to the rows that a network is trained on: single decisions, or chunks for one with memory.
 
-Invariants: a sequence begins with an empty memory and is cut into stretches of `chunk` decisions, the last one padded
-with weight 0. What a later stretch begins with is computed with the weights that the update begins with, so nothing of
+Invariants: a sequence begins with an empty memory and is cut into chunks of `chunk` decisions, the last one padded
+with weight 0. What a later chunk begins with is computed with the weights that the update begins with, so nothing of
 the memory is stored. It is computed in blocks of one shape, so a row's numbers do not depend on how many others there
 are. Decisions that are not to be learnt from (noise) have weight 0 and are remembered all the same.
 """
@@ -65,7 +65,7 @@ class RowMaker(Protocol):
 
 
 def make_rows(network: PolicyNetwork) -> RowMaker:
-    """Single decisions, or stretches where the network remembers."""
+    """Single decisions, or chunks where the network remembers."""
     config = network.config
     if isinstance(config, MlpConfig) and config.memory is not None:
         return Stretches(network, config.memory.chunk)
@@ -92,7 +92,7 @@ class Decisions:
 
 
 class Stretches:
-    """A row is a stretch of decisions of one seat."""
+    """A row is a chunk of decisions of one seat."""
 
     def __init__(self, network: PolicyNetwork, length: int) -> None:
         self._network = network
@@ -117,7 +117,7 @@ class Stretches:
         return logits, value
 
     def _remember(self, params: Params, batch: Batch, sequence: NDArray[np.int64]) -> NDArray[np.float32]:
-        """What each stretch begins with, `[B, M]`."""
+        """What each chunk begins with, `[B, M]`."""
         memory = np.zeros((len(sequence), self._network.memory_size), np.float32)
         follows = np.concatenate([[False], sequence[1:] == sequence[:-1]])
         number = np.arange(len(sequence)) - np.maximum.accumulate(np.where(follows, 0, np.arange(len(sequence))))
@@ -131,7 +131,7 @@ class Stretches:
     def _after(
         self, params: Params, batch: Batch, memory: NDArray[np.float32], rows: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """The memory after these stretches, at most `BLOCK` of them."""
+        """The memory after these chunks, at most `BLOCK` of them."""
         block = np.resize(rows, BLOCK)
         state = batch["state"][block] if "state" in batch else None
         found = self._advance(params, batch["observation"][block], state, memory[block])
@@ -139,7 +139,7 @@ class Stretches:
 
 
 def cut(offsets: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cut sequences into stretches: the step of each element `[B, length]`, and the sequence of each stretch `[B]`."""
+    """Cut sequences into chunks: the step of each element `[B, length]`, and the sequence of each chunk `[B]`."""
     counts = -(-np.diff(offsets) // length)
     sequence = np.repeat(np.arange(len(counts)), counts)
     number = np.arange(len(sequence)) - np.repeat(np.cumsum(counts) - counts, counts)

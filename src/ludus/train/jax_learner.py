@@ -8,7 +8,7 @@ invariants:
 - A minibatch whose loss or gradient is not finite leaves weights and optimizer as they were, and is counted.
 - Gradient accumulation gives the gradient of the whole minibatch, because parts are normalised by the whole.
 
-A row is a decision or, for a network with a memory, a stretch of decisions (`stretches.py`). `jax_parallel` goes
+A row is a decision or, for a network with a memory, a chunk of decisions (`bptt_chunks.py`). `jax_parallel` goes
 through the same steps with several processes.
 """
 
@@ -94,7 +94,7 @@ class JaxLearner:
                 `logp` and `value` (of the policy that acted), `advantage`, `target`, `weight`. Rows of weight 0 are
                 padding or not to be learnt from. `source` int32 `[B]` (optional): codes of `train.sources`. `state
                 [B, G]`: for a critic that sees it. B is a multiple of the minibatch. For a network with a memory a row
-                is a stretch of L decisions: all are `[B, L, ...]` but `source`, and `memory [B, M]` is what each begins
+                is a chunk of L decisions: all are `[B, L, ...]` but `source`, and `memory [B, M]` is what each begins
                 with.
             key: consumed.
             progress: share of the run that is done, 0 to 1.

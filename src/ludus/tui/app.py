@@ -74,7 +74,7 @@ class Dashboard(App[str]):
         # Textual turns colours into greys where there should be none; without them altogether it must not make its own.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.source = source
-        self.intake = MessageQueue()
+        self.message_queue = MessageQueue()
         self.view = RunView()
         self._first = list(first)
         self._head, self._tabs = Static(id="head"), Static(id="tabs")
@@ -106,7 +106,7 @@ class Dashboard(App[str]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.action_leave_now)
-        self.source.start(self.intake)
+        self.source.start(self.message_queue)
         for command in self._first:
             self.send(command)
         if self._leaves_soon:
@@ -124,8 +124,8 @@ class Dashboard(App[str]):
         if not self._head.is_attached:
             return
         self.view.connection = self.source.connection
-        self.view.quiet_s = time.monotonic() - self.intake.last_news_s
-        changed = self.view.absorb(self.intake.drain())
+        self.view.quiet_s = time.monotonic() - self.message_queue.last_news_s
+        changed = self.view.absorb(self.message_queue.drain())
         self._tell_if_it_ended()
         self._paint_head()
         for pane in self._panes.values():

@@ -18,7 +18,7 @@ from ludus.workflows.rollout_model import RolloutModel
 
 
 class AgentProgram:
-    """Runs agents against the recording endpoint."""
+    """Runs agents against the intercepting endpoint."""
 
     many_chats = True
 
@@ -34,7 +34,7 @@ class AgentProgram:
 
     async def run(self, task: Task, model: RolloutModel) -> Any:
         """Let the agent work; what it said is in the model's chats."""
-        recording, url, token = self._server.open(model)
+        interception, url, token = self._server.open(model)
         given = AgentTask(
             base_url=url,
             api_key=token,
@@ -47,7 +47,7 @@ class AgentProgram:
             returned = await self._agent.attempt(given)
         finally:
             self._server.end(token)
-        return recording.outcome(returned)
+        return interception.outcome(returned)
 
     async def close(self) -> None:
         """Stop the endpoint."""

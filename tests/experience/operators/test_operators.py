@@ -28,13 +28,13 @@ CHOICES: list[Any] = [
 ]
 
 
-def sieve(*operators: Any) -> Filters:
+def make_filters(*operators: Any) -> Filters:
     return build_filters(ExperienceConfig.model_validate({"operators": list(operators)}))
 
 
-def reasons(sifted: Filtered) -> dict[int, str]:
-    columns = sifted.refused.sequences
-    return dict(zip(columns["task"].tolist(), columns["reason"].tolist(), strict=True)) if len(sifted.refused) else {}
+def reasons(filtered: Filtered) -> dict[int, str]:
+    columns = filtered.refused.sequences
+    return dict(zip(columns["task"].tolist(), columns["reason"].tolist(), strict=True)) if len(filtered.refused) else {}
 
 
 @pytest.fixture
@@ -57,17 +57,17 @@ def test_built_in_operators_conform(choice: Any) -> None:
 
 def test_rows_without_operators_are_all_kept(make_rows: Any) -> None:
     rows = make_rows((1.0, 0.0), ("a", "a"))
-    sifted = sieve().apply(rows)
-    assert sifted.kept is rows
-    assert not sieve()
-    assert sifted.refusals == []
-    assert len(sieve("validity").apply(Experiences.empty()).kept) == 0
+    filtered = make_filters().apply(rows)
+    assert filtered.kept is rows
+    assert not make_filters()
+    assert filtered.refusals == []
+    assert len(make_filters("validity").apply(Experiences.empty()).kept) == 0
 
 
 def test_groups_of_equal_rewards_are_refused_and_others_kept(make_rows: Any) -> None:
     rows = make_rows((1, 1, 1, 0, 0.5, 0.5001), ("a", "a", "b", "b", "c", "c"))
-    assert reasons(sieve("zero_variance").apply(rows)) == {0: "zero_variance", 1: "zero_variance"}
-    wide = sieve({"kind": "zero_variance", "tolerance": 0.01}).apply(rows)
+    assert reasons(make_filters("zero_variance").apply(rows)) == {0: "zero_variance", 1: "zero_variance"}
+    wide = make_filters({"kind": "zero_variance", "tolerance": 0.01}).apply(rows)
     assert set(reasons(wide)) == {0, 1, 4, 5}
     assert wide.metrics["experience/zero_variance"] == pytest.approx(2 / 3)
     assert wide.metrics["experience/kept"] == pytest.approx(1 / 3)
@@ -75,7 +75,7 @@ def test_groups_of_equal_rewards_are_refused_and_others_kept(make_rows: Any) -> 
 
 def test_last_of_a_group_has_nothing_to_be_compared_with_but_a_row_without_a_group_stays(make_rows: Any) -> None:
     rows = make_rows((1, 1), ("a", ""))
-    assert reasons(sieve("zero_variance").apply(rows)) == {0: "zero_variance"}
+    assert reasons(make_filters("zero_variance").apply(rows)) == {0: "zero_variance"}
 
 
 def test_variance_is_that_of_what_is_learnt_not_of_what_the_game_gave(make_rows: Any) -> None:
@@ -83,13 +83,13 @@ def test_variance_is_that_of_what_is_learnt_not_of_what_the_game_gave(make_rows:
     rows = make_rows((1, 1), ("a", "a"))
     reward = rows.steps["reward"].copy()
     reward[3] += 0.5
-    assert reasons(sieve("zero_variance").apply(rows.replace(steps={"reward": reward}))) == {}
+    assert reasons(make_filters("zero_variance").apply(rows.replace(steps={"reward": reward}))) == {}
 
 
 def test_seats_are_compared_with_the_same_seat_only() -> None:
     rows = sample_experiences((2,) * 4, tasks=(0, 0, 1, 1), seats=(0, 1, 0, 1), rewards=(1, -1, 1, -1))
     rows = rows.replace(sequences={"group": np.array(["a"] * 4, object)})
-    assert len(sieve("zero_variance").apply(rows).kept) == 0
+    assert len(make_filters("zero_variance").apply(rows).kept) == 0
 
 
 def test_several_rows_of_one_episode_count_once(make_rows: Any) -> None:
@@ -97,24 +97,24 @@ def test_several_rows_of_one_episode_count_once(make_rows: Any) -> None:
     rows = rows.replace(
         sequences={"episode": np.array(["x", "x", "y"], object), "turn": np.array([0, 1, 0])},
     )
-    sifted = sieve({"kind": "pass_rate", "low": 0.5, "high": 0.5}).apply(rows)
-    assert len(sifted.kept) == 3
-    assert sifted.metrics["experience/pass_rate"] == 0.5
+    filtered = make_filters({"kind": "pass_rate", "low": 0.5, "high": 0.5}).apply(rows)
+    assert len(filtered.kept) == 3
+    assert filtered.metrics["experience/pass_rate"] == 0.5
 
 
 def test_pass_rate_keeps_groups_in_its_range_and_is_logged(make_rows: Any) -> None:
     rows = make_rows((1, 1, 1, 1, 0, 0, 0, 0, 1), ("a", "a", "a", "b", "b", "b", "c", "c", "c"))
-    sifted = sieve({"kind": "pass_rate", "low": 0.3, "high": 0.35}).apply(rows)
-    assert set(sifted.kept.sequences["group"].tolist()) == {"b", "c"}
-    assert set(reasons(sifted).values()) == {"pass_rate"}
-    assert sifted.metrics["experience/pass_rate"] == pytest.approx((1 + 1 / 3 + 1 / 3) / 3)
-    assert "100% of group a succeeded" in sifted.refusals[0].detail
+    filtered = make_filters({"kind": "pass_rate", "low": 0.3, "high": 0.35}).apply(rows)
+    assert set(filtered.kept.sequences["group"].tolist()) == {"b", "c"}
+    assert set(reasons(filtered).values()) == {"pass_rate"}
+    assert filtered.metrics["experience/pass_rate"] == pytest.approx((1 + 1 / 3 + 1 / 3) / 3)
+    assert "100% of group a succeeded" in filtered.refusals[0].detail
 
 
 def test_reward_range_has_open_ends_and_includes_its_bounds(make_rows: Any) -> None:
     rows = make_rows((-1, 0, 1, 2), ("a",) * 4)
-    assert set(reasons(sieve({"kind": "reward_range", "low": 0}).apply(rows))) == {0}
-    assert set(reasons(sieve({"kind": "reward_range", "high": 1}).apply(rows))) == {3}
+    assert set(reasons(make_filters({"kind": "reward_range", "low": 0}).apply(rows))) == {0}
+    assert set(reasons(make_filters({"kind": "reward_range", "high": 1}).apply(rows))) == {3}
 
 
 def test_same_tokens_in_a_group_are_kept_once_and_the_lowest_task_stays(make_rows: Any) -> None:
@@ -122,10 +122,10 @@ def test_same_tokens_in_a_group_are_kept_once_and_the_lowest_task_stays(make_row
     action = np.tile(rows.steps["action"][:4], 4)
     action[4] += 1
     rows = rows.replace(steps={"action": action}).take([3, 2, 1, 0])
-    sifted = sieve("deduplicate").apply(rows)
-    assert reasons(sifted) == {2: "same_content"}
-    assert "episode-0" in sifted.refusals[0].detail
-    assert len(sieve({"kind": "deduplicate", "keep": 2}).apply(rows).kept) == 4
+    filtered = make_filters("deduplicate").apply(rows)
+    assert reasons(filtered) == {2: "same_content"}
+    assert "episode-0" in filtered.refusals[0].detail
+    assert len(make_filters({"kind": "deduplicate", "keep": 2}).apply(rows).kept) == 4
 
 
 def test_validity_refuses_what_was_cut_is_too_short_or_could_not_be_read(make_rows: Any) -> None:
@@ -134,15 +134,15 @@ def test_validity_refuses_what_was_cut_is_too_short_or_could_not_be_read(make_ro
     format_ok[5] = False  # the answer of row 1 ends there
     truncated = np.array([False, False, True, False])
     rows = rows.replace(sequences={"truncated": truncated}, steps={"format_ok": format_ok})
-    all_of_it = sieve({"kind": "validity", "min_length": 2, "max_length": 7, "malformed": "refuse"}).apply(rows)
+    all_of_it = make_filters({"kind": "validity", "min_length": 2, "max_length": 7, "malformed": "refuse"}).apply(rows)
     assert reasons(all_of_it) == {0: "too_short", 1: "malformed", 2: "truncated", 3: "too_long"}
-    assert reasons(sieve("validity").apply(rows)) == {2: "truncated"}
-    assert reasons(sieve({"kind": "validity", "truncated": "keep"}).apply(rows)) == {}
+    assert reasons(make_filters("validity").apply(rows)) == {2: "truncated"}
+    assert reasons(make_filters({"kind": "validity", "truncated": "keep"}).apply(rows)) == {}
 
 
 def test_shape_is_affine_then_cut_and_lands_on_the_last_chosen_element(make_rows: Any) -> None:
     rows = make_rows((1, 0, -1), ("a", "a", "a"))
-    kept = sieve({"kind": "shape", "scale": 2, "offset": 1, "low": 0.0, "high": 2.5}).apply(rows).kept
+    kept = make_filters({"kind": "shape", "scale": 2, "offset": 1, "low": 0.0, "high": 2.5}).apply(rows).kept
     assert kept.sequences["shaped_reward"].tolist() == [2.5, 1.0, 0.0]
     assert kept.sequences["raw_reward"].tolist() == [1.0, 0.0, -1.0]
     assert kept.sequences["final_reward"].tolist() == [1.0, 0.0, -1.0]
@@ -151,26 +151,26 @@ def test_shape_is_affine_then_cut_and_lands_on_the_last_chosen_element(make_rows
 
 def test_normalised_groups_have_mean_0_and_deviation_1_and_equal_ones_exactly_0(make_rows: Any) -> None:
     rows = make_rows((3, 1, 0.1, 0.1, 0.1, 7), ("a", "a", "b", "b", "b", ""))
-    kept = sieve({"kind": "shape", "normalise": "standardise"}).apply(rows).kept
+    kept = make_filters({"kind": "shape", "normalise": "standardise"}).apply(rows).kept
     half = np.sqrt(0.5)
     assert kept.sequences["shaped_reward"].tolist() == pytest.approx([half, -half, 0, 0, 0, 7])
-    centred = sieve({"kind": "shape", "normalise": "centre"}).apply(rows).kept
+    centred = make_filters({"kind": "shape", "normalise": "centre"}).apply(rows).kept
     assert centred.sequences["shaped_reward"].tolist() == [1, -1, 0, 0, 0, 7]
 
 
 def test_operators_work_in_order_on_what_the_one_before_left(make_rows: Any) -> None:
     rows = make_rows((1, 1, 0), ("a", "a", "a"))
     halved = {"kind": "shape", "scale": 0.5}
-    assert len(sieve({"kind": "reward_range", "high": 0.5}, halved).apply(rows).kept) == 1
-    assert len(sieve(halved, {"kind": "reward_range", "high": 0.5}).apply(rows).kept) == 3
+    assert len(make_filters({"kind": "reward_range", "high": 0.5}, halved).apply(rows).kept) == 1
+    assert len(make_filters(halved, {"kind": "reward_range", "high": 0.5}).apply(rows).kept) == 3
     # Once the 0 is gone, the others are equal.
-    gone = sieve({"kind": "reward_range", "low": 0.5}, "zero_variance").apply(rows)
+    gone = make_filters({"kind": "reward_range", "low": 0.5}, "zero_variance").apply(rows)
     assert reasons(gone) == {0: "zero_variance", 1: "zero_variance", 2: "reward_range"}
 
 
 def test_refused_rows_are_as_they_came(make_rows: Any) -> None:
     rows = make_rows((1, 1, 1, 0), ("a", "a", "b", "b"))
-    refused = sieve({"kind": "shape", "scale": 9}, "zero_variance").apply(rows).refused
+    refused = make_filters({"kind": "shape", "scale": 9}, "zero_variance").apply(rows).refused
     assert refused.sequences["shaped_reward"].tolist() == [1.0, 1.0]
     assert np.array_equal(refused.steps["reward"], rows.take([0, 1]).steps["reward"])
 
@@ -186,7 +186,7 @@ def test_a_group_comes_to_the_same_alone_and_in_any_company(
 ) -> None:
     rows = sample_experiences([1 + task % 5 for task in range(len(drawn))], rewards=[reward for _, reward in drawn])
     rows = rows.replace(sequences={"group": np.array([f"g{group}" if group else "" for group, _ in drawn], object)})
-    tested = sieve(*order[:4])
+    tested = make_filters(*order[:4])
     shuffled = list(range(len(rows)))
     rng.shuffle(shuffled)
     whole = tested.apply(rows.take(shuffled))
@@ -215,9 +215,9 @@ def no_long_ones(group: Experiences, most: int = 3) -> Verdict:
 def test_registered_function_is_an_operator(make_rows: Any) -> None:
     register_operator("no_long_ones", no_long_ones)
     rows = make_rows((1, 0, 1), ("a", "a", "b"), lengths=(2, 5, 3))
-    sifted = sieve({"kind": "custom", "name": "no_long_ones", "options": {"most": 4}}).apply(rows)
-    assert reasons(sifted) == {1: "rambling"}
-    assert sifted.metrics["experience/long"] == 1.0
+    filtered = make_filters({"kind": "custom", "name": "no_long_ones", "options": {"most": 4}}).apply(rows)
+    assert reasons(filtered) == {1: "rambling"}
+    assert filtered.metrics["experience/long"] == 1.0
     check_operator(no_long_ones, most=3)
 
 
@@ -225,7 +225,7 @@ def test_registered_function_is_an_operator(make_rows: Any) -> None:
 def test_unknown_operators_are_named_with_their_place_and_the_nearest() -> None:
     register_operator("no_long_ones", no_long_ones)
     with pytest.raises(ConfigError) as refused:
-        sieve("validity", {"kind": "custom", "name": "no_long_one"}, {"kind": "custom", "name": "xyz"})
+        make_filters("validity", {"kind": "custom", "name": "no_long_one"}, {"kind": "custom", "name": "xyz"})
     first, second = refused.value.problems
     assert first == "experience.operators.1: operator 'no_long_one': no such operator; did you mean no_long_ones?"
     assert "--plugin" in second
@@ -257,7 +257,7 @@ def answering(answer: Any) -> Any:
 def test_function_that_breaks_its_promise_stops_the_run_with_its_name(make_rows: Any, function: Any, said: str) -> None:
     register_operator("mine", function)
     with pytest.raises(LudusError, match=said):
-        sieve({"kind": "custom", "name": "mine"}).apply(make_rows((1, 0), ("a", "a")))
+        make_filters({"kind": "custom", "name": "mine"}).apply(make_rows((1, 0), ("a", "a")))
 
 
 def forgetful() -> Any:

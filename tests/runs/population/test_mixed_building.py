@@ -77,9 +77,14 @@ def built() -> Iterator[list[Runner]]:
             runner.close()
 
 
-def build(built: list[Runner], run: Path, text: str, shape: AnyShape, voice: str) -> Runner:
+def build(built: list[Runner], run: Path, text: str, shape: AnyShape, lm_config: str) -> Runner:
     setup = Setup(
-        run_dir=str(run), run="x", config=config_of(text).model_dump_json(), shape=shape.to_json(), slots=8, voice=voice
+        run_dir=str(run),
+        run="x",
+        config=config_of(text).model_dump_json(),
+        shape=shape.to_json(),
+        slots=8,
+        lm_config=lm_config,
     )
     built.append(build_runner(setup, Pulse()))
     return built[-1]
@@ -105,8 +110,8 @@ def test_a_network_learns_from_games_against_everybody(
     store = PolicyStore(tmp_path / "policies")
     publish_network(store, "main")
     publish_model(store, "words", poker_speaker)
-    voice = config_of(words_text(poker_speaker)).model_dump_json()
-    runner = build(built, tmp_path, NETWORK, publish_network(store, "learner"), voice)
+    lm_config = config_of(words_text(poker_speaker)).model_dump_json()
+    runner = build(built, tmp_path, NETWORK, publish_network(store, "learner"), lm_config)
     assert isinstance(runner, MixedRunner)
     rows = play(runner, "main", "words", "random").experiences
     assert rows.steps["observation"].shape[1:] == make_game(KUHN).spec.observation_shape
@@ -132,13 +137,13 @@ def test_a_language_model_learns_from_games_against_everybody(
 
 def test_where_one_kind_is_alone_its_own_runner_plays(poker_speaker: Path, tmp_path: Path, built: list[Runner]) -> None:
     text = words_text(poker_speaker)
-    voice = config_of(text).model_dump_json()
+    lm_config = config_of(text).model_dump_json()
     boards, words = PolicyStore(tmp_path / "boards/policies"), PolicyStore(tmp_path / "words/policies")
     publish_network(boards, "main")
     shape = publish_network(boards, "learner")
-    assert isinstance(build(built, tmp_path / "boards", NETWORK, shape, voice), HostRunner)
+    assert isinstance(build(built, tmp_path / "boards", NETWORK, shape, lm_config), HostRunner)
     publish_model(words, "words", poker_speaker)
-    runner = build(built, tmp_path / "words", text, publish_model(words, "learner", poker_speaker), voice)
+    runner = build(built, tmp_path / "words", text, publish_model(words, "learner", poker_speaker), lm_config)
     assert isinstance(runner, LanguageRunner)
     assert len(play(runner, "words", "random").experiences) == 16
 
@@ -153,6 +158,6 @@ def test_language_models_on_several_base_models_are_refused(
     store = PolicyStore(tmp_path / "policies")
     publish_model(store, "words", poker_speaker)
     publish_model(store, "others", other)
-    voice = config_of(words_text(poker_speaker)).model_dump_json()
+    lm_config = config_of(words_text(poker_speaker)).model_dump_json()
     with pytest.raises(ConfigError, match="language models stand on several models"):
-        build(built, tmp_path, NETWORK, publish_network(store, "learner"), voice)
+        build(built, tmp_path, NETWORK, publish_network(store, "learner"), lm_config)

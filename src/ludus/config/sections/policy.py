@@ -24,7 +24,7 @@ class MemoryConfig(Model):
     """Numbers that are remembered; twice as many where the critic is a network of its own."""
     chunk: int = Field(default=16, gt=0, le=65536)
     """Training goes back through this many decisions; what was remembered before them is computed, and taken as given.
-    `train.minibatch` divided by this is the number of such stretches in an optimizer step."""
+    `train.minibatch` divided by this is the number of such chunks in an optimizer step."""
 
 
 class MlpConfig(Model):

@@ -92,7 +92,7 @@ def _algorithm(config: RunConfig) -> Iterator[Contradiction]:
     train = config.train
     chunk = _chunk(config)
     if (rows := max(1, train.minibatch // train.shards // chunk)) % train.accumulate:
-        what = f"{rows} stretches of {chunk} decisions" if chunk > 1 else f"train.minibatch ({rows})"
+        what = f"{rows} chunks of {chunk} decisions" if chunk > 1 else f"train.minibatch ({rows})"
         what += " of each shard" if train.shards > 1 else ""
         text = f"{what} cannot be split into {train.accumulate} equal parts"
         yield at("train.accumulate", f"{text}; write a divisor of it")

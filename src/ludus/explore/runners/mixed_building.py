@@ -2,7 +2,7 @@
 
 Invariant: whoever plays is a network, a language model, an endpoint or a fixed player, and which of them follows from
 its name: the store says what a policy is. All language models of a population stand on the same base model and talk in
-the same way (`Setup.voice`), so that one engine speaks for all.
+the same way (`Setup.lm_config`), so that one engine speaks for all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ludus.config import RunConfig
+from ludus.config import RunConfig, parse_config
 from ludus.errors import ConfigError
 from ludus.explore.messages import Setup
 from ludus.lm.language_shape import LanguageModelShape
@@ -83,13 +83,13 @@ def _build_mixed_runner(setup: Setup, config: RunConfig, pulse: Pulse, kinds: Ki
     from ludus.explore.runners.mixed_runner import MixedRunner
     from ludus.explore.runners.text_building import build_language_runner
 
-    voice = RunConfig.model_validate_json(setup.voice)
+    lm_config = parse_config(setup.lm_config, "lm_config.json", stored=True)
     actors = NetworkActors(PolicyStore(Path(setup.run_dir) / "policies"))
     for shape in {repr(shape): shape for shape in kinds.shapes() if isinstance(shape, PolicyShape)}.values():
         actors.prepare(shape)
     words = build_language_runner(
         setup,
-        voice,
+        lm_config,
         pulse,
         deadline_s=config.explore.deadline_s,
         speaks=kinds.is_language_model,
@@ -97,7 +97,7 @@ def _build_mixed_runner(setup: Setup, config: RunConfig, pulse: Pulse, kinds: Ki
         max_length=config.explore.max_length,
     )
     boards = build_host_runner(setup, config, pulse, actors=actors)
-    endpoints = voice.explore.endpoints
+    endpoints = lm_config.explore.endpoints
     return MixedRunner(boards, words, lambda name: name in endpoints or kinds.is_language_model(name))
 
 

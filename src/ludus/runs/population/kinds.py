@@ -39,13 +39,13 @@ def check_kinds(kinds: Mapping[str, RunConfig], population: PopulationConfig, ru
         ConfigError: one line for each part that does not exist or fit.
     """
     problems = [*_missing_parts(list(kinds.items())[1:], run)]
-    if find_voice(kinds) is not None:
+    if find_lm_config(kinds) is not None:
         problems += [*_cannot_meet(kinds, population)]
     if problems:
         raise ConfigError(*problems)
 
 
-def find_voice(kinds: Mapping[str, RunConfig]) -> RunConfig | None:
+def find_lm_config(kinds: Mapping[str, RunConfig]) -> RunConfig | None:
     """The config that the language models of a population speak by; None if there are none."""
     return next((config for config in kinds.values() if config.policy.model is not None), None)
 

@@ -39,11 +39,11 @@ class LearnerRuns:
         *,
         plugins: Sequence[str],
         strict_resume: bool,
-        voice: RunConfig | None = None,
+        lm_config: RunConfig | None = None,
     ) -> None:
-        """`voice` is the config that language models speak by, where there are any."""
+        """`lm_config` is the config that language models speak by, where there are any."""
         self._config = config
-        self._voice = voice
+        self._lm_config = lm_config
         self._run = run
         self._plugins = tuple(plugins)
         self._strict_resume = strict_resume
@@ -57,7 +57,7 @@ class LearnerRuns:
         config, run = learner_config(self._config, assignment, self._run.path), self.directory(assignment.learner)
         ensure_directory(run.path)
         write_json(run.opponents, assignment.opponents.to_json())
-        write_voice(run, self._voice)
+        write_lm_config(run, self._lm_config)
         ensure_directory(run.policies)
         for name in sorted({str(ref.name) for ref in assignment.opponents.policies if ref.version}):
             with suppress(FileExistsError):
@@ -86,10 +86,10 @@ class LearnerRuns:
                     discard_tree(path)
 
 
-def write_voice(run: RunDirectory, voice: RunConfig | None) -> None:
+def write_lm_config(run: RunDirectory, lm_config: RunConfig | None) -> None:
     """Let a run know how language models speak, where there are any."""
-    if voice is not None:
-        write_text(run.voice, voice.model_dump_json())
+    if lm_config is not None:
+        write_text(run.lm_config, lm_config.model_dump_json())
 
 
 def learner_config(config: RunConfig, assignment: Assignment, run: Path) -> RunConfig:

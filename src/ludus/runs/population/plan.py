@@ -9,7 +9,7 @@ from ludus.config import PopulationConfig, RunConfig, resolve
 from ludus.errors import ConfigError
 from ludus.league.schedulers import SCHEDULERS, Scheduler
 from ludus.orchestrator import Playables, check_parts
-from ludus.runs.population.kinds import check_kinds, find_voice, kind_configs
+from ludus.runs.population.kinds import check_kinds, find_lm_config, kind_configs
 from ludus.runs.population.learner_runs import LearnerRuns, base_config
 from ludus.runs.population.measures import check_meta_solver
 from ludus.storage.run_directory import RunDirectory
@@ -47,7 +47,7 @@ def make_plan(config: RunConfig, run: RunDirectory, *, plugins: Sequence[str], s
     check_kinds(kinds, population, run)
     for spec in playables.game_specs.values():
         check_meta_solver(population, spec)
-    lm_config = find_voice(kinds)
+    lm_config = find_lm_config(kinds)
     return PopulationPlan(
         config=resolved,
         population=population,
@@ -56,5 +56,5 @@ def make_plan(config: RunConfig, run: RunDirectory, *, plugins: Sequence[str], s
         playables=playables,
         lm_config=lm_config,
         scheduler=SCHEDULERS[population.scheduler](),
-        runs=LearnerRuns(config, run, plugins=plugins, strict_resume=strict_resume, voice=lm_config),
+        runs=LearnerRuns(config, run, plugins=plugins, strict_resume=strict_resume, lm_config=lm_config),
     )

@@ -16,7 +16,7 @@ from ludus.runs.driver import Driveable, Status
 from ludus.runs.opening import open_pool
 from ludus.runs.population.generations import Generations
 from ludus.runs.population.learner_group import LearnerGroup
-from ludus.runs.population.learner_runs import write_voice
+from ludus.runs.population.learner_runs import write_lm_config
 from ludus.runs.population.matches import Matches
 from ludus.runs.population.measures import Measures, PlayedMeasures
 from ludus.runs.population.plan import make_plan
@@ -98,7 +98,7 @@ class PopulationRun(Driveable):
         self.run.prepare()
         with RunLock(self.run.path):
             open_run_directory(self.run, self.config)
-            write_voice(self.run, plan.lm_config)
+            write_lm_config(self.run, plan.lm_config)
             store = RunStore(plan.base, self.run)
             context = open_context(plan.base, plan.playables, self.run, self.run.new_attempt(), self._plugins)
             self._context = context

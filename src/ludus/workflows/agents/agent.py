@@ -18,7 +18,7 @@ class AgentTask:
     base_url: str
     """Where the policy is: `OpenAI(base_url=..., api_key=...)`."""
     api_key: str
-    """Opens this attempt's recording and nothing else, until the attempt is over."""
+    """Opens this attempt's interception and nothing else, until the attempt is over."""
     model: str
     """The policy's name; any other is answered, too."""
     inputs: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""The HTTP side of the recording endpoint: chat completions, models, and what an attempt is worth.
+"""The HTTP side of the intercepting endpoint: chat completions, models, and what an attempt is worth.
 
 Invariants: every request but `/health` carries the token of an attempt that is going on, and reaches nothing else;
 every answer that is not a reply is an error object that OpenAI's clients understand.
@@ -20,10 +20,10 @@ from ludus.http.http import EventStream, answering, http_problem, read_body, whi
 from ludus.http.problems import BadRequest
 from ludus.http.token_text import TokenText, token_text
 from ludus.workflows.interception.agent_request import AgentRequest, read_agent_request, read_reward
-from ludus.workflows.interception.interception import Recording
+from ludus.workflows.interception.interception import Interception
 
-Find = Callable[[str], Recording | None]
-"""The recording that a token opens, if it opens one."""
+Find = Callable[[str], Interception | None]
+"""The interception that a token opens, if it opens one."""
 
 
 def make_app(find: Find) -> Starlette:
@@ -60,15 +60,15 @@ class Routes:
 
     async def chat(self, request: Request) -> Response:
         """Reply to a conversation and remember it."""
-        recording = self._open(request)
+        interception = self._open(request)
         wanted = read_agent_request(await read_body(request))
         id = new_id()
-        pieces = await while_wanted(request, _reply(recording, wanted, id))
+        pieces = await while_wanted(request, _reply(interception, wanted, id))
         answers = Answers(
             id=id,
             model=wanted.model,
-            prompt_tokens=recording.prompt_tokens(id),
-            token_text=self._text(recording, wanted),
+            prompt_tokens=interception.prompt_tokens(id),
+            token_text=self._text(interception, wanted),
         )
         if wanted.stream:
             return EventStream(_events(pieces, answers, wanted), on_end=lambda: None)
@@ -79,31 +79,31 @@ class Routes:
 
     async def reward(self, request: Request) -> Response:
         """Take what the attempt is worth."""
-        recording = self._open(request)
-        recording.judge(read_reward(await read_body(request)))
+        interception = self._open(request)
+        interception.judge(read_reward(await read_body(request)))
         return JSONResponse({"status": "ok"})
 
-    def _open(self, request: Request) -> Recording:
+    def _open(self, request: Request) -> Interception:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        recording = self._find(token.strip()) if scheme.lower() == "bearer" else None
-        if recording is None:
+        interception = self._find(token.strip()) if scheme.lower() == "bearer" else None
+        if interception is None:
             raise BadRequest(
                 "the request does not carry the token of an attempt that is going on (Authorization: Bearer ...)",
                 status=401,
             )
-        return recording
+        return interception
 
-    def _text(self, recording: Recording, wanted: AgentRequest) -> TokenText | None:
+    def _text(self, interception: Interception, wanted: AgentRequest) -> TokenText | None:
         if not wanted.logprobs:
             return None
         if self._token_text is None:
-            self._token_text = token_text(recording.model.template)
+            self._token_text = token_text(interception.model.template)
         return self._token_text
 
 
-async def _reply(recording: Recording, wanted: AgentRequest, id: str) -> list[Piece]:
+async def _reply(interception: Interception, wanted: AgentRequest, id: str) -> list[Piece]:
     """All choices that a request asks for."""
-    replies = [asyncio.ensure_future(recording.reply(wanted, id=id, choice=number)) for number in range(wanted.n)]
+    replies = [asyncio.ensure_future(interception.reply(wanted, id=id, choice=number)) for number in range(wanted.n)]
     try:
         return await asyncio.gather(*replies)
     finally:

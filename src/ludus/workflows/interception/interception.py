@@ -31,7 +31,7 @@ from ludus.workflows.tools.calls import ToolCall, find_calls, text_around
 
 @dataclass(slots=True)
 class _Talk:
-    """One conversation of the recording."""
+    """One conversation of the interception."""
 
     chat: Chat
     turns: list[Turn]
@@ -56,7 +56,7 @@ class _Judged:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-class Recording:
+class Interception:
     """The conversations of one attempt. Belongs to the event loop of its model."""
 
     def __init__(self, model: RolloutModel) -> None:

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from ludus.http.loop_server import LoopServer
 from ludus.workflows.interception.app import make_app
-from ludus.workflows.interception.interception import Recording
+from ludus.workflows.interception.interception import Interception
 from ludus.workflows.rollout_model import RolloutModel
 
 
@@ -16,19 +16,19 @@ class RecordingServer:
 
     def __init__(self) -> None:
         self._server: LoopServer | None = None
-        self._recordings: dict[str, Recording] = {}
+        self._interceptions: dict[str, Interception] = {}
 
-    def open(self, model: RolloutModel) -> tuple[Recording, str, str]:
-        """Record an attempt; returns the recording, where its endpoint is, and the token that opens it."""
+    def open(self, model: RolloutModel) -> tuple[Interception, str, str]:
+        """Record an attempt; returns the interception, where its endpoint is, and the token that opens it."""
         if self._server is None:
             self._server = LoopServer(make_app(self._find))
-        token, recording = f"ludus-{secrets.token_hex(16)}", Recording(model)
-        self._recordings[_digest(token)] = recording
-        return recording, self._server.url, token
+        token, interception = f"ludus-{secrets.token_hex(16)}", Interception(model)
+        self._interceptions[_digest(token)] = interception
+        return interception, self._server.url, token
 
     def end(self, token: str) -> None:
         """The attempt is over; its token opens nothing any more."""
-        self._recordings.pop(_digest(token), None)
+        self._interceptions.pop(_digest(token), None)
 
     async def close(self) -> None:
         """Stop answering."""
@@ -36,8 +36,8 @@ class RecordingServer:
             await self._server.stop()
             self._server = None
 
-    def _find(self, token: str) -> Recording | None:
-        return self._recordings.get(_digest(token))
+    def _find(self, token: str) -> Interception | None:
+        return self._interceptions.get(_digest(token))
 
 
 def _digest(token: str) -> str:

@@ -26,7 +26,7 @@ from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import EpisodeId
 from ludus.workflows.interception.agent_request import AgentRequest, read_agent_request
 from ludus.workflows.interception.history import read_turns
-from ludus.workflows.interception.interception import Recording
+from ludus.workflows.interception.interception import Interception
 from ludus.workflows.rollout_model import RolloutModel
 
 
@@ -57,10 +57,10 @@ class Odd(ParrotEngine):
         return Completion(tokens=tokens, logps=nothing, values=nothing, policy=whole.policy, finish=whole.finish)
 
 
-def open_recording(chat: ChatFormat, engine: ParrotEngine) -> Recording:
+def open_interception(chat: ChatFormat, engine: ParrotEngine) -> Interception:
     sampling = make_sampling(SamplingConfig(), chat.stop_tokens)
     model = RolloutModel(attempt(), EpisodeId("e"), PolicySampler(engine, chat), sampling=sampling, context=4096)
-    return Recording(model)
+    return Interception(model)
 
 
 def request(*messages: tuple[str, str], **fields: Any) -> AgentRequest:
@@ -81,7 +81,7 @@ def test_every_reply_stands_in_one_conversation_after_what_it_was_sampled_after(
 ) -> None:
     """Each step goes on from some reply that there is, or begins; some ask for several replies, some at once."""
     engine = Odd(chat, failing)
-    recording = open_recording(chat, engine)
+    interception = open_interception(chat, engine)
     known: list[tuple[list[tuple[str, str]], list[int]]] = [([("system", "s")], [])]
 
     async def ask(place: int, text: str, count: int, twice: bool) -> None:
@@ -91,7 +91,7 @@ def test_every_reply_stands_in_one_conversation_after_what_it_was_sampled_after(
         prompt = [*tokens, *chat.reply(text, ended=True)] if tokens else chat.opening(opening)
         again = 2 if twice else 1
         asked = [
-            recording.reply(request(*before, n=count), id=f"{len(known)}-{time}", choice=choice)
+            interception.reply(request(*before, n=count), id=f"{len(known)}-{time}", choice=choice)
             for time in range(again)
             for choice in range(count)
         ]
@@ -109,7 +109,7 @@ def test_every_reply_stands_in_one_conversation_after_what_it_was_sampled_after(
     asyncio.run(all_steps())
     rows = [
         columns
-        for each in recording.model.chats
+        for each in interception.model.chats
         if each.conversation.replies
         for columns in [each.conversation.as_episode()]
     ]
