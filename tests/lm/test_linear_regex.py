@@ -1,4 +1,4 @@
-"""Regular expressions in linear time: the same matches as `re`, whatever the text."""
+"""Regular expressions in linear time: the matches of `re` in what both take, whatever the text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATTERNS = [
     "a{2,3}|b{2}|c{2,}",
     r"(a|b)*c",
     r"\Aa",
-    r"\d\Z",
+    r"\d\z",
     "(?:(?:a?b?)+c)",
     "(?i:A)1",
     r"\w+$",
@@ -52,6 +52,11 @@ PIECES = st.recursive(
 
 
 def last_of_re(pattern: str, text: str) -> str | None:
+    """What `re` finds, with the places and classes of RE2."""
+    pattern = pattern.replace(r"\z", r"\Z")
+    if "(?m)" not in pattern:
+        pattern = pattern.replace("$", r"\Z")
+    pattern = "(?a)" + pattern
     matches = list(re.finditer(pattern, text))
     if not matches:
         return None
@@ -95,18 +100,29 @@ def test_only_the_end_of_a_text_is_looked_at() -> None:
 @pytest.mark.parametrize(
     ("pattern", "problem"),
     [
-        (r"(a)\1", "groupref is not taken"),
-        ("(?=a)b", "assert is not taken"),
-        ("(?<!a)b", "assert_not is not taken"),
-        ("(?>a+)b", "atomic_group is not taken"),
-        ("a++b", "possessive_repeat is not taken"),
-        ("(?a)\\bx", "is not taken"),
-        ("(", "not a regular expression"),
+        (r"(a)\1", "linear time, in the syntax of RE2"),
+        ("(?=a)b", "linear time, in the syntax of RE2"),
+        ("(?<!a)b", "linear time, in the syntax of RE2"),
+        ("(?>a+)b", "linear time, in the syntax of RE2"),
+        ("a++b", "linear time, in the syntax of RE2"),
+        (r"\d\Z", "invalid escape sequence"),
+        ("(", "missing"),
+        ("\ud800", "linear time, in the syntax of RE2"),
         ("", "1 to 256 characters"),
         ("a" * 257, "1 to 256 characters"),
-        ("(?:a{999}){999}", "counts too far"),
+        ("(?:a{999}){999}", "linear time, in the syntax of RE2"),
     ],
 )
 def test_what_cannot_be_matched_so_is_refused_in_one_sentence(pattern: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         compile_pattern(pattern)
+
+
+def test_a_text_that_is_no_unicode_is_searched_all_the_same() -> None:
+    assert LinearRegex("b+").last("a\ud800bb") == "bb"
+    assert LinearRegex("^a").is_in("a\udfff")
+
+
+def test_a_whole_text_is_searched_for_a_form() -> None:
+    assert LinearRegex("^a").is_in("a" + " " * 100_000)
+    assert not LinearRegex("^b").is_in("a" * 100_000)

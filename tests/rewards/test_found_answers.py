@@ -261,7 +261,9 @@ def test_tags(response: str, expected: float) -> None:
     assert value(response, {}, kind="format", tags=["think", "answer"]) == expected
 
 
-def test_a_pattern_is_looked_for_at_the_end() -> None:
+def test_a_pattern_is_looked_for_in_the_whole_response() -> None:
+    assert value("<think>" + "x" * 10_000, {}, kind="format", pattern="^<think>") == 1.0
+    assert value("x<think>", {}, kind="format", pattern="^<think>") == 0.0
     config = {"kind": "format", "pattern": r"#### \d+\s*$"}
     assert value("thus\n#### 42\n", {}, **config) == 1.0
     assert value("#### 42 or so", {}, **config) == 0.0
@@ -271,8 +273,7 @@ def test_a_pattern_is_looked_for_at_the_end() -> None:
 @pytest.mark.parametrize(
     ("pattern", "reason"),
     [
-        ("^<think>", "looks at the beginning of a response"),
-        (r"(a)\1", "cannot be matched in linear time"),
+        (r"(a)\1", "can be matched in linear time"),
         ("(", "not a regular expression"),
     ],
 )
