@@ -2,6 +2,7 @@
 
 import pytest
 
+from ludus.config import dump_config
 from ludus.config.loading.derive import resolve
 from ludus.config.loading.load import parse_config
 from ludus.errors import ConfigError
@@ -29,11 +30,44 @@ def test_a_run_on_tasks_needs_no_opponents_and_one_seat() -> None:
     assert config.tasks[0].name == "train"
 
 
+MIXED = """
+name: both
+games:
+  - {key: "open_spiel:tic_tac_toe", prompt: {template: bare}, sampling: {temperature: 0.7}}
+tasks:
+  - {path: a.jsonl, weight: 3, rewards: [{kind: exact}], workflow: attempts, sampling: {max_tokens: 5}}
+  - {path: b.jsonl, rewards: [{kind: numeric}]}
+policy: {model: {path: ludus/mini}}
+explore: {prompt: {invalid_moves: 2}, sampling: {max_tokens: 9, top_k: 4}}
+league: {opponents: [{kind: random}]}
+"""
+
+
+def test_games_and_tasks_may_be_in_one_run_each_with_its_own_settings_over_the_runs() -> None:
+    config = resolve(parse_config(MIXED, "run.yaml"))
+    game, first, second = config.games[0], *config.tasks
+    assert game.prompt is not None
+    assert (game.prompt.template, game.prompt.invalid_moves) == ("bare", 2)
+    assert game.sampling is not None
+    assert (game.sampling.temperature, game.sampling.max_tokens, game.sampling.top_k) == (0.7, 9, 4)
+    assert first.sampling is not None
+    assert (first.sampling.temperature, first.sampling.max_tokens, first.sampling.top_k) == (1.0, 5, 4)
+    assert second.sampling is None
+    assert config.sampling_by_game() == {game.key: game.sampling, "tasks:a": first.sampling}
+    assert config.evaluate.against == ("random",), "games are measured against somebody, tasks or not"
+    assert resolve(config) == config
+    assert parse_config(dump_config(config), "config.yaml") == config
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("name: x\n", "games: there is nothing to do"),
-        (GOOD + "games: [open_spiel:tic_tac_toe]\n", "tasks: a run has games or tasks"),
+        ("name: x\ngames: [{key: 'pgx:chess', prompt: {}}]\n", "games.0.prompt: is for language models"),
+        (
+            GOOD.replace("rewards: [{kind: exact}]", "evaluate: {tasks: [{path: a.jsonl, rewards: [{kind: exact}]}]}"),
+            "rewards: nothing says what an attempt at a task is worth",
+        ),
         (GOOD.replace("policy: {model: {path: ludus/mini}}", ""), "policy.model: tasks are for language models"),
         (GOOD.replace("rewards: [{kind: exact}]", ""), "rewards: nothing says what an attempt at a task is worth"),
         (GOOD + "league: {opponents: [{kind: random}]}\n", "league.opponents.0.kind: a task has no opponents"),

@@ -159,6 +159,23 @@ def test_tokens_are_scored_at_the_temperature_they_were_sampled_at(tiny: Languag
     assert metrics["entropy"] == pytest.approx(float(distribution.entropy().mean()), rel=1e-5)
 
 
+def test_rows_of_games_with_temperatures_of_their_own_are_scored_at_those(tiny: LanguageModel) -> None:
+    """The loss of a mixed batch is that of its parts, each at its temperature, weighted by their tokens."""
+    batch = token_experiences(rows=6)
+    games = np.array(["hot", "cold", "other"] * 2, object)
+    batch = batch.replace(sequences={"game": games})
+    sft = {"preset": "sft", "objective": (TermConfig(loss="sft"),), "epochs": 1, "minibatch": 6}
+    mixed = TorchLearner(tiny, config(**sft), lora=LORA, temperature=1.0, by_game={"hot": 2.0, "cold": 0.5})
+    found = trained(mixed, batch)[1]
+    total, tokens = 0.0, 0
+    for game, temperature in (("hot", 2.0), ("cold", 0.5), ("other", 1.0)):
+        part = batch.take(np.flatnonzero(games == game))
+        count = int(part.steps["mask"].sum())
+        total += count * trained(learner(tiny, temperature=temperature, **sft), part)[1]["sft"]
+        tokens += count
+    assert found["sft"] == pytest.approx(total / tokens, rel=1e-5)
+
+
 def test_training_leaves_the_base_model_as_it_was(load_tiny: Callable[..., LanguageModel]) -> None:
     for lora in (LORA, None):
         model = load_tiny()

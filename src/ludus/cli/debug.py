@@ -114,18 +114,23 @@ def _open(
 
 
 def _find_task(config: RunConfig, number: int, ref: PolicyRef, *, greedy: bool) -> Task:
+    from ludus.errors import ConfigError
+    from ludus.orchestrator.task_sets import Playables, make_tasks
     from ludus.records import Seat
-    from ludus.tasks import TasksetTasks, load_taskset
+    from ludus.tasks import load_taskset
 
     seat = Seat(policy=ref, learns=True, greedy=greedy)
-    tasks = TasksetTasks([load_taskset(taskset) for taskset in config.tasks], config.seed, config.explore.group)
-    return tasks.training(number, 1, lambda task, game: (seat,))[0]
+    tasks = make_tasks(config, Playables(tasksets=[load_taskset(taskset) for taskset in config.tasks]))
+    task = tasks.training(number, 1, lambda task, game: (seat,))[0]
+    if not task.is_attempt:
+        raise ConfigError(f"--task {number}: it is a game of {task.game}; choose another number")
+    return task
 
 
 def _attempt(runner: LanguageRunner, task: Task) -> dict[str, Any]:
     import traceback
 
-    from ludus.errors import ConfigError
+    from ludus.errors import EnvError
     from ludus.explore.runners.workflow_trace import trace
 
     runner.submit([task])
@@ -134,6 +139,6 @@ def _attempt(runner: LanguageRunner, task: Task) -> dict[str, Any]:
     (finished,) = runner.take_finished()
     made, episode = finished.attempt, finished.episode
     if made is None:
-        raise ConfigError(f"{task.game} is a game, not a taskset")
+        raise EnvError(f"{task.game} is no taskset")
     cause = None if made.failure is None else made.failure.__cause__
     return {**trace(made, episode), "traceback": "" if cause is None else "".join(traceback.format_exception(cause))}

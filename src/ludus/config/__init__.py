@@ -92,6 +92,7 @@ from ludus.config.sections.rewards import (
     label_of,
 )
 from ludus.config.sections.runtime import RuntimeConfig
+from ludus.config.sections.shorthands import template_parts
 from ludus.config.sections.stages import StageConfig
 from ludus.config.sections.tasks import (
     RESERVED_FIELDS,
@@ -109,7 +110,6 @@ from ludus.config.sections.tasks import (
     TaskFilterConfig,
     TaskMapConfig,
     TasksetConfig,
-    template_parts,
 )
 from ludus.config.sections.telemetry import TelemetryConfig, WandbConfig
 from ludus.config.sections.train import (

@@ -17,7 +17,7 @@ from ludus.config.sections.checkpoint import CheckpointConfig
 from ludus.config.sections.cycle import CycleConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import ExperienceConfig
-from ludus.config.sections.explore import ExploreConfig
+from ludus.config.sections.explore import ExploreConfig, SamplingConfig
 from ludus.config.sections.games import GameChoice
 from ludus.config.sections.league import LeagueConfig
 from ludus.config.sections.policy import PolicyConfig
@@ -46,13 +46,13 @@ class RunConfig(Model):
     says otherwise."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     games: tuple[GameChoice, ...] = Field(default=(), strict=False)
-    """What is played. A run has games, or tasks."""
+    """What is played. Language models may have games and tasks in one run."""
     tasks: tuple[TasksetConfig, ...] = Field(default=(), strict=False)
-    """Language models: what is attempted instead of games, through a workflow, for rewards."""
+    """Language models: what is attempted, through a workflow, for rewards; instead of games, or beside them."""
     workflow: WorkflowConfig = SingleTurnConfig()
-    """How a task is attempted."""
+    """How a task is attempted, where its taskset does not say."""
     rewards: RewardConfigs = ()
-    """What an attempt at a task is worth: the weighted sum of these."""
+    """What an attempt at a task is worth, where its taskset does not say: the weighted sum of these."""
     topology: Topology | None = None
     """`fused`: explore and train in one program on one device (pgx games, and OpenSpiel games of up to 200,000
     histories). `split`: separate processes (any game).
@@ -86,6 +86,12 @@ class RunConfig(Model):
     stages: tuple[StageConfig, ...] = Field(default=(), strict=False, max_length=64)
     """Runs that are done one after the other, each beginning with the policy of the one before it. Each has a name and
     whatever differs from the keys beside `stages`."""
+
+    def sampling_by_game(self) -> dict[str, SamplingConfig]:
+        """How replies are sampled where a game or taskset says so itself, by what its tasks have as their game."""
+        games = {game.key: game.sampling for game in self.games}
+        sets = {taskset.game: taskset.sampling for taskset in (*self.tasks, *self.evaluate.tasks)}
+        return {game: sampling for game, sampling in (games | sets).items() if sampling is not None}
 
     @property
     def publish_interval(self) -> int:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.buffer import BadDemonstration, TokenRow, as_rows, encode_messages, read_messages, read_pair
-from ludus.config import CustomProcessorConfig, RowFileConfig, RunConfig
+from ludus.config import RowFileConfig, RunConfig
 from ludus.errors import EnvError
 from ludus.lm.model_text import ModelText
 from ludus.records import Experiences
-from ludus.tasks import load_taskset, register_processor
+from ludus.tasks import load_taskset
+from ludus.tasks.processors.custom import CustomProcessor
 from ludus.workflows.templates import fill
 
 ROWS_PER_PART = 1024
@@ -76,11 +77,9 @@ class RowFile:
         Raises:
             ConfigError: the file cannot be read, or none of its rows can be used.
         """
-        name = _PROCESSORS[self._store]
-        register_processor(name, self._take)
         # The last of the processors, so that it sees what will be there, and can refuse it with its line.
-        wanted = self._config.as_taskset(name=self._store, extra=(CustomProcessorConfig(kind="custom", name=name),))
-        taskset = load_taskset(wanted, required=())
+        last = CustomProcessor(_PROCESSORS[self._store], self._take, {})
+        taskset = load_taskset(self._config.as_taskset(name=self._store), required=(), last=last)
         self.refused, self.refusals = taskset.refused, taskset.refusals
         for start in range(0, len(self._found), ROWS_PER_PART):
             part = self._found[start : start + ROWS_PER_PART]

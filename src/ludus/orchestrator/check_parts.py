@@ -25,6 +25,7 @@ from ludus.orchestrator.task_sets import Playables, load_tasksets, warn_of_overl
 from ludus.orchestrator.teacher import check_teacher
 from ludus.rewards.making import check_rewards
 from ludus.storage.run_directory import RunDirectory
+from ludus.workflows.making import check_workflow_config
 
 
 def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables:
@@ -45,8 +46,7 @@ def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables
             held_out=load_tasksets(config.evaluate.tasks, problems),
         )
         warn_of_overlaps(playables)
-        with collecting(problems):
-            check_rewards(config.rewards)
+        _check_attempts(config, problems)
         _check_endpoints(config, problems)
         _check_language_model(config, problems)
     for choice in config.league.opponents:
@@ -106,12 +106,25 @@ def _find_text_games(config: RunConfig, problems: list[str]) -> dict[str, TextGa
     return games
 
 
+def _check_attempts(config: RunConfig, problems: list[str]) -> None:
+    """The rewards and workflows of the run, and of the tasksets that have their own."""
+    sets = (*config.tasks, *config.evaluate.tasks)
+    with collecting(problems):
+        check_rewards(config.rewards)
+    for taskset in sets:
+        with collecting(problems):
+            check_rewards(taskset.rewards or ())
+        with collecting(problems):
+            check_workflow_config(taskset.workflow or config.workflow)
+
+
 def _check_language_model(config: RunConfig, problems: list[str]) -> None:
     """What a language model speaks with: its prompt, how its words are read, and the model itself."""
-    with collecting(problems):
-        find_prompt(config.explore.prompt.template)
-    with collecting(problems):
-        check_extraction(config.explore.prompt.action)
+    for prompt in (config.explore.prompt, *(game.prompt for game in config.games if game.prompt is not None)):
+        with collecting(problems):
+            find_prompt(prompt.template)
+        with collecting(problems):
+            check_extraction(prompt.action)
     if config.policy.model is not None:
         with collecting(problems):
             find_model_folder(config.policy.model.path)

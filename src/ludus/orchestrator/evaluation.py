@@ -120,7 +120,8 @@ class Evaluation:
             for name, value in self._results(episode, job.learner).items():
                 scores.setdefault(f"evaluate/{name}", []).append(value)
                 if len(self._specs) > 1:
-                    scores.setdefault(f"evaluate/{episode.task.game}/{name}", []).append(value)
+                    of_game = f"evaluate/{episode.task.game}/{name if '/' in name else f'itself/{name}'}"
+                    scores.setdefault(of_game, []).append(value)
         metrics = {name: sum(values) / len(values) for name, values in scores.items()}
         spoken = [episode for episode in games if episode.replies and not episode.error]
         invalid = invalid_share((episode, _seat_of(episode, job.learner)) for episode in spoken)

@@ -20,7 +20,7 @@ from ludus.config import TasksetConfig, dotted
 from ludus.errors import ConfigError
 from ludus.tasks.field_mapping import check_fields, map_fields
 from ludus.tasks.json_values import Flaw, measure, most_unpacked
-from ludus.tasks.processors import make_processor
+from ludus.tasks.processors import Processor, make_processor
 from ludus.tasks.rows import BadRow, RefusedRows, Row
 from ludus.tasks.sources import read_rows
 
@@ -54,18 +54,21 @@ class Taskset:
     @property
     def game(self) -> str:
         """What its tasks have as their game."""
-        return f"tasks:{self.config.name}"
+        return self.config.game
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
-def load_taskset(config: TasksetConfig, *, required: Sequence[str] = ("prompt",)) -> Taskset:
+def load_taskset(
+    config: TasksetConfig, *, required: Sequence[str] = ("prompt",), last: Processor | None = None
+) -> Taskset:
     """Read a taskset and run its processors.
 
     Args:
         config: Where it is, and what happens to its rows.
         required: Fields that every row must have as text.
+        last: Sees the rows after the config's own processors.
 
     Raises:
         ConfigError: it cannot be read, no row is left, or a row is bad and the config is strict; one line per problem.
@@ -74,6 +77,7 @@ def load_taskset(config: TasksetConfig, *, required: Sequence[str] = ("prompt",)
     try:
         rows = _read(config, refused)
         rows, dropped = _process(config, rows, refused)
+        rows = last.process(rows, refused) if last is not None else rows
     except ConfigError as error:
         raise ConfigError(*(f"taskset {config.name}: {problem}" for problem in error.problems)) from error
     except OSError as error:

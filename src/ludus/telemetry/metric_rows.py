@@ -14,6 +14,8 @@ EVALUATE = (
      "`past` is past versions"),
     ("evaluate/<player>/return", "reward", "games that are not zero-sum: mean return against a fixed player"),
     ("evaluate/return", "reward", "games of one player or one team: mean return of a seat"),
+    ("evaluate/<game>/<player>/score", "share", "runs with several games: the same, of one game"),
+    ("evaluate/<game>/<player>/return", "reward", "runs with several games: the same, of one game; `itself` is a team"),
     ("evaluate/invalid_moves", "share", "games of words: moves of the measured version that the rules did not allow"),
     ("evaluate/<taskset>/mean[@<k>]", "reward", "held-out tasks: mean of all attempts; with `@k` there are k at each"),
     ("evaluate/<taskset>/success", "share", "held-out tasks: attempts that earned at least `evaluate.success`"),

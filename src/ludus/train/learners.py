@@ -86,16 +86,18 @@ def make_torch_learner(
     from ludus.train.torch_teacher import Teacher
 
     language, temperature = LanguageModelShape.from_json(shape), config.explore.sampling.temperature
+    by_game = {game: sampling.temperature for game, sampling in config.sampling_by_game().items()}
     model = load_language_model(language.model)
     judge: Teacher | None = None
     if teacher:
         source = TeacherModel.from_json(teacher)
-        judge = Teacher(source, context=model.context, temperature=temperature, reducer=reducer)
+        judge = Teacher(source, context=model.context, temperature=temperature, by_game=by_game, reducer=reducer)
     return TorchLearner(
         model,
         config.train,
         lora=language.model.lora,
         temperature=temperature,
+        by_game=by_game,
         reducer=reducer,
         teacher=judge,
     )

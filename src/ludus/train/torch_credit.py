@@ -61,7 +61,7 @@ class Credit:
         if self._advantage.normalise_batch:
             advantage = whitened(advantage, own_elements(rows))
         steps = {**rows.steps, "advantage": advantage, "target": target}
-        labels = {name: rows.sequences[name] for name in LABELS if name in rows.sequences}
+        labels = {name: rows.sequences[name] for name in (*LABELS, "game") if name in rows.sequences}
         return Experiences(sequences=labels, offsets=rows.offsets, steps=steps), figures | charged
 
     def _current(self, rows: Experiences, leaves: Leaves, tokens: int, steps: dict[str, NDArray[Any]]) -> Floats | None:

@@ -57,6 +57,7 @@ class TorchLearner:
         train: how.
         lora: the adapters to train; None trains every parameter.
         temperature: at which tokens were sampled, and are scored.
+        by_game: temperatures of games that are sampled at another.
         reducer: the other trainers, where there are any.
         teacher: whom the policy is to become like; for the advantage `distill`.
     """
@@ -68,6 +69,7 @@ class TorchLearner:
         *,
         lora: LoraConfig | None,
         temperature: float = 1.0,
+        by_game: Mapping[str, float] | None = None,
         reducer: Reducer | None = None,
         teacher: Teacher | None = None,
     ) -> None:
@@ -83,7 +85,9 @@ class TorchLearner:
         self._forward = build_forward(
             model.model, context=model.context, lora=lora, checkpointing=train.activation_checkpointing
         )
-        self._scorer = Scorer(self._forward, self._reducer, temperature=temperature, device=self._device)
+        self._scorer = Scorer(
+            self._forward, self._reducer, temperature=temperature, by_game=by_game, device=self._device
+        )
         self._credit = Credit(train, self._objective, self._scorer, teacher)
         self._names = MetricNames(self._objective, critic=self.has_critic)
         self._layout = Layout(weight_shapes(model, lora, critic=self.has_critic), self._forward.fused)
@@ -192,8 +196,8 @@ class TorchLearner:
         """A minibatch in pieces that are computed at once; a pair is never cut."""
         tokens, pair = self._tokens(part), part.sequences.get("pair")
         if pair is None:
-            return self._forward.parts(part, tokens)
-        return keep_pairs_whole(self._forward.parts(part, max(1, tokens // 2)), pair)
+            return self._scorer.parts(part, tokens)
+        return keep_pairs_whole(self._scorer.parts(part, max(1, tokens // 2)), pair)
 
     def _tokens(self, rows: Experiences) -> int:
         """Tokens to compute at once: few enough that every trainer has a part, if that can be."""

@@ -5,6 +5,7 @@ Invariant: outside the targets every tensor is 0 and no gradient flows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ludus.records import Experiences
 from ludus.train.losses import LossInputs
 from ludus.train.reducers import Reducer, add_up_column, share
 from ludus.train.sources import partners
-from ludus.train.token_rows import Targets, targets_of
+from ludus.train.token_rows import Ints, Targets, targets_of
 from ludus.train.torch_forward import Forward, Scores
 from ludus.train.torch_weights import Leaves
 
@@ -33,16 +34,43 @@ CONSTANTS = {
 
 
 class Scorer:
-    """A forward pass at one temperature, on one device."""
+    """Forward passes at the temperatures at which tokens were sampled, on one device."""
 
-    def __init__(self, forward: Forward, reducer: Reducer, *, temperature: float, device: torch.device) -> None:
+    def __init__(
+        self,
+        forward: Forward,
+        reducer: Reducer,
+        *,
+        temperature: float,
+        device: torch.device,
+        by_game: Mapping[str, float] | None = None,
+    ) -> None:
+        """`by_game` has the temperatures of games that are sampled at another than `temperature`."""
         self._forward, self._reducer = forward, reducer
-        self._temperature, self._device = temperature, device
+        self._default, self._by_game, self._device = temperature, dict(by_game or {}), device
+
+    def parts(self, rows: Experiences, tokens: int) -> list[Ints]:
+        """Rows that are computed at once: no more than so many tokens (or one row), and sampled at one temperature."""
+        temperatures = self._temperatures(rows)
+        if len(np.unique(temperatures)) < 2:
+            return self._forward.parts(rows, tokens)
+        alike = [np.flatnonzero(temperatures == each) for each in np.unique(temperatures)]
+        return [index[part] for index in alike for part in self._forward.parts(rows.take(index), tokens)]
+
+    def _temperatures(self, rows: Experiences) -> NDArray[np.float64]:
+        if not self._by_game:
+            return np.full(len(rows), self._default)
+        games = rows.sequences["game"].tolist()
+        return np.array([self._by_game.get(game, self._default) for game in games], np.float64)
+
+    def _score(self, rows: Experiences, targets: Targets, weights: Leaves | None) -> Scores:
+        temperature = float(self._temperatures(rows)[0]) if self._by_game else self._default
+        return self._forward.score(rows, targets, weights, temperature=temperature)
 
     def inputs(self, rows: Experiences, weights: Leaves) -> LossInputs:
         """What losses see of these rows. Offsets begin at 0."""
         targets = targets_of(rows)
-        scores = self._forward.score(rows, targets, weights, temperature=self._temperature)
+        scores = self._score(rows, targets, weights)
         place = torch.from_numpy(targets.places).to(self._device)
 
         def spread(flat: torch.Tensor) -> torch.Tensor:
@@ -65,10 +93,10 @@ class Scorer:
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Log-probability and value `[N]` of every target, in parts of so many tokens; 0 elsewhere. Trainers share."""
         logp, value = (np.zeros(rows.step_count, np.float32) for _ in range(2))
-        for part in share(self._forward.parts(rows, tokens), self._reducer):
+        for part in share(self.parts(rows, tokens), self._reducer):
             piece = rows.take(part)
             targets = targets_of(piece)
-            scores = self._forward.score(piece, targets, weights, temperature=self._temperature)
+            scores = self._score(piece, targets, weights)
             elements = _elements_in_whole(rows, piece, part, targets)
             logp[elements] = scores.logp.cpu().numpy()
             found = None if weights is None else _values(scores, weights)

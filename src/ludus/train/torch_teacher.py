@@ -5,6 +5,7 @@ Invariant: it is scored as the policy is, at the temperature at which the tokens
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,13 @@ class Teacher:
     """A model with its adapters, if it has any. Each of several trainers holds one and scores its share."""
 
     def __init__(
-        self, source: TeacherModel, *, context: int, temperature: float = 1.0, reducer: Reducer | None = None
+        self,
+        source: TeacherModel,
+        *,
+        context: int,
+        temperature: float = 1.0,
+        by_game: Mapping[str, float] | None = None,
+        reducer: Reducer | None = None,
     ) -> None:
         """`context`: tokens that the policy's conversations may have."""
         loaded = _load(source, context)
@@ -35,7 +42,9 @@ class Teacher:
         self._path = source.model.path
         self._vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])  # type: ignore[index]
         self._forward = build_forward(loaded.model, context=loaded.context, lora=lora)
-        self._scorer = Scorer(self._forward, reducer or Alone(), temperature=temperature, device=device)
+        self._scorer = Scorer(
+            self._forward, reducer or Alone(), temperature=temperature, by_game=by_game, device=device
+        )
         self._weights: Leaves | None = None
         if lora is not None:
             tensors = load_tensors(Path(source.adapter) / ADAPTER)

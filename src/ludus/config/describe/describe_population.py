@@ -146,7 +146,7 @@ def _payoffs(config: RunConfig, population: PopulationConfig) -> str:
 
 def _is_played(config: RunConfig, population: PopulationConfig) -> bool:
     """Whether it is sure that matches are played; of other games only a look at them tells."""
-    is_spiel = all(game.key.startswith("open_spiel:") for game in config.games)
+    is_spiel = all(game.backend == "open_spiel" for game in config.games)
     can_be_exact = config.topology == "fused" and is_spiel and population.scheduler != "league"
     return population.payoffs.kind == "played" or not can_be_exact
 

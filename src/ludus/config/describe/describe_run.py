@@ -11,7 +11,7 @@ from ludus.config.describe.describe_population import describe_learned, describe
 from ludus.config.problems import dotted
 from ludus.config.run import RunConfig
 from ludus.config.sections.explore import EndpointConfig
-from ludus.config.sections.rewards import label_of
+from ludus.config.sections.rewards import RewardConfigs, label_of
 from ludus.config.sections.topology import fused_obstacles
 from ludus.config.sections.train import MuConfig, TermConfig, TrainConfig
 from ludus.config.sections.train_presets import needs_greedy, wanted_sources
@@ -56,9 +56,11 @@ def updates_in_run(config: RunConfig) -> int | None:
 
 
 def _what_runs(config: RunConfig) -> list[Row]:
-    games = ", ".join(f"{game.key} ({game.weight:g})" if len(config.games) > 1 else game.key for game in config.games)
+    is_one = len(config.games) + len(config.tasks) == 1
+    games = ", ".join(game.key if is_one else f"{game.key} ({game.weight:g})" for game in config.games)
     return [
-        *([("games", games)] if config.games else _tasks(config)),
+        *([("games", games)] if config.games else []),
+        *(_tasks(config) if config.tasks else []),
         ("policy", f"{config.policy.name}: {_policy(config)}"),
         *_teacher(config),
         *([] if config.mode == "evaluate" else _how_it_runs(config)),
@@ -79,21 +81,30 @@ def _measuring(config: RunConfig) -> list[Row]:
     which = f"all versions of {start}" if evaluate.versions == "all" else f"the latest version of {start}"
     if "@" in start:
         which = f"one version: {start}"
-    if config.tasks:
-        on = f"every task of {', '.join(each.name for each in evaluate.tasks)}, attempts at each: {evaluate.samples}"
-    else:
-        on = f"{evaluate.final_games:,} games against each of {', '.join(evaluate.against) or 'the past versions'}"
+    on = []
+    if config.games:
+        on.append(
+            f"{evaluate.final_games:,} games against each of {', '.join(evaluate.against) or 'the past versions'}"
+        )
+    if evaluate.tasks:
+        names = ", ".join(each.name for each in evaluate.tasks)
+        on.append(f"every task of {names}, attempts at each: {evaluate.samples}")
     return [
         ("measures", f"{which}; nothing is trained"),
-        ("evaluation", on),
+        ("evaluation", "; ".join(on)),
         ("processes", f"main, {workers} explorer{'s' if workers > 1 else ''}"),
     ]
 
 
 def _tasks(config: RunConfig) -> list[Row]:
     sets = ", ".join(f"{each.name} ({each.weight:g}, {each.order.kind})" for each in config.tasks)
-    rewards = " + ".join(f"{each.weight:g} {label_of(each)}" for each in config.rewards)
-    return [("tasks", sets), ("rewards", rewards)]
+    own = [(f"rewards of {each.name}", _rewards(each.rewards)) for each in config.tasks if each.rewards is not None]
+    shared = [] if len(own) == len(config.tasks) else [("rewards", _rewards(config.rewards))]
+    return [("tasks", sets), *shared, *own]
+
+
+def _rewards(rewards: RewardConfigs) -> str:
+    return " + ".join(f"{each.weight:g} {label_of(each)}" for each in rewards)
 
 
 def _endpoints(config: RunConfig) -> list[Row]:
@@ -170,7 +181,7 @@ def _split_batch(config: RunConfig) -> list[Row]:
         *_optimizer_steps(config),
         (
             "updates in the run",
-            f"until {train.steps:,} {what} are done ({'answers' if config.tasks else 'games'} differ in length)",
+            f"until {train.steps:,} {what} are done ({'games' if config.games else 'answers'} differ in length)",
         ),
     ]
     if config.mode == "both" and "on_policy" in wanted_sources(train.algorithm):
@@ -215,7 +226,9 @@ def _optimizer_steps(config: RunConfig) -> list[Row]:
 def _sequences(config: RunConfig) -> int | None:
     """Sequences in a whole batch; None where that depends on who sits where and on how long games last."""
     learns_from_play = "on_policy" in wanted_sources(config.train.algorithm)
-    if config.policy.model is None or (learns_from_play and (not config.tasks or config.explore.prompt.rows == "turn")):
+    if config.policy.model is None or (
+        learns_from_play and (bool(config.games) or config.explore.prompt.rows == "turn")
+    ):
         return None
     buffer = config.buffer
     expert = (buffer.expert.rows or 0) if buffer.expert else 0
@@ -282,12 +295,15 @@ def _intervals(config: RunConfig) -> list[Row]:
 
 def _measured(config: RunConfig) -> str:
     evaluate = config.evaluate
+    parts = []
+    if config.games:
+        games = evaluate.games * (len(evaluate.against) + evaluate.pool_opponents)
+        parts.append(f"{games:,} games each; {evaluate.final_games * len(evaluate.against):,} at the end")
     if config.tasks:
         samples = "once" if evaluate.samples == 1 else f"{evaluate.samples} times"
         names = ", ".join(str(each.name) for each in evaluate.tasks)
-        return f"every task of {names} {samples}" if names else "of nothing (evaluate.tasks is empty)"
-    games = evaluate.games * (len(evaluate.against) + evaluate.pool_opponents)
-    return f"{games:,} games each; {evaluate.final_games * len(evaluate.against):,} at the end"
+        parts.append(f"every task of {names} {samples}" if names else "of nothing (evaluate.tasks is empty)")
+    return "; ".join(parts)
 
 
 def _every(interval: int | None, steps: int) -> str:

@@ -78,6 +78,7 @@ def fill_defaults(config: RunConfig) -> RunConfig:
         return _fill_population(config, config.population)
     if config.population is not None:
         return _fill_learned(config, config.population)
+    config = _fill_entries(config)
     config = _with(config, topology=config.topology or ("split" if fused_obstacles(config) else "fused"))
     config = _fill_train(config)
     config = _fill_intervals(config)
@@ -113,6 +114,25 @@ def _fill_population(config: RunConfig, population: PopulationConfig) -> RunConf
     )
 
 
+def _fill_entries(config: RunConfig) -> RunConfig:
+    """What a game or a taskset says of prompt and sampling, over what the run says."""
+    explore = config.explore
+    games = tuple(
+        _with(game, prompt=_over(explore.prompt, game.prompt), sampling=_over(explore.sampling, game.sampling))
+        for game in config.games
+    )
+    tasks, held_out = (
+        tuple(_with(taskset, sampling=_over(explore.sampling, taskset.sampling)) for taskset in sets)
+        for sets in (config.tasks, config.evaluate.tasks)
+    )
+    return _with(config, games=games, tasks=tasks, evaluate=_with(config.evaluate, tasks=held_out))
+
+
+def _over(model: M, own: M | None) -> M | None:
+    """`model` with the keys that `own` sets; None when there is no `own`."""
+    return None if own is None else _with(model, **{key: getattr(own, key) for key in own.model_fields_set})
+
+
 def _fill_train(config: RunConfig) -> RunConfig:
     train = config.train
     preset = preset_of(train.algorithm)
@@ -144,14 +164,15 @@ def _fill_aggregation(config: RunConfig, train: TrainConfig) -> TrainConfig:
     if "aggregation" not in train.model_fields_set:
         train = _with(train, aggregation=preset_of(train.algorithm).aggregation)
     if train.aggregation == "constant_norm" and "aggregation_length" not in train.model_fields_set:
-        train = _with(train, aggregation_length=config.explore.sampling.max_tokens)
+        longest = max(each.max_tokens for each in (config.explore.sampling, *config.sampling_by_game().values()))
+        train = _with(train, aggregation_length=longest)
     return train
 
 
 def _fill_intervals(config: RunConfig) -> RunConfig:
     league = _fill(config.league, snapshot_every=max(1, config.train.steps // _SNAPSHOTS))
     evaluate = _fill(config.evaluate, every=league.snapshot_every)
-    if config.tasks and "against" not in evaluate.model_fields_set:
+    if not config.games and "against" not in evaluate.model_fields_set:
         evaluate = _with(evaluate, against=())
     every = _FUSED_CHECKPOINT_EVERY if config.topology == "fused" else config.synchronise.interval
     checkpoint = _fill(config.checkpoint, every=every)

@@ -16,7 +16,8 @@ from ludus.config.base import Model
 from ludus.config.problems import Contradiction
 from ludus.config.rules import at, no_effect, repeated
 from ludus.config.sections.games import seats_per_game
-from ludus.config.sections.tasks import FieldName, ProcessorConfig, TasksetConfig, Template
+from ludus.config.sections.shorthands import Template
+from ludus.config.sections.tasks import FieldName, ProcessorConfig, TasksetConfig
 from ludus.config.sections.train_presets import wanted_sources
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class RowFileConfig(Model):
     processors: tuple[ProcessorConfig, ...] = Field(default=(), strict=False)
     """What happens to the rows first, in this order: as in `tasks`."""
 
-    def as_taskset(self, *, name: str, extra: tuple[Any, ...] = ()) -> TasksetConfig:
+    def as_taskset(self, *, name: str) -> TasksetConfig:
         """How `ludus.tasks.load_taskset` is asked for these rows."""
         return TasksetConfig(
             path=self.path,
@@ -64,7 +65,7 @@ class RowFileConfig(Model):
             fields=self.fields,
             limit=self.limit,
             strict=self.strict,
-            processors=(*self.processors, *extra),
+            processors=self.processors,
         )
 
 

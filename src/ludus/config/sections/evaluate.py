@@ -59,7 +59,7 @@ def check_evaluate(config: RunConfig) -> Iterator[Contradiction]:
     if evaluate.versions == "all" and "@" in (start or ""):
         text = f"policy.start names one version ({start}); write the run alone there, or leave this out"
         yield at("evaluate.versions", text)
-    if config.tasks and not evaluate.tasks:
+    if not config.games and not evaluate.tasks:
         text = "mode is evaluate, so there must be something to measure on; write held-out tasksets"
         yield at("evaluate.tasks", text)
     if config.games and not evaluate.final_games:

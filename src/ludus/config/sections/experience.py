@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from ludus.config.base import Model
-from ludus.config.sections.tasks import NameAlone
+from ludus.config.sections.shorthands import NameAlone
 
 
 class RoleAdvantageConfig(Model):

@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 
 from ludus.config.base import Model
 from ludus.config.problems import Contradiction
-from ludus.config.rules import repeated
+from ludus.config.rules import at, repeated
+from ludus.config.sections.explore import PromptConfig, SamplingConfig
 
 if TYPE_CHECKING:
     from ludus.config.run import RunConfig
@@ -24,7 +25,16 @@ class GameChoice(Model):
     key: str = Field(pattern=r"^\S{1,256}$", examples=["pgx:connect_four"])
     """Backend and name: `pgx:connect_four`, `open_spiel:leduc_poker(players=3)`. `ludus games` lists them."""
     weight: float = Field(default=1.0, gt=0)
-    """Relative frequency among the run's games."""
+    """Relative frequency among the run's games and tasksets."""
+    prompt: PromptConfig | None = None
+    """Language models: how this game asks for moves; keys that are left out are those of `explore.prompt`."""
+    sampling: SamplingConfig | None = None
+    """Language models: how replies in it are sampled; keys that are left out are those of `explore.sampling`."""
+
+    @property
+    def backend(self) -> str:
+        """What its key begins with; empty for a game that somebody registered."""
+        return self.key.partition(":")[0] if ":" in self.key else ""
 
     @model_validator(mode="before")
     @classmethod
@@ -33,13 +43,17 @@ class GameChoice(Model):
 
 
 def seats_per_game(config: RunConfig) -> int:
-    """Seats to reckon with: what the game's key says (`players=3`), else two."""
-    if config.tasks:
+    """Seats to reckon with: what the game's key says (`players=3`), else two; one where there are tasks alone."""
+    if not config.games:
         return 1
     named = [re.search(r"[(,]\s*players=([0-9]{1,3})\s*[,)]", game.key) for game in config.games]
     return max((int(found[1]) for found in named if found), default=2)
 
 
 def check_games(config: RunConfig) -> Iterator[Contradiction]:
-    """No game twice."""
+    """No game twice, and what is for language models only with one."""
     yield from repeated(("games",), [game.key for game in config.games])
+    for place, game in enumerate(config.games):
+        for key in ("prompt", "sampling"):
+            if config.policy.model is None and getattr(game, key) is not None:
+                yield at(("games", place, key), "is for language models; give policy.model, or leave it out")

@@ -64,7 +64,7 @@ def _what_is_played(config: RunConfig) -> Iterator[Contradiction]:
         text = f"{_WHY}, which is for one game, and there are {len(config.games)}; write one open_spiel: game"
         yield at(("games",), text)
     for i, game in enumerate(config.games):
-        if not game.key.startswith("open_spiel:"):
+        if game.backend != "open_spiel":
             text = f"{_WHY}, which needs a game of OpenSpiel; write an open_spiel: game, not {game.key}"
             yield at(("games", i, "key"), text)
 
@@ -116,7 +116,7 @@ def check_learned_population(config: RunConfig) -> Iterator[Contradiction]:
 
 def _learners_play(config: RunConfig) -> Iterator[Contradiction]:
     exact = config.population is not None and config.population.payoffs.kind == "exact"
-    if exact and not all(game.key.startswith("open_spiel:") for game in config.games):
+    if exact and not all(game.backend == "open_spiel" for game in config.games):
         yield at("population.payoffs.kind", "exact needs a small game of OpenSpiel; write played")
     if config.tasks:
         yield at("tasks", "a population plays games; leave the tasks out, or population")

@@ -8,52 +8,18 @@ line in the registry there (a test compares the two).
 from __future__ import annotations
 
 import re
-from string import Formatter
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, model_validator
-from pydantic.json_schema import JsonSchemaValue
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ludus.config.base import Model
+from ludus.config.sections.explore import SamplingConfig
+from ludus.config.sections.rewards import RewardConfigs
+from ludus.config.sections.shorthands import NameAlone, Scalar, Template, kind_alone
+from ludus.config.sections.workflow import WorkflowConfig
 
 RESERVED_FIELDS = ("row", "group_seed")
 """What a task says about itself; a row cannot have fields of these names."""
-
-Scalar = str | int | float | bool
-
-
-class NameAlone:
-    """Lets a kind's name stand for the whole mapping: `order: shuffle` for `order: {kind: shuffle}`."""
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        schema = handler(core)
-        text = {"type": "string", "description": "the kind alone, all its settings at their defaults"}
-        return {"anyOf": [text, schema]}
-
-
-def _as_mapping(value: Any) -> Any:
-    return {"kind": value} if isinstance(value, str) else value
-
-
-def template_parts(text: str) -> tuple[tuple[str, str | None], ...]:
-    """A template as (text, name of the field that follows it or None) pairs.
-
-    Raises:
-        ValueError: a brace stands alone, or what is in braces is more than the name of a field.
-    """
-    try:
-        parts = list(Formatter().parse(text))
-    except ValueError:
-        parts = [("", "", None, None)]
-    for _, field, form, conversion in parts:
-        if field is not None and (form or conversion or not re.fullmatch(r"[A-Za-z_]\w{0,63}", field, re.ASCII)):
-            raise ValueError("expected names of fields in braces, such as {question}; {{ and }} are braces themselves")
-    return tuple((literal, field) for literal, field, _, _ in parts)
-
-
-def _check_template(text: str) -> str:
-    template_parts(text)
-    return text
 
 
 def _check_field(name: str) -> str:
@@ -65,7 +31,6 @@ def _check_field(name: str) -> str:
 
 
 FieldName = Annotated[str, AfterValidator(_check_field)]
-Template = Annotated[str, Field(max_length=100_000), AfterValidator(_check_template)]
 
 
 # -- processors --------------------------------------------------------------------------------------------------------
@@ -150,7 +115,7 @@ ProcessorConfig = Annotated[
     | PrioritiseConfig
     | CustomProcessorConfig,
     Field(discriminator="kind"),
-    BeforeValidator(_as_mapping),
+    BeforeValidator(kind_alone),
     NameAlone(),
 ]
 
@@ -219,7 +184,7 @@ class CustomOrderConfig(Model):
 OrderConfig = Annotated[
     SequentialConfig | ShuffleConfig | RandomConfig | EasyToHardConfig | AdaptiveConfig | CustomOrderConfig,
     Field(discriminator="kind"),
-    BeforeValidator(_as_mapping),
+    BeforeValidator(kind_alone),
     NameAlone(),
 ]
 
@@ -247,15 +212,26 @@ class TasksetConfig(Model):
     """What a row is made of: its fields, and the column that each comes from (`a.b` is b inside of a). Default: every
     column, under its own name."""
     weight: float = Field(default=1.0, gt=0)
-    """Relative frequency among the run's tasksets."""
+    """Relative frequency among the run's tasksets and games."""
     limit: int | None = Field(default=None, gt=0)
     """Read no more than this many rows."""
     strict: bool = False
     """Refuse the whole set for one bad row, instead of that row."""
     processors: tuple[ProcessorConfig, ...] = Field(default=(), strict=False)
     """What happens to the rows before the run, in this order."""
+    workflow: WorkflowConfig | None = None
+    """How its tasks are attempted. Default: the run's `workflow`."""
+    rewards: RewardConfigs | None = None
+    """What an attempt at one of its tasks is worth. Default: the run's `rewards`."""
+    sampling: SamplingConfig | None = None
+    """How replies to its tasks are sampled; keys that are left out are those of `explore.sampling`."""
     order: OrderConfig = ShuffleConfig()
     """In which order tasks are attempted: sequential, shuffle, random, easy_to_hard, adaptive, or a plugin's."""
+
+    @property
+    def game(self) -> str:
+        """What its tasks have as their game."""
+        return f"tasks:{self.name}"
 
     @model_validator(mode="before")
     @classmethod

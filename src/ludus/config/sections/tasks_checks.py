@@ -16,13 +16,12 @@ def check_tasks(config: RunConfig) -> Iterator[Contradiction]:
     if not config.tasks:
         yield from _only_with_tasks(config)
         return
-    if config.games:
-        yield at(("tasks",), "a run has games or tasks; leave out games, or tasks")
     if config.policy.model is None:
         yield at(("policy", "model"), "tasks are for language models; write policy: {model: {path: ...}}")
-    if not config.rewards:
+    if not config.rewards and not all(taskset.rewards for taskset in (*config.tasks, *config.evaluate.tasks)):
         yield at(("rewards",), "nothing says what an attempt at a task is worth; write rewards: [{kind: exact}]")
-    yield from _no_opponents(config)
+    if not config.games:
+        yield from _no_opponents(config)
     yield from _groups(config)
     yield from _repeated_names(config)
 

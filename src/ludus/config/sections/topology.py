@@ -32,11 +32,11 @@ def _games(config: RunConfig) -> list[Obstacle]:
         reason = "a language model plays games of words"
         return [Obstacle(path=("policy", "model"), reason=reason, instead="null")]
     # Only a walk through its tree tells whether a game of OpenSpiel is small enough, so it must be asked for.
-    backends = ("pgx:", "open_spiel:") if config.topology == "fused" else ("pgx:",)
+    backends = ("pgx", "open_spiel") if config.topology == "fused" else ("pgx",)
     found = [
         Obstacle(path=("games", i, "key"), reason=f"{game.key} is not a pgx game", instead="a pgx: game")
         for i, game in enumerate(config.games)
-        if not game.key.startswith(backends)
+        if game.backend not in backends
     ]
     if len(config.games) > 1:
         found.append(Obstacle(path=("games",), reason=f"{len(config.games)} games are played", instead="one game"))

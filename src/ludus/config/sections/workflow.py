@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from ludus.config.base import Model
 from ludus.config.sections.rewards import SandboxConfig
-from ludus.config.sections.tasks import NameAlone, Scalar, Template
+from ludus.config.sections.shorthands import NameAlone, Scalar, Template, kind_alone
 
 NAME = r"^[a-z][a-z0-9_]{0,31}$"
 Name = Annotated[str, Field(pattern=NAME)]
@@ -149,14 +149,10 @@ class CustomWorkflowConfig(_Workflow):
     """What it is made with."""
 
 
-def _as_mapping(value: Any) -> Any:
-    return {"kind": value} if isinstance(value, str) else value
-
-
 WorkflowConfig = Annotated[
     SingleTurnConfig | AttemptsConfig | ToolAgentConfig | MultiTurnConfig | AgentConfig | CustomWorkflowConfig,
     Field(discriminator="kind"),
-    BeforeValidator(_as_mapping),
+    BeforeValidator(kind_alone),
     NameAlone(),
 ]
 """How a task is attempted. The name of a kind that needs no settings may stand for the whole."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from ludus.config import CustomEngineConfig, LocalEngineConfig, RunConfig
+from ludus.config import CustomEngineConfig, LocalEngineConfig, PromptConfig, RunConfig, SamplingConfig
 from ludus.config.parts import ENGINES
 from ludus.errors import PolicyError
 from ludus.explore.messages import Setup
 from ludus.explore.players.endpoints import Endpoints
 from ludus.explore.players.network_seats import Networks
 from ludus.explore.players.text import TextPlayer, make_text_player
-from ludus.explore.runners.language_runner import LanguageRunner
+from ludus.explore.runners.language_runner import LanguageRunner, Rollouts
 from ludus.explore.runners.text_rollouts import TextRollouts
 from ludus.explore.runners.workflow_rollouts import WorkflowRollouts
 from ludus.games.text_protocol import TextGame
@@ -69,45 +69,59 @@ def build_language_runner(
     endpoints = Endpoints(explore, spent=setup.spent)
     cast = TextCast(extra_players)
     is_model = speaks or (lambda name: name == config.policy.name)
-    games = TextRollouts(
-        run=setup.run,
-        games=cast.game,
-        players=lambda name, game: None if is_model(name) or name in explore.endpoints else cast.player(name, game),
-        sampler=sampler,
-        prompt=explore.prompt,
-        sampling=explore.sampling,
-        deadline_s=explore.deadline_s if deadline_s is None else deadline_s,
-        endpoints=endpoints,
-        networks=networks,
-        max_length=max_length,
-    )
-    rollouts = _task_rollouts(setup, config, sampler, model, endpoints) if config.tasks else {}
-    return LanguageRunner(rollouts, default=games, sampler=sampler, slots=setup.slots, endpoints=endpoints)
+
+    def play(prompt: PromptConfig | None, sampling: SamplingConfig | None) -> TextRollouts:
+        return TextRollouts(
+            run=setup.run,
+            games=cast.game,
+            players=lambda name, game: None if is_model(name) or name in explore.endpoints else cast.player(name, game),
+            sampler=sampler,
+            prompt=prompt or explore.prompt,
+            sampling=sampling or explore.sampling,
+            deadline_s=explore.deadline_s if deadline_s is None else deadline_s,
+            endpoints=endpoints,
+            networks=networks,
+            max_length=max_length,
+        )
+
+    rollouts: dict[str, Rollouts] = {
+        game.key: play(game.prompt, game.sampling) for game in config.games if game.prompt or game.sampling
+    }
+    rollouts |= _task_rollouts(setup, config, sampler, model, endpoints)
+    default = play(None, None)
+    return LanguageRunner(rollouts, default=default, sampler=sampler, slots=setup.slots, endpoints=endpoints)
 
 
 def _task_rollouts(
     setup: Setup, config: RunConfig, sampler: PolicySampler, model: LanguageModel, endpoints: Endpoints
-) -> dict[str, WorkflowRollouts]:
-    """What attempts the tasks of each set, by what they have as their game."""
+) -> dict[str, Rollouts]:
+    """What attempts the tasks of each set, by what they have as their game. Sets that agree in everything share one."""
     surroundings = Surroundings(
         engine=endpoints.engine,
         count_tokens=lambda text: len(model.tokenizer.encode(text, add_special_tokens=False)),
         plugins=setup.plugins,
     )
-    rollouts = WorkflowRollouts(
-        run=setup.run,
-        workflow=make_workflow(config.workflow),
-        sampler=sampler,
-        sampling=make_sampling(
-            config.explore.sampling, sampler.template.stop_tokens, max_tokens=config.workflow.max_tokens
-        ),
-        context=model.context,
-        rewards=make_rewards(config.rewards, surroundings) if config.rewards else None,
-        by_turn=config.explore.prompt.rows == "turn",
-        retries=config.workflow.retries,
-        deadline_s=config.explore.deadline_s,
-    )
-    return {f"tasks:{taskset.name}": rollouts for taskset in (*config.tasks, *config.evaluate.tasks)}
+    found: dict[str, Rollouts] = {}
+    alike: dict[str, Rollouts] = {}
+    for taskset in (*config.tasks, *config.evaluate.tasks):
+        workflow = taskset.workflow or config.workflow
+        rewards = config.rewards if taskset.rewards is None else taskset.rewards
+        sampling = taskset.sampling or config.explore.sampling
+        settings = repr((workflow, rewards, sampling))
+        if settings not in alike:
+            alike[settings] = WorkflowRollouts(
+                run=setup.run,
+                workflow=make_workflow(workflow),
+                sampler=sampler,
+                sampling=make_sampling(sampling, sampler.template.stop_tokens, max_tokens=workflow.max_tokens),
+                context=model.context,
+                rewards=make_rewards(rewards, surroundings) if rewards else None,
+                by_turn=config.explore.prompt.rows == "turn",
+                retries=workflow.retries,
+                deadline_s=config.explore.deadline_s,
+            )
+        found[taskset.game] = alike[settings]
+    return found
 
 
 class TextCast:
@@ -127,16 +141,19 @@ class TextCast:
 def build_bot_runner(run: str, config: RunConfig, chat: ChatFormat, pulse: Pulse, *, slots: int) -> LanguageRunner:
     """The runner of games in which fixed players say what a language model is to learn from."""
     cast, sampler = TextCast(), PolicySampler(NoEngine(), chat, pulse=pulse)
-    games = TextRollouts(
-        run=run,
-        games=cast.game,
-        players=cast.player,
-        sampler=sampler,
-        prompt=config.explore.prompt.model_copy(update={"rows": "episode"}),
-        sampling=config.explore.sampling,
-        deadline_s=config.explore.deadline_s,
-    )
-    return LanguageRunner({}, default=games, sampler=sampler, slots=slots)
+    rollouts = {
+        game.key: TextRollouts(
+            run=run,
+            games=cast.game,
+            players=cast.player,
+            sampler=sampler,
+            prompt=(game.prompt or config.explore.prompt).model_copy(update={"rows": "episode"}),
+            sampling=config.explore.sampling,
+            deadline_s=config.explore.deadline_s,
+        )
+        for game in config.games
+    }
+    return LanguageRunner(rollouts, sampler=sampler, slots=slots)
 
 
 class NoEngine:
