@@ -17,9 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from ludus.config import CustomRewardConfig
+from ludus.config import CustomRewardConfig, MathVerifyRewardConfig
 from ludus.errors import ProtocolError, RewardError
 from ludus.rewards.attempt import Attempt, Mark
+from ludus.rewards.math_verify import check_installed
 from ludus.rewards.messages import Broken, FromRewards, Marked, MarkThis, Prepare, Prepared
 from ludus.rewards.protocol import Instant
 from ludus.rewards.registry import REWARDS
@@ -156,24 +157,37 @@ class RewardProcesses:
             self._free.put(process)
 
 
-class CustomReward(Instant):
-    """One of a user's rewards; the processes are whose they were, and are not closed here."""
+def name_of(config: CustomRewardConfig | MathVerifyRewardConfig) -> str:
+    """The name under which the function is registered."""
+    return config.name if isinstance(config, CustomRewardConfig) else config.kind
 
-    def __init__(self, config: CustomRewardConfig, processes: RewardProcesses) -> None:
-        REWARDS.find(config.name)
-        self._config = config
+
+def check_part(config: CustomRewardConfig | MathVerifyRewardConfig) -> None:
+    """Raise ConfigError unless the function, or the package, is there."""
+    REWARDS.find(name_of(config))
+    if isinstance(config, MathVerifyRewardConfig):
+        check_installed()
+
+
+class CustomReward(Instant):
+    """A user's reward, or math-verify; the processes are whose they were, and are not closed here."""
+
+    def __init__(self, config: CustomRewardConfig | MathVerifyRewardConfig, processes: RewardProcesses) -> None:
+        check_part(config)
+        self._name = name_of(config)
+        self._options = config.options if isinstance(config, CustomRewardConfig) else {"answer": config.answer}
+        self._limit_s = config.limit_s
         self._processes = processes
 
     async def mark(self, attempt: Attempt) -> Mark:
         """What the user's function returns."""
-        config = self._config
         message = MarkThis(
             number=0,
-            name=config.name,
+            name=self._name,
             response=attempt.response,
             inputs=dict(attempt.inputs),
-            options=dict(config.options),
+            options=dict(self._options),
             seed=attempt.seed,
             tokens=attempt.tokens,
         )
-        return await self._processes.mark(message, config.limit_s)
+        return await self._processes.mark(message, self._limit_s)

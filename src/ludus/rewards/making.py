@@ -18,6 +18,7 @@ from ludus.config import (
     JudgeRewardConfig,
     LengthRewardConfig,
     MathsRewardConfig,
+    MathVerifyRewardConfig,
     ModelRewardConfig,
     NumericRewardConfig,
     ResponseFormatRewardConfig,
@@ -26,14 +27,13 @@ from ludus.config import (
 )
 from ludus.errors import ConfigError
 from ludus.rewards.choice import ChoiceReward
-from ludus.rewards.custom import CustomReward, RewardProcesses
+from ludus.rewards.custom import CustomReward, RewardProcesses, check_part, name_of
 from ludus.rewards.exact import ExactReward
 from ludus.rewards.form import FormatReward
 from ludus.rewards.length import LengthReward
 from ludus.rewards.maths.reward import MathsReward
 from ludus.rewards.numeric import NumericReward
 from ludus.rewards.protocol import Reward
-from ludus.rewards.registry import REWARDS
 from ludus.rewards.rewards import Part, Rewards
 from ludus.sandbox.isolation import find_isolation
 
@@ -62,13 +62,13 @@ def make_rewards(configs: Sequence[RewardConfig], surroundings: Surroundings | N
         ConfigError: one of them cannot be made; the message begins with its label.
     """
     around = surroundings or Surroundings()
-    custom = [config for config in configs if isinstance(config, CustomRewardConfig)]
+    custom = [config for config in configs if isinstance(config, CustomRewardConfig | MathVerifyRewardConfig)]
     processes = None
     if custom:
         processes = RewardProcesses(
             max(config.processes for config in custom),
             plugins=around.plugins,
-            rewards=[config.name for config in custom],
+            rewards=[name_of(config) for config in custom],
             logs=around.logs,
         )
     parts: list[Part] = []
@@ -90,8 +90,8 @@ def check_rewards(configs: Sequence[RewardConfig]) -> None:
     """
     for config in configs:
         try:
-            if isinstance(config, CustomRewardConfig):
-                REWARDS.find(config.name)
+            if isinstance(config, CustomRewardConfig | MathVerifyRewardConfig):
+                check_part(config)
             elif isinstance(config, CodeRewardConfig):
                 find_isolation()
             elif not isinstance(config, JudgeRewardConfig | ModelRewardConfig):
@@ -124,7 +124,7 @@ def _make(config: RewardConfig, around: Surroundings, processes: RewardProcesses
             from ludus.rewards.reward_model import ModelReward
 
             return ModelReward(config)
-        case CustomRewardConfig() if processes is not None:
+        case CustomRewardConfig() | MathVerifyRewardConfig() if processes is not None:
             return CustomReward(config, processes)
     raise ConfigError(f"no such kind of reward: {config.kind}")
 

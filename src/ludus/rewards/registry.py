@@ -8,11 +8,12 @@ from typing import Any
 from ludus.errors import ConfigError
 from ludus.plugins import Registry
 from ludus.rewards.attempt import Attempt
+from ludus.rewards.math_verify import NAME, mark_with_math_verify
 
 RewardFunction = Callable[[Attempt], Any]
 """Takes an `Attempt` and returns a number or a `Mark`, or a coroutine that does."""
 
-REWARDS: Registry[RewardFunction] = Registry("reward", "ludus.rewards")
+REWARDS: Registry[RewardFunction] = Registry("reward", "ludus.rewards", built_in={NAME: mark_with_math_verify})
 
 
 def register_reward(name: str, function: RewardFunction) -> None:

@@ -62,6 +62,18 @@ class MathsRewardConfig(_Reward):
     """How far numbers that are no fractions (roots, pi) may be off, as a share."""
 
 
+class MathVerifyRewardConfig(_Reward):
+    """As `maths`, by the package math-verify (sympy), for figures that can be compared with others'."""
+
+    kind: Literal["math_verify"]
+    answer: str = "answer"
+    """Field of the task that has the answer."""
+    limit_s: float = Field(default=30.0, gt=0, le=3600)
+    """An answer that takes longer is given up, with its process, and costs the episode."""
+    processes: int = Field(default=1, gt=0, le=64)
+    """In each explorer, for it and all custom rewards: the largest number counts."""
+
+
 class ChoiceRewardConfig(_Reward):
     """1 if the response chooses the right option, else 0."""
 
@@ -207,6 +219,7 @@ RewardConfig = Annotated[
     ExactRewardConfig
     | NumericRewardConfig
     | MathsRewardConfig
+    | MathVerifyRewardConfig
     | ChoiceRewardConfig
     | ResponseFormatRewardConfig
     | LengthRewardConfig
