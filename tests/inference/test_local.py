@@ -98,21 +98,21 @@ def test_versions_nobody_uses_are_given_up_beyond_the_limit(
     assert again.logps.tobytes() == before.logps.tobytes()
 
 
-def test_a_dropped_version_is_unknown_and_what_it_computed_is_not_found_again(
-    make_engine: MakeEngine, tiny: LanguageModel
-) -> None:
+def test_a_version_that_was_never_added_is_unknown(make_engine: MakeEngine) -> None:
+    with pytest.raises(PolicyError, match=r"this engine has no policy main@7; it has: main@0, main@1, main@2"):
+        answer(make_engine(), ask(PROMPT, policy=main(7)))
+
+
+def test_what_a_replaced_version_computed_is_not_found_again(make_engine: MakeEngine, tiny: LanguageModel) -> None:
     engine = make_engine()
     first = answer(engine, ask(PROMPT, session="s"))[0]
-    engine.drop_version(main(0))
-    with pytest.raises(PolicyError, match=r"this engine has no policy main@0; it has: main@1, main@2"):
-        answer(engine, ask(PROMPT, session="s"))
     engine.add_version(main(0), random_adapter(tiny.model, 77))
     second = answer(engine, ask(PROMPT, session="s"))[0]
     assert np.abs(first.logps - second.logps).max() > 1e-3
     assert engine.counters.reused_tokens == 0
 
 
-def test_a_version_in_use_cannot_be_dropped(make_engine: MakeEngine) -> None:
+def test_a_version_in_use_cannot_be_replaced(make_engine: MakeEngine) -> None:
     engine = make_engine()
 
     async def play() -> None:
@@ -120,7 +120,7 @@ def test_a_version_in_use_cannot_be_dropped(make_engine: MakeEngine) -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         with pytest.raises(PolicyError, match="main@0 is being used"):
-            engine.drop_version(main(0))
+            engine.add_version(main(0), {})
         await flying
 
     asyncio.run(play())

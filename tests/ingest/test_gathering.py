@@ -107,6 +107,14 @@ def test_files_become_the_tokens_of_a_rollout_and_bad_lines_are_named(
     assert any("tokens do not fit the model's context of 96" in text for text in done.refusals)
 
 
+def test_several_files_are_read_one_after_the_other(run: RunDirectory, model: Path, tmp_path: Path) -> None:
+    paths = [lines(tmp_path / f"{name}.jsonl", {"prompt": name, "response": "2"}) for name in ("first", "second")]
+    work(run, WORDS, model=model, expert=[{"path": path} for path in paths])
+    first, second = texts(GatheredRows(run.expert).read([0, 1]), model)
+    assert "first" in first
+    assert "second" in second
+
+
 def test_experts_answer_what_the_workflow_asks_unless_the_source_says_otherwise(
     run: RunDirectory, model: Path, tmp_path: Path
 ) -> None:

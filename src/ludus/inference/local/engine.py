@@ -102,12 +102,9 @@ class LocalEngine:
         return self._versions.loaded
 
     def add_version(self, policy: PolicyRef, tensors: Tensors) -> None:
-        """Have a version that is in no store, until it is dropped; no tensors are the base model itself."""
+        """Have a version that is in no store; no tensors are the base model itself. One of the same name is given up,
+        with all that was computed with it."""
         self._versions.add(policy, tensors)
-
-    def drop_version(self, policy: PolicyRef) -> None:
-        """Give up a version and all that was computed with it."""
-        self._versions.drop(policy)
 
     async def generate(self, request: Request) -> Completion:
         """Write one completion. See `Engine.generate`."""

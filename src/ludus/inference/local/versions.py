@@ -61,18 +61,13 @@ class Versions:
         return list(self._loaded)
 
     def add(self, policy: PolicyRef, tensors: Tensors) -> None:
-        """Have a version that is in no store; it stays until dropped. One of the same name is dropped first."""
-        self.drop(policy)
+        """Have a version that is in no store, for good; it replaces one of the same name that no job uses."""
+        if self._users[policy]:
+            raise PolicyError(f"{policy} is being used and cannot be replaced now")
+        if self._loaded.pop(policy, None) is not None:
+            self._forget(policy)
         self._loaded[policy] = self._prepare(policy, tensors)
         self._added.add(policy)
-
-    def drop(self, policy: PolicyRef) -> None:
-        """Give up a version that no job uses."""
-        if self._users[policy]:
-            raise PolicyError(f"{policy} is being used and cannot be dropped now")
-        if self._loaded.pop(policy, None) is not None:
-            self._added.discard(policy)
-            self._forget(policy)
 
     def acquire(self, policy: PolicyRef) -> Version:
         """A version for one job, loaded if need be.
