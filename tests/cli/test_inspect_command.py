@@ -119,7 +119,7 @@ def test_rows_go_out_to_a_file_and_come_back_changed(run: Path, ludus: Ludus, tm
     code, out, _ = ludus(run, "--import", path)
     assert code == 0
     assert "2 rows to train on (and 1 more of their groups), 0 to imitate, 1 rejected, 2 unchanged" in out
-    assert "when it goes on" in out
+    assert "when it resumes" in out
     assert json.loads(ludus(run, "--json")[1])["inbox"] == 1
     with Catalog(run / "catalog.sqlite") as catalog:
         store = ImportStore(run, catalog)

@@ -173,8 +173,7 @@ def make(*overrides: str) -> RunConfig:
         # league
         (
             ["league.opponents=[{kind: fixed}]"],
-            "league.opponents.0.players: league.opponents.0.kind is fixed, but there is nobody to choose from; "
-            "write players: [random]",
+            "league.opponents.0.players: league.opponents.0.kind is fixed, but has no players; write players: [random]",
         ),
         (
             ["league.opponents=[{kind: custom}]"],

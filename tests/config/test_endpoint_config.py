@@ -80,7 +80,7 @@ def test_a_value_that_may_not_stand_there_is_one_line(changes: list[str], line: 
     [
         (
             [GPT],
-            "explore.endpoints.gpt: has no effect: nobody asks it; name it in league.opponents, evaluate.against or "
+            "explore.endpoints.gpt: has no effect: it is never used; name it in league.opponents, evaluate.against or "
             "explore.judge.endpoint, or leave it out",
         ),
         (
@@ -89,11 +89,11 @@ def test_a_value_that_may_not_stand_there_is_one_line(changes: list[str], line: 
         ),
         (
             ["explore.endpoints={random: {model: m}}", "evaluate.against=[random]"],
-            "explore.endpoints.random: random means somebody else already; write another name, such as gpt",
+            "explore.endpoints.random: random is taken; write another name, such as gpt",
         ),
         (
             ["explore.endpoints={mcts-5: {model: m}}", "evaluate.against=[mcts-5]"],
-            "explore.endpoints.mcts-5: mcts-5 means somebody else already; write another name, such as gpt",
+            "explore.endpoints.mcts-5: mcts-5 is taken; write another name, such as gpt",
         ),
         (
             [GPT, AGAINST, "explore.endpoints.gpt.max_cost=3"],

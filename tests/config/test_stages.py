@@ -122,11 +122,11 @@ def test_an_override_of_a_list_that_a_stage_replaces_counts_there_too() -> None:
         (("name: grpo", "name: grpo, stages: []"), "run.yaml:11  stages.1.stages: a stage has no stages of its own"),
         (
             ("name: grpo", "name: grpo, policy: {model: {lora: {rank: 4}}}"),
-            "run.yaml:11  stages.1.policy.model.lora: is another than in the stage before",
+            "run.yaml:11  stages.1.policy.model.lora: differs from the stage before",
         ),
         (
             ("name: grpo", "name: grpo, policy: {model: {path: ludus/tiny}}"),
-            "run.yaml:11  stages.1.policy.model.path: is another than in the stage before",
+            "run.yaml:11  stages.1.policy.model.path: differs from the stage before",
         ),
         # What is wrong only together with a stage is said of the stage, and found where it was written.
         (("name: grpo", "name: grpo, explore: {group: 3}"), "run.yaml:11  stages.1.train.batch_episodes: 8 attempts"),

@@ -66,10 +66,10 @@ def test_games_and_tasks_may_be_in_one_run_each_with_its_own_settings_over_the_r
         ("name: x\ngames: [{key: 'pgx:chess', prompt: {}}]\n", "games.0.prompt: is for language models"),
         (
             GOOD.replace("rewards: [{kind: exact}]", "evaluate: {tasks: [{path: a.jsonl, rewards: [{kind: exact}]}]}"),
-            "rewards: nothing says what an attempt at a task is worth",
+            "rewards: tasks need rewards",
         ),
         (GOOD.replace("policy: {model: {path: ludus/mini}}", ""), "policy.model: tasks are for language models"),
-        (GOOD.replace("rewards: [{kind: exact}]", ""), "rewards: nothing says what an attempt at a task is worth"),
+        (GOOD.replace("rewards: [{kind: exact}]", ""), "rewards: tasks need rewards"),
         (GOOD + "league: {opponents: [{kind: random}]}\n", "league.opponents.0.kind: a task has no opponents"),
         (GOOD + "evaluate: {against: [random]}\n", "evaluate.against: a task has no opponents"),
         (GOOD + "warm_start: {games: 5}\n", "warm_start: is for games"),

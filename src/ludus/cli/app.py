@@ -44,7 +44,8 @@ TALKATIVE = ("httpcore", "httpcore2", "httpx", "httpx2", "openai")
 
 app = typer.Typer(
     name="ludus",
-    help="Train policies by letting them play.\n\nStart with: ludus run   (learns Connect Four, about three minutes)",
+    help="Train policies by self-play, in leagues and on tasks.\n\n"
+    "Start with: ludus run   (learns Connect Four, about three minutes)",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -64,9 +65,9 @@ def _version(asked: bool) -> None:
 @app.callback()
 def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
-    verbose: bool = typer.Option(False, "--verbose", "-v", help="Log what the rooms do to stderr."),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Log to stderr."),
 ) -> None:
-    """Train policies by letting them play."""
+    """Train policies by self-play, leagues and tasks."""
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.INFO if verbose else logging.WARNING,

@@ -16,7 +16,7 @@ def check(
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers your own parts.")] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of configs, for editors.")] = False,
 ) -> None:
-    """Validate a config and print what follows from it. Mistakes are all shown at once; the exit code is then 2.
+    """Validate a config and print every derived value. All mistakes are shown at once, with exit code 2.
 
     Games, players, opponents and transforms are looked up, too: what passes here can run here.
 

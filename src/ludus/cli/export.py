@@ -14,7 +14,7 @@ def export(
     policy: Annotated[str | None, typer.Option(help="Version to export, such as main@12. Default: the newest.")] = None,
     force: Annotated[bool, typer.Option(help="Replace the folder if it exists.")] = False,
 ) -> None:
-    """Write a policy as safetensors with a JSON card: weights, network, game, and the hash that proves them whole.
+    """Write a policy as safetensors with a JSON card: weights, network, game and weights hash.
 
     Example: ludus export runs/connect_four --out /tmp/connect_four
     """

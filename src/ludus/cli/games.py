@@ -25,7 +25,7 @@ def games(
 ) -> None:
     """List the games that are installed.
 
-    Games with WORDS are played by language models; where OBSERVATION says "text only", by nobody else.
+    Language models play games with WORDS; games with OBSERVATION "text only" are for them alone.
 
     \b
     Examples:

@@ -24,11 +24,11 @@ def inspect(
     what: Annotated[str, typer.Option(help="What to export: verified, refused or all.")] = "all",
     limit: Annotated[int, typer.Option(min=1, help="How many rows to export, at most.")] = EXPORTED,
     bring_back: Annotated[
-        Path | None, typer.Option("--import", help="Take what was changed in an exported file.")
+        Path | None, typer.Option("--import", help="Import the edits made in an exported file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show progress, checkpoints, versions, recorded episodes, samples of rows, and what was refused.
+    """Show progress, checkpoints, versions, recorded episodes, sample rows and refused rows.
 
     To change rows: write them to a file with --export, edit it, and bring it back with --import.
 

@@ -134,7 +134,7 @@ def take_rows(directory: RunDirectory, config: RunConfig, path: Path, *, is_live
     if not len(made.rows):
         return f"{path}: {said}; there is nothing to take"
     put_into_inbox(directory.inbox, made.rows)
-    return f"{path}: {said}; the run takes them {'with its next update' if is_live else 'when it goes on'}"
+    return f"{path}: {said}; the run takes them {'with its next update' if is_live else 'when it resumes'}"
 
 
 def _newest_by_reason(kept: KeptRows, count: int, reason: str) -> list[StoredRow]:

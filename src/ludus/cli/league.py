@@ -14,7 +14,7 @@ def league(
     png: Annotated[Path | None, typer.Option(help="Folder for the pictures. Default: RUN/league.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show who is how good and who beats whom, and draw both as PNG and SVG.
+    """Show ratings and the payoff matrix, and draw both as PNG and SVG.
 
     Of a population, computed or learnt, also: the meta-strategy over the generations, exploitability, and who began
     with whose weights.

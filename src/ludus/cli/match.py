@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 def match(
     run: Annotated[Path, typer.Argument(help="Directory of the run, live or finished.")],
-    a: Annotated[str, typer.Argument(help="Who plays: main@12, 12, latest, or a fixed player such as mcts-25.")],
-    b: Annotated[str, typer.Argument(help="Against whom; written the same way.")],
-    games: Annotated[int, typer.Option(min=1, max=1_000_000, help="Games to play; seats are taken in turn.")] = 100,
+    a: Annotated[str, typer.Argument(help="First player: main@12, 12, latest, or a fixed player such as mcts-25.")],
+    b: Annotated[str, typer.Argument(help="Second player, written the same way.")],
+    games: Annotated[int, typer.Option(min=1, max=1_000_000, help="Games to play; seats alternate.")] = 100,
     show: Annotated[int, typer.Option(min=0, help="Print so many of the games, move by move.")] = 0,
-    seed: Annotated[int, typer.Option(help="Decides chance and all sampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of chance and sampling.")] = 0,
     greedy: Annotated[
         bool, typer.Option("--greedy/--sample", help="Play the likeliest move, or sample as in training.")
     ] = False,
@@ -30,7 +30,7 @@ def match(
     moves_only: Annotated[bool, typer.Option("--moves", help="Show moves without the positions.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Let two members of a run play each other, and show the score and the games. Nothing of the run changes.
+    """Play two members of a run against each other, and show score and games. The run is not changed.
 
     Example: ludus match runs/connect_four latest mcts-25 --games 200 --show 1
     """

@@ -1,4 +1,4 @@
-"""Who may sit down to a match: published versions, fixed players and endpoints, by what a person types.
+"""Players of a match: published versions, fixed players and endpoints, by the name that a user types.
 
 Invariant: a member that was found can play the game of the match; one that cannot is an error that names those who can.
 """
@@ -27,7 +27,7 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """Somebody who plays."""
+    """One player of a match."""
 
     ref: PolicyRef
     is_version: bool

@@ -12,7 +12,7 @@ def metrics(
     name: Annotated[str, typer.Argument(help="A metric, or a word to look for. Without it: all.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: unit and meaning by name.")] = False,
 ) -> None:
-    """Say what metrics mean, and in which unit they are.
+    """Explain metrics: meaning and unit.
 
     \b
     Examples:

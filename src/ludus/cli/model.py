@@ -72,7 +72,7 @@ def show(
     path: Annotated[str, typer.Argument(help="Folder, id of a model on the hub, or ludus/tiny or ludus/smollm2.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Load a language model as a run would, and say what it is; what cannot be used is refused with the reason.
+    """Load a language model as a run would, and describe it. An unusable model is refused with the reason.
 
     Example: ludus model show models/tiny
     """

@@ -24,12 +24,12 @@ def play(
         str | None, typer.Option(help="Version to play against, such as main@12. Default: the newest.")
     ] = None,
     seat: Annotated[int, typer.Option(help="Your seat, counted from 0; seat 0 moves first.")] = 0,
-    seed: Annotated[int, typer.Option(help="Decides chance and the policy's sampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of chance and of the policy's sampling.")] = 0,
     game: Annotated[str | None, typer.Option(help="Which of the run's games. Default: the first.")] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers the run's game.")] = None,
     sample: Annotated[
         bool,
-        typer.Option(help="Let the policy sample its moves, not play the likeliest. A table always does."),
+        typer.Option(help="Sample the policy's moves instead of taking the likeliest. Tabular policies always sample."),
     ] = False,
 ) -> None:
     """Play against a trained policy in the terminal.

@@ -1,4 +1,4 @@
-"""`ludus run`: start a run, or go on with one."""
+"""`ludus run`: start or resume a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object per report.")] = False,
 ) -> None:
-    """Start a run, or go on with the one in its directory. Ctrl-C saves and stops; the same command resumes.
+    """Start a run, or resume the one in its directory. Ctrl-C saves and stops; the same command resumes.
 
     \b
     Examples:

@@ -28,7 +28,7 @@ def print_summary(console: Console, loop: AnyRun, status: Status) -> None:
     if status.stage == "stopped":
         stage = f" of the stage {status.stage_name}" if status.stage_name else ""
         where = f"{status.steps:,} {unit_of(loop.config)}{stage}"
-        say(console, f"stopped at {where}; the same command goes on from there ({status.run_dir})")
+        say(console, f"stopped at {where}; the same command resumes there ({status.run_dir})")
     print_sinks(console, loop)
     if status.stage != "done":
         return

@@ -52,7 +52,7 @@ class RunConfig(Model):
     workflow: WorkflowConfig = SingleTurnConfig()
     """How a task is attempted, where its taskset does not say."""
     rewards: RewardConfigs = ()
-    """What an attempt at a task is worth, where its taskset does not say: the weighted sum of these."""
+    """The reward of an attempt at a task, where its taskset does not say: the weighted sum of these."""
     topology: Topology | None = None
     """`fused`: explore and train in one program on one device (pgx games, and OpenSpiel games of up to 200,000
     histories). `split`: separate processes (any game).
@@ -64,7 +64,7 @@ class RunConfig(Model):
     synchronise: SynchroniseConfig = SynchroniseConfig()
     """Split topology: how often explorers get new weights, and how far they play ahead."""
     mode: Mode = "both"
-    """`explore` only fills the buffer; `train` only empties it, and takes in what `buffer.feeds` bring; `evaluate`
+    """`explore` only fills the buffer; `train` only empties it, and reads `buffer.feeds`; `evaluate`
     trains nothing and measures the versions of the run that `policy.start` names."""
     policy: PolicyConfig = PolicyConfig()
     explore: ExploreConfig = ExploreConfig()

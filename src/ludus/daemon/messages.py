@@ -39,7 +39,7 @@ class Payload(Model):
 
 
 class StartTraining(Payload):
-    """Begin a run, or go on with the one in its directory. The ack comes when the config has been accepted."""
+    """Start a run, or resume the one in its directory. The ack comes when the config has been accepted."""
 
     type: ClassVar[str] = "start_training"
     config: str | None = Field(default=None, min_length=1, max_length=4096)

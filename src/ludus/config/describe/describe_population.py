@@ -62,7 +62,7 @@ def describe_learned(config: RunConfig, population: PopulationConfig) -> list[Ro
 
 
 def _scheduler(config: RunConfig, population: PopulationConfig) -> str:
-    """Who learns against whom."""
+    """Learners and their opponents."""
     name, also = config.policy.name, "".join(f", and one by {kind}" for kind in population.learners)
     fixed = ", ".join(player for choice in config.league.opponents for player in choice.players) or "random"
     words = {
@@ -91,7 +91,7 @@ def _league(rules: LeagueRulesConfig) -> str:
     past = max(1.0 - rules.self_play - rules.verification, 0.0)
     return (
         f"{who} learn side by side; main agents play {rules.self_play:.0%} against themselves, "
-        f"{rules.verification:.0%} against who beats them and {past:.0%} against all members, hard ones more often"
+        f"{rules.verification:.0%} against those that beat them and {past:.0%} against all members (PFSP)"
     )
 
 
@@ -138,7 +138,7 @@ def _payoffs(config: RunConfig, population: PopulationConfig) -> str:
         return "exact, computed on the tree of the game"
     extra = f"; {payoffs.extra:,} more in each generation where they tell most" if payoffs.extra else ""
     if population.scheduler == "league":
-        played = f"in each round {payoffs.games:,} matches of each learner against who is known least{extra}"
+        played = f"in each round {payoffs.games:,} matches of each learner against the least-known opponents{extra}"
     else:
         played = f"{payoffs.games:,} matches of each pair and seating{extra}"
     return played if _is_played(config, population) else f"exact where that can be, else {played}"

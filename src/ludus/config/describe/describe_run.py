@@ -194,7 +194,7 @@ def _split_batch(config: RunConfig) -> list[Row]:
 
 
 def _synchronisation(config: RunConfig) -> str:
-    """Who waits for whom, and how far behind the weights that play are."""
+    """The synchronisation style, and the lag of the weights that play."""
     pace = config.synchronise
     every = "every update" if config.publish_interval == 1 else f"every {config.publish_interval:,} updates"
     if config.schedule == "async":
@@ -224,7 +224,7 @@ def _optimizer_steps(config: RunConfig) -> list[Row]:
 
 
 def _sequences(config: RunConfig) -> int | None:
-    """Sequences in a whole batch; None where that depends on who sits where and on how long games last."""
+    """Sequences in a whole batch; None where that depends on the line-up and on the length of games."""
     learns_from_play = "on_policy" in wanted_sources(config.train.algorithm)
     if config.policy.model is None or (
         learns_from_play and (bool(config.games) or config.explore.prompt.rows == "turn")

@@ -1,4 +1,4 @@
-"""Which keys may change when a run goes on.
+"""Which keys may change when a run is resumed.
 
 Invariant: what was trained so far stays true. Keys that decide what is played and learned are those of the run's first
 start; those that say how long, how often and on which machine may change: `MAY_CHANGE` lists them. That a broken run
@@ -56,7 +56,7 @@ OPEN_MAPPINGS: tuple[Path, ...] = (("explore", "endpoints"),)
 
 
 def check_resumable(saved: str, config: RunConfig) -> None:
-    """Check a resolved config against the `config.yaml` of the run that it is to go on with.
+    """Check a resolved config against the `config.yaml` of the run to resume.
 
     Raises:
         ConfigError: the saved config cannot be read, or a key differs that may not; one line for each.
@@ -73,7 +73,7 @@ def changed_keys(saved: str, config: RunConfig, *, also: Sequence[str] = ()) -> 
 
     Args:
         saved: the `config.yaml` of the run.
-        config: the resolved config that it is to go on with.
+        config: the resolved config to resume with.
         also: keys of `MAY_CHANGE` that may not.
     """
     before, after = parse_config(saved, "config.yaml", stored=True), config

@@ -117,16 +117,14 @@ def _follows(index: int, stage: StageConfig, before: RunConfig, mine: RunConfig)
         yield _at(index, ("warm_start",), "only the first stage can have a warm start; leave it out")
     for key in ("name", "network"):
         if getattr(mine.policy, key) != getattr(before.policy, key):
-            yield _at(
-                index, ("policy", key), "is another than in the stage before, whose policy goes on; write the same"
-            )
+            yield _at(index, ("policy", key), "differs from the stage before, whose policy this one continues")
     theirs, model = before.policy.model, mine.policy.model
     if (theirs is None) != (model is None):
         yield _at(index, ("policy", "model"), "the stage before trains another kind of policy; write the same model")
     elif model is not None and theirs is not None:
         for key in ("path", "lora"):
             if getattr(model, key) != getattr(theirs, key):
-                text = "is another than in the stage before, whose weights this one begins with; write the same"
+                text = "differs from the stage before, whose weights this one starts with; write the same"
                 yield _at(index, ("policy", "model", key), text)
 
 

@@ -90,7 +90,7 @@ class BotGamesConfig(Model):
     games: int = Field(default=1000, gt=0, le=10**6)
     """How many games."""
     players: tuple[str, ...] = Field(default=("random",), strict=False, min_length=1)
-    """Who plays, drawn for each seat of each game."""
+    """Players, drawn for each seat of each game."""
     min_reward: float | None = None
     """Learn only from seats that got at least this. Default: from all."""
 
@@ -158,7 +158,7 @@ class BufferConfig(Model):
     pairs: PairsConfig | None = None
     """Preference pairs, for terms with `source: pairs`."""
     feeds: tuple[FeedConfig, ...] = Field(default=(), strict=False, max_length=1000)
-    """Mode train: other runs whose sequences are taken in while those runs play. A directory alone stands for a run."""
+    """Mode train: other runs whose sequences are read while those runs play. A directory alone stands for a run."""
     loader: LoaderConfig | None = None
     """Mode train: rows that the trainer reads itself, instead of rollouts, experts and pairs."""
     capacity: int | None = Field(default=None, gt=0)

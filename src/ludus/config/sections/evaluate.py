@@ -27,7 +27,7 @@ class EvaluateConfig(Model):
     games: int = Field(default=40, ge=0)
     """Games per opponent and evaluation, seats balanced."""
     against: tuple[FixedPlayer, ...] = Field(default=("random",), strict=False)
-    """Fixed players to measure against. When not given: random where games are played, nobody in runs on tasks."""
+    """Fixed players to measure against. When not given: random in runs on games, none in runs on tasks."""
     tasks: tuple[TasksetConfig, ...] = Field(default=(), strict=False)
     """Held-out tasksets to measure on, in runs on tasks."""
     samples: int = Field(default=1, gt=0, le=1024)
@@ -41,7 +41,7 @@ class EvaluateConfig(Model):
     final_games: int = Field(default=400, ge=0)
     """Games per opponent when training is done, and in the mode evaluate."""
     greedy: bool = True
-    """Play the likeliest action against fixed players, and in games with chance where there is nobody to play against.
+    """Play the likeliest action against fixed players, and in games with chance that have no opponent.
     Versions always sample against each other: two greedy ones would play the same game over and over."""
 
 

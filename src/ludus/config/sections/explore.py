@@ -62,7 +62,7 @@ class EndpointConfig(Model):
     completion_price: float = Field(default=0.0, ge=0)
     """Per million tokens of replies."""
     max_cost: float | None = Field(default=None, gt=0)
-    """Spend no more than this in the whole run, give or take what is in flight: then requests fail."""
+    """Budget of the whole run, give or take requests in flight; beyond it requests fail."""
 
     @model_validator(mode="before")
     @classmethod
@@ -76,7 +76,7 @@ class JudgeConfig(Model):
     """A judge of what the learning seats say: its score is part of their reward, and not of the game's result."""
 
     endpoint: str = Field(min_length=1, examples=["gpt"])
-    """Who judges: a name of `explore.endpoints`."""
+    """The judge: a name of `explore.endpoints`."""
     rubric: str = Field(min_length=1, max_length=20_000, examples=["Is the reasoning before the move sound?"])
     """What is asked of a conversation."""
     weight: float = Field(default=0.1, gt=0)
@@ -92,11 +92,11 @@ class LocalEngineConfig(Model):
 
     kind: Literal["local"] = "local"
     max_batch: int = Field(default=64, gt=0, le=4096)
-    """Completions written at the same time; others wait."""
+    """Sequences decoded at the same time; others wait."""
     prefill_tokens: int = Field(default=512, gt=0)
-    """Prompt tokens computed in one step, at most, so that long prompts do not hold up the others."""
+    """Chunked prefill: prompt tokens per step, at most, so that long prompts do not stall decoding."""
     reuse: bool = True
-    """Keep what was computed for prompts: a turn goes on from the turn before, and what prompts share is read once."""
+    """Prefix caching: a turn reuses the cache of the turn before, and shared prefixes are computed once."""
 
 
 class VllmEngineConfig(Model):
@@ -107,7 +107,7 @@ class VllmEngineConfig(Model):
     model: str = Field(min_length=1, examples=["base"])
     """The name under which the server serves the base model."""
     patience_s: float = Field(default=300.0, ge=0)
-    """How long the server may be out of reach before the run stops. Games that it interrupts are played again."""
+    """Seconds that the server may be unreachable before the run stops. Interrupted games are replayed."""
 
 
 class CustomEngineConfig(Model):
@@ -166,9 +166,9 @@ class ExploreConfig(Model):
     deadline_s: float = Field(default=60.0, gt=0)
     """Wall-clock limit of one episode; a game that exceeds it is recorded as failed."""
     noise: float = Field(default=0.0, ge=0, lt=1)
-    """Share of training moves played uniformly at random and not trained on, so that rare positions are seen."""
+    """Epsilon: share of training moves played uniformly at random, and not trained on."""
     engine: EngineConfig = LocalEngineConfig()
-    """Language models: what writes their replies."""
+    """Language models: the inference engine."""
     prompt: PromptConfig = PromptConfig()
     """Language models: prompts, and what an invalid move costs."""
     sampling: SamplingConfig = SamplingConfig()
@@ -176,15 +176,15 @@ class ExploreConfig(Model):
     endpoints: dict[str, EndpointConfig] = Field(default={})
     """Language models: models behind OpenAI-compatible endpoints, by the names under which they are fixed players."""
     judge: JudgeConfig | None = None
-    """Language models: an endpoint whose opinion of what was said is part of the reward. Default: nobody's."""
+    """Language models: an LLM judge whose score is part of the reward. Default: none."""
     group: int = Field(default=1, gt=0)
-    """Episodes that are played from the same beginning with the same line-up, to be compared with each other."""
+    """Group size: episodes from the same start with the same line-up (GRPO's G)."""
     max_length: int | None = Field(default=None, gt=0)
     """Cut episodes after this many plies (they count as truncated). Default: the game's own bound."""
 
 
 _TAKEN = re.compile(r"^((random|first|mcts|minimax)(-\d+)?|past|you|dictated)$")
-"""Players that ludus has, and names that mean somebody in its metrics and commands."""
+"""Built-in players, and names that metrics and commands use."""
 _NOT_OPTIONS = {
     "model": "write it beside options",
     "max_tokens": "write it beside options",
@@ -232,7 +232,7 @@ def _name(config: RunConfig, path: Path, name: str) -> Iterator[Contradiction]:
     if not FIXED_PLAYER.match(name) or len(name) > 32:
         yield at(path, "is no player's name; write small letters, digits and _, at most 32, such as gpt")
     elif _TAKEN.match(name):
-        yield at(path, f"{name} means somebody else already; write another name, such as gpt")
+        yield at(path, f"{name} is taken; write another name, such as gpt")
     elif name == config.policy.name:
         yield at(path, f"{name} is the policy that learns (policy.name); write another name, such as gpt")
 
@@ -243,7 +243,7 @@ def _use(config: RunConfig, path: Path, name: str, endpoint: EndpointConfig) -> 
     judge = config.explore.judge
     if not plays and (judge is None or judge.endpoint != name):
         where = "league.opponents, evaluate.against or explore.judge.endpoint"
-        yield at(path, f"has no effect: nobody asks it; name it in {where}, or leave it out")
+        yield at(path, f"has no effect: it is never used; name it in {where}, or leave it out")
     elif not plays:
         for key in ("prompt", "action", "temperature"):
             if getattr(endpoint, key) is not None:

@@ -33,7 +33,7 @@ class OpponentConfig(Model):
     kind: Literal["mirror", "lagged", "random", "fixed", "match_quality", "pfsp", "population", "custom"]
     """`mirror`: the newest version. `lagged`: uniform over past versions. `random`: uniform over past versions and
     fixed players. `fixed`: uniform over the named players. `match_quality`: in proportion to TrueSkill's quality of
-    the match. `pfsp`: the opponents that win most. `population`: those that a population gave its learner to answer.
+    the match. `pfsp`: the opponents that win most. `population`: the opponents that a population assigned.
     `custom`: a sampler that a plugin registered."""
     weight: float = Field(default=1.0, gt=0)
     players: tuple[FixedPlayer, ...] = Field(default=(), strict=False)
@@ -73,7 +73,7 @@ def check_league(config: RunConfig) -> Iterator[Contradiction]:
     for i, opponent in enumerate(config.league.opponents):
         path: Path = ("league", "opponents", i)
         if opponent.kind == "fixed" and not opponent.players:
-            text = f"{dotted(path)}.kind is fixed, but there is nobody to choose from; write players: [random]"
+            text = f"{dotted(path)}.kind is fixed, but has no players; write players: [random]"
             yield at((*path, "players"), text)
         if opponent.kind == "custom" and opponent.name is None:
             yield at((*path, "name"), f"{dotted(path)}.kind is custom; write the name of the registered sampler")

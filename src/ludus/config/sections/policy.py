@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 class MemoryConfig(Model):
-    """What a network carries from one decision of a seat to its next one, within an episode."""
+    """Recurrent state of a network, carried from one decision of a seat to the next within an episode."""
 
     kind: Literal["gru"] = "gru"
     size: int = Field(default=64, gt=0, le=4096)
-    """Numbers that are remembered; twice as many where the critic is a network of its own."""
+    """Size of the hidden state; twice as large where the critic is a network of its own."""
     chunk: int = Field(default=16, gt=0, le=65536)
-    """Training goes back through this many decisions; what was remembered before them is computed, and taken as given.
+    """BPTT length: gradients flow through this many decisions; the hidden state before them is recomputed, without
+    gradient.
     `train.minibatch` divided by this is the number of such chunks in an optimizer step."""
 
 
@@ -35,7 +36,7 @@ class MlpConfig(Model):
     """Width of each hidden layer."""
     activation: Literal["relu", "tanh", "silu"] = "relu"
     memory: MemoryConfig | None = None
-    """A recurrent unit on top of the layers, for games in which what a seat sees now is not all that it knows."""
+    """A recurrent unit on top of the layers, for partially observable games."""
 
 
 class ResNetConfig(Model):
@@ -60,7 +61,7 @@ NetworkConfig = Annotated[MlpConfig | ResNetConfig | CustomNetworkConfig, Field(
 
 
 class LoraConfig(Model):
-    """Low-rank adapters: what is trained and published is these, the model below them stays as it is."""
+    """Low-rank adapters: only these are trained and published; the base model is frozen."""
 
     rank: int = Field(default=16, gt=0, le=1024)
     alpha: float = Field(default=32.0, gt=0)
@@ -118,7 +119,7 @@ class PolicyConfig(Model):
     """A run, or one version of its policy, whose weights this policy begins with instead of fresh ones or the model's
     own. What a language model there stands on (a warm start) comes along. In the mode evaluate: what is measured."""
     teacher: TeacherConfig | None = None
-    """Language models, with the advantage `distill`: whom the policy is to become like."""
+    """Language models, with the advantage `distill`: the teacher to distil from."""
 
 
 def check_policy(config: RunConfig) -> Iterator[Contradiction]:

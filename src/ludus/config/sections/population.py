@@ -40,7 +40,7 @@ class PayoffConfig(Model):
 
 
 class LeagueRulesConfig(Model):
-    """Who learns in a league, and AlphaStar's rules of when a player is frozen."""
+    """Learners of a league, and AlphaStar's rules for freezing them."""
 
     main_agents: int = Field(default=1, gt=0, le=16)
     main_exploiters: int = Field(default=1, ge=0, le=16)

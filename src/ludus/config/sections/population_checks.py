@@ -11,7 +11,7 @@ from ludus.config.run import RunConfig
 from ludus.config.sections.population import LeagueRulesConfig, PayoffConfig, PopulationConfig
 
 NO_EVALUATION: dict[str, Any] = {"games": 0, "final_games": 0, "against": (), "at_start": False}
-"""What `evaluate` is when it is not given: exploitability is computed, and nobody plays to measure."""
+"""What `evaluate` is when it is not given: exploitability is computed, and no evaluation games are played."""
 
 _LEARNED_ONLY = (
     "shared",

@@ -1,4 +1,4 @@
-"""What an attempt at a task is worth: a list of rewards, each with a weight; the sum is what is learnt from.
+"""Rewards of an attempt at a task: a list, each with a weight; the policy learns from the sum.
 
 Invariant: every reward has a label of its own, under which it is logged. A reward is a number for one response; what it
 means and where it may fail is in `ludus.rewards`, under the same `kind`.
@@ -162,11 +162,11 @@ class CodeRewardConfig(_Reward):
 
 
 class JudgeRewardConfig(_Reward):
-    """The opinion of a model behind an endpoint."""
+    """The score of an LLM judge behind an endpoint."""
 
     kind: Literal["judge"]
     endpoint: str = Field(min_length=1, examples=["gpt"])
-    """Who judges: a name of `explore.endpoints`."""
+    """The judge: a name of `explore.endpoints`."""
     rubric: str = Field(min_length=1, max_length=20_000, examples=["Is the proof complete and correct?"])
     """What is asked of a response."""
     answer: str | None = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SynchroniseConfig(Model):
-    """How explorers and trainer keep step. `schedule` says who waits: with `sync` the style is *fixed*, with `async`
+    """How explorers and trainer keep step. With `schedule: sync` the style is *fixed*, with `async`
     it is *driven* by the trainer."""
 
     interval: int = Field(default=1, gt=0, le=1_000_000)

@@ -19,7 +19,7 @@ def check_tasks(config: RunConfig) -> Iterator[Contradiction]:
     if config.policy.model is None:
         yield at(("policy", "model"), "tasks are for language models; write policy: {model: {path: ...}}")
     if not config.rewards and not all(taskset.rewards for taskset in (*config.tasks, *config.evaluate.tasks)):
-        yield at(("rewards",), "nothing says what an attempt at a task is worth; write rewards: [{kind: exact}]")
+        yield at(("rewards",), "tasks need rewards; write rewards: [{kind: exact}]")
     if not config.games:
         yield from _no_opponents(config)
     yield from _groups(config)

@@ -10,7 +10,7 @@ from ludus.config.base import Model
 
 
 class WandbConfig(Model):
-    """Weights & Biases; `wandb: true` takes all defaults. A resumed run goes on as the same Weights & Biases run."""
+    """Weights & Biases; `wandb: true` takes all defaults. A resumed run continues the same Weights & Biases run."""
 
     shorthand: ClassVar[str] = "true, false"
     shorthand_type: ClassVar[str] = "boolean"

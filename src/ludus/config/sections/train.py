@@ -131,7 +131,7 @@ class OptimizerConfig(Model):
 
 
 class EarlyStoppingConfig(Model):
-    """When a policy has learnt enough: as soon as one of these holds. Games against itself do not count."""
+    """Early stopping, as soon as one of these holds. Games against itself do not count."""
 
     score: float | None = Field(default=None, gt=0, le=1)
     """Its share of points against its opponents over the last `updates` updates. For zero-sum games."""
@@ -142,7 +142,7 @@ class EarlyStoppingConfig(Model):
 
 
 class TrainConfig(Model):
-    """How much is trained, on what, and by which algorithm."""
+    """Training: steps, batches, algorithm and optimizer."""
 
     steps: int = Field(default=10_000_000, gt=0, le=10**15)
     """Environment steps (decisions of all seats) after which the run is done."""
@@ -168,7 +168,7 @@ class TrainConfig(Model):
     Changes memory and speed, not the result. A longer sequence is a part of its own. Default: 2,048 on a CPU, 16,384 on
     a GPU."""
     activation_checkpointing: bool = False
-    """Language models: keep only what goes in between layers, and compute the rest again for the gradient."""
+    """Language models: keep the activations between layers only, and recompute the others for the gradient."""
     shards: int = Field(default=1, gt=0, le=64)
     """Fused topology: parts of the games that are played and learnt from side by side, each on a core or a device of
     its own. Each takes an equal share of the games and of every minibatch, and their weights are averaged after every
@@ -184,6 +184,6 @@ class TrainConfig(Model):
     max_staleness: int = Field(default=2, ge=0)
     """Asynchronous schedule: versions that experience may be behind when it is trained on."""
     stop: EarlyStoppingConfig = EarlyStoppingConfig()
-    """When the policy has learnt enough before its steps are over. Default: never."""
+    """Early stopping. Default: never."""
     max_skipped: int = Field(default=10, gt=0)
     """Optimizer steps in a row that may be skipped for a loss or gradient that is not finite, before the run stops."""

@@ -147,7 +147,7 @@ def needs_greedy(algorithm: AlgorithmConfig) -> bool:
 
 
 def needs_teacher(algorithm: AlgorithmConfig) -> bool:
-    """Whether somebody must say how likely each token would have been to them."""
+    """Whether a teacher must score every token."""
     return _advantage(algorithm).kind == "distill"
 
 

@@ -24,7 +24,7 @@ class WarmStartConfig(Model):
     games: int = Field(default=2000, gt=0, le=10**7)
     """Games that the fixed players play; the moves of every seat are learnt from."""
     players: tuple[str, ...] = Field(default=("random",), strict=False, min_length=1)
-    """Who plays, drawn for each seat of each game."""
+    """Players, drawn for each seat of each game."""
     learn: Literal["everything", "replies"] = "everything"
     """`replies`: what the players say. `everything`: also what the game tells them, by which a model that knows nothing
     yet finds out sooner how moves and positions hang together."""
