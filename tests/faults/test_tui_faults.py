@@ -133,7 +133,7 @@ def test_a_run_that_was_attached_to_goes_on_when_the_dashboard_is_killed_or_quit
             terminal.expect(b"PAUSED")
             terminal.press(b"q")
             assert terminal.wait() == 0
-            assert b"goes on" in terminal.seen
+            assert b"continues" in terminal.seen
             terminal.assert_restored()
         assert process.poll() is None
     assert has_ended_in_order(run_dir)

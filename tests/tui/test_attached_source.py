@@ -114,7 +114,7 @@ def test_it_follows_a_run_that_goes_and_comes_back_in_a_path_of_any_length(tmp_p
     again = Door(run_dir)
     stage_when(message_queue, "TRAINING")
     await_state(source, "live")
-    assert source.close() == f"the run in {run_dir} goes on"
+    assert source.close() == f"the run in {run_dir} continues"
     again.close()
 
 

@@ -42,7 +42,7 @@ class Outage:
         if now - self._since >= self._patience_s:
             raise EngineLost(
                 f"{error}; explore.engine.patience_s = {self._patience_s:g} is over. Nothing is lost: start the server "
-                "again, and the same command goes on"
+                "again, and the same command resumes the run"
             ) from error
         return Interrupted(self.reason)
 

@@ -62,7 +62,7 @@ class AttachedSource:
     def send(self, command: Payload) -> Future[Reply]:
         """Ask the run's process, if there is one."""
         if self._outbox is None:
-            return refused(f"{self.connection.words}; go on with it by: ludus tui {self._run_dir / 'config.yaml'}")
+            return refused(f"{self.connection.words}; resume it with: ludus tui {self._run_dir / 'config.yaml'}")
         return self._outbox.send(command)
 
     def close(self) -> str:
@@ -74,7 +74,7 @@ class AttachedSource:
                 self._link.shutdown(socket.SHUT_RDWR)
         if self._thread is not None:
             self._thread.join(2.0)
-        return f"the run in {self._run_dir} goes on" if was_live else ""
+        return f"the run in {self._run_dir} continues" if was_live else ""
 
     def hurry(self) -> None:
         """It never takes long."""

@@ -294,7 +294,7 @@ class Dashboard(App[str]):
     async def action_leave(self) -> None:
         """Quit; where that stops a run, ask first."""
         stops = self.source.owns_run and self.source.connection.is_live and self.view.status.stage in BUSY_STAGES
-        question = "Quit? The run was started here: it is saved and stopped, and the same command goes on with it."
+        question = "Quit? The run was started here: it is saved and stopped, and the same command resumes it."
         if not stops or self._is_leaving or await self.push_screen_wait(Confirm(question)):
             self.action_leave_now()
 

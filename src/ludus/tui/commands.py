@@ -88,11 +88,11 @@ ORDERS: Mapping[str, Order] = {
         title="Stop the run",
         help="save and end the run; the dashboard stays",
         make=lambda _: Stop(),
-        warning="Stop the run? It is saved first, and the same command goes on with it.",
+        warning="Stop the run? It is saved first, and the same command resumes it.",
     ),
     StartTraining.type: Order(
         title="Start a run",
-        help="begin a run, or go on with one",
+        help="start or resume a run",
         make=_start,
         question="Which config? CONFIG [KEY.PATH=VALUE]...",
     ),
