@@ -12,6 +12,7 @@ from ludus.errors import ConfigError
 from ludus.orchestrator.trainer_client import TrainerClient
 from ludus.records import Episode, Experiences, join
 from ludus.runs import SingleRun
+from ludus.sources.protocol import Batch
 from ludus.storage.arrow import episodes_from_table
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.segment_reader import SegmentReader
@@ -65,19 +66,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ordered(monkeypatch: pytest.MonkeyPatch) -> list[Experiences]:
     """Every batch that the trainer is asked to train on."""
     found: list[Experiences] = []
-    order = TrainerClient.order
+    step = TrainerClient.step
 
-    def remember(self: TrainerClient, **asked: object) -> None:
-        assert isinstance(asked["experiences"], Experiences)
-        found.append(asked["experiences"])
-        order(self, **asked)  # type: ignore[arg-type]
+    def remember(self: TrainerClient, batch: Batch | None) -> Any:
+        found.extend([] if batch is None else [batch.experiences])
+        return step(self, batch)
 
-    monkeypatch.setattr(TrainerClient, "order", remember)
+    monkeypatch.setattr(TrainerClient, "step", remember)
     return found
 
 
 def run(text: str, model: Path, folder: Path) -> Path:
-    plugin = folder.with_name("luck.py")
+    plugin = folder.parents[1] / "luck.py"  # one file for all runs here: a name is registered once
     plugin.write_text(WORKFLOW)
     config = parse_config(text.replace("MODEL", str(model)), "run.yaml")
     status = SingleRun(config, folder, plugins=[str(plugin)]).run_to_end()

@@ -240,7 +240,7 @@ def test_check_tells_of_endpoints_but_not_of_their_keys(
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ("prompt=pompt", "explore.endpoints.gpt: prompt 'pompt': no such template"),
+        ("prompt=pompt", "explore.endpoints.gpt: prompt template 'pompt': no such prompt template"),
         ("action=boxd", "explore.endpoints.gpt: action 'boxd': no such way to find a move"),
         ("url=http://me:secret@h/v1", "explore.endpoints.gpt: endpoint at h: a URL may not carry a password"),
     ],
