@@ -1,5 +1,6 @@
 """What is played. Light to import: OpenSpiel, pgx, TextArena and JAX are loaded when a game of theirs is made."""
 
+from ludus.games.device_game import DeviceGame, find_device_game
 from ludus.games.listing import GameListing, available_games
 from ludus.games.protocol import Game, GameSpec, Position
 from ludus.games.registry import make_game, register_backend, register_game
@@ -9,6 +10,7 @@ from ludus.games.text_protocol import InvalidMove, TextGame, TextPosition
 from ludus.games.text_registry import make_text_game, register_text_game
 
 __all__ = [
+    "DeviceGame",
     "Game",
     "GameListing",
     "GameSpec",
@@ -19,6 +21,7 @@ __all__ = [
     "TextPosition",
     "available_games",
     "available_text_games",
+    "find_device_game",
     "make_game",
     "make_text_game",
     "register_backend",

@@ -3,6 +3,8 @@
 `protocol` says what every engine is; import the engines from their modules (some of them load PyTorch).
 """
 
+from ludus.inference.conversation import ChatTemplate, Conversation
+from ludus.inference.policy_sampler import PolicySampler
 from ludus.inference.protocol import (
     Completion,
     Engine,
@@ -15,10 +17,13 @@ from ludus.inference.protocol import (
 )
 
 __all__ = [
+    "ChatTemplate",
     "Completion",
+    "Conversation",
     "Engine",
     "EngineCounters",
     "Finish",
+    "PolicySampler",
     "Request",
     "Sampling",
     "check_request",

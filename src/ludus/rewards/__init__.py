@@ -4,6 +4,8 @@ A user's own reward is a function of an `Attempt`; `register_reward` makes it kn
 """
 
 from ludus.rewards.attempt import Attempt, Mark
+from ludus.rewards.protocol import Instant, Reward
 from ludus.rewards.registry import RewardFunction, register_reward
+from ludus.rewards.rewards import Rewards, Scored
 
-__all__ = ["Attempt", "Mark", "RewardFunction", "register_reward"]
+__all__ = ["Attempt", "Instant", "Mark", "Reward", "RewardFunction", "Rewards", "Scored", "register_reward"]

@@ -13,7 +13,7 @@ from ludus.records import Task
 from ludus.workflows.agents.agent import AGENTS, Agent, AgentTask, Command
 from ludus.workflows.agents.functions import FunctionAgent
 from ludus.workflows.agents.programs import ProgramAgent
-from ludus.workflows.interception.server import RecordingServer
+from ludus.workflows.interception.server import InterceptionServer
 from ludus.workflows.rollout_model import RolloutModel
 
 
@@ -30,7 +30,7 @@ class AgentProgram:
         found = AGENTS.find(config.name)
         self._agent: Agent = ProgramAgent(found) if isinstance(found, Command) else FunctionAgent(found)
         self._options = config.options
-        self._server = RecordingServer()
+        self._server = InterceptionServer()
 
     async def run(self, task: Task, model: RolloutModel) -> Any:
         """Let the agent work; what it said is in the model's chats."""

@@ -11,7 +11,7 @@ from ludus.workflows.interception.interception import Interception
 from ludus.workflows.rollout_model import RolloutModel
 
 
-class RecordingServer:
+class InterceptionServer:
     """Belongs to one event loop. Listens on this machine's own address, from the first attempt on."""
 
     def __init__(self) -> None:
