@@ -22,6 +22,7 @@ from ludus.storage.arrow import (
     from_bytes,
     to_bytes,
 )
+from ludus.testing.experiences import sample_experiences
 
 
 def board_experiences(lengths: tuple[int, ...] = (3, 0, 2)) -> Experiences:
@@ -238,3 +239,34 @@ def test_person_can_query_an_episode_table() -> None:
     assert json.loads(row["rewards"]) == {"maths": 1.0, "length": -1 / 3}
     with pytest.raises(CorruptRecord, match="not a table of episodes"):
         episodes_from_table(pa.table({"x": [1]}))
+
+
+def buffers_of(table: pa.Table) -> dict[str, list[int]]:
+    """The addresses of what every column consists of."""
+    return {
+        name: [buffer.address for buffer in table.column(name).chunk(0).buffers() if buffer is not None]
+        for name in table.column_names
+    }
+
+
+def test_columns_that_nobody_changed_are_the_very_bytes_that_came() -> None:
+    came = from_bytes(experiences_to_bytes(sample_experiences([2, 3, 4])))
+    rows = experiences_from_table(came)
+    assert buffers_of(experiences_to_table(rows)) == buffers_of(came)
+
+
+def test_only_the_columns_that_were_replaced_are_encoded_again() -> None:
+    came = from_bytes(experiences_to_bytes(sample_experiences([2, 3, 4])))
+    rows = experiences_from_table(came).replace(sequences={"shaped_reward": np.zeros(3, np.float32)})
+    before, after = buffers_of(came), buffers_of(experiences_to_table(rows))
+    assert [name for name in before if before[name] != after[name]] == ["shaped_reward"]
+    assert experiences_from_table(experiences_to_table(rows)).sequences["shaped_reward"].tolist() == [0.0] * 3
+
+
+def test_a_choice_of_rows_is_encoded_as_it_is() -> None:
+    rows = experiences_from_table(from_bytes(experiences_to_bytes(sample_experiences([2, 3, 4]))))
+    chosen = rows.take([2, 0])
+    again = experiences_from_table(experiences_to_table(chosen))
+    assert again.sequences["episode"].tolist() == [rows.sequences["episode"][2], rows.sequences["episode"][0]]
+    np.testing.assert_array_equal(again.steps["legal"], chosen.steps["legal"])
+    np.testing.assert_array_equal(again.offsets, chosen.offsets)

@@ -40,8 +40,8 @@ Some rows have more columns, and `joining.py` says what it means when a row lack
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,14 @@ def places(seat: NDArray[Any], turn: NDArray[Any] | None) -> NDArray[np.int64]:
     return where if turn is None else where + MOST_SEATS * np.asarray(turn, np.int64)
 
 
+class EncodedColumns(Protocol):
+    """Columns as they came from a log or from another process."""
+
+    def take(self, rows: NDArray[np.int64], columns: Mapping[str, NDArray[Any]]) -> EncodedColumns:
+        """Those of the chosen sequences that are worth keeping; `columns` are what the columns are now."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiences:
     """n ragged sequences by column. Arrays are shared, never copied on construction; treat them as read-only."""
@@ -79,6 +87,8 @@ class Experiences:
     sequences: Mapping[str, NDArray[Any]]
     offsets: NDArray[np.int64]
     steps: Mapping[str, NDArray[Any]]
+    encoded: EncodedColumns | None = field(default=None, compare=False, repr=False)
+    """So that a column that nobody changed is not encoded a second time. `storage/arrow.py` knows what it is."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -108,16 +118,21 @@ class Experiences:
         lengths = self.lengths[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         index = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        sequences = {name: column[rows] for name, column in self.sequences.items()}
         return Experiences(
-            sequences={name: column[rows] for name, column in self.sequences.items()},
+            sequences=sequences,
             offsets=offsets,
             steps={name: column[index] for name, column in self.steps.items()},
+            encoded=None if self.encoded is None else self.encoded.take(rows, sequences),
         )
 
     def replace(self, *, sequences: Mapping[str, Any] = {}, steps: Mapping[str, Any] = {}) -> Experiences:
         """The same sequences with some columns exchanged or added."""
         return Experiences(
-            sequences={**self.sequences, **sequences}, offsets=self.offsets, steps={**self.steps, **steps}
+            sequences={**self.sequences, **sequences},
+            offsets=self.offsets,
+            steps={**self.steps, **steps},
+            encoded=self.encoded,
         )
 
     @staticmethod

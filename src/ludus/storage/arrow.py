@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -67,8 +68,37 @@ _LATER = ("rewards",)
 _MOVE_TYPES: dict[str, type[np.generic]] = {"move_plies": np.int32, "move_seats": np.int16, "move_actions": np.int32}
 
 
+@dataclass(frozen=True, slots=True)
+class ArrowColumns:
+    """The arrays that experiences were decoded from, each beside the numpy column that it is."""
+
+    offsets: NDArray[np.int64] | None
+    """Where steps are cut; None when only sequence columns are left."""
+    columns: Mapping[str, tuple[NDArray[Any], pa.Array]]
+
+    def take(self, rows: NDArray[np.int64], columns: Mapping[str, NDArray[Any]]) -> ArrowColumns:
+        """Strings alone: numbers are shared with numpy anyway."""
+        chosen = pa.array(rows)
+        strings = {
+            name: (columns[name], array.take(chosen))
+            for name, (_, array) in self.columns.items()
+            if name in columns and pa.types.is_string(array.type)
+        }
+        return ArrowColumns(None, strings)
+
+    def find(self, name: str, column: NDArray[Any], kind: pa.DataType) -> pa.Array | None:
+        """The array of a column, if nobody has put another one in its place."""
+        if name not in self.columns:
+            return None
+        known, array = self.columns[name]
+        return array if known is column and array.type == kind else None
+
+
 def experiences_to_table(experiences: Experiences) -> pa.Table:
-    """One row per sequence. Without sequences and columns: an empty table."""
+    """One row per sequence. Without sequences and columns: an empty table.
+
+    A column that was decoded from Arrow and is still the same array goes back as it came, not encoded again.
+    """
     offsets = np.ascontiguousarray(experiences.offsets, np.int64)
     start, stop = int(offsets[0]), int(offsets[-1])
     if start:
@@ -80,10 +110,16 @@ def experiences_to_table(experiences: Experiences) -> pa.Table:
         tuple((name, column.dtype) for name, column in sequences),
         tuple((name, column.dtype, column.shape[1:]) for name, column in steps),
     )
-    arrays = [encode_flat(column, kind) for (_, column), kind in zip(sequences, types, strict=False)]
+    known = experiences.encoded if isinstance(experiences.encoded, ArrowColumns) else ArrowColumns(None, {})
+    is_uncut = known.offsets is experiences.offsets and not start
+    arrays = [
+        known.find(name, column, kind) or encode_flat(column, kind)
+        for (name, column), kind in zip(sequences, types, strict=False)
+    ]
     arrays += [
-        encode_ragged(column, kind, len(offsets) - 1, offsets_buffer)
-        for (_, column), kind in zip(steps, types[len(arrays) :], strict=True)
+        (known.find(name, experiences.steps[name], kind) if is_uncut else None)
+        or encode_ragged(column, kind, len(offsets) - 1, offsets_buffer)
+        for (name, column), kind in zip(steps, types[len(arrays) :], strict=True)
     ]
     return pa.Table.from_batches([pa.RecordBatch.from_arrays(arrays, schema=schema)])
 
@@ -104,19 +140,22 @@ def experiences_from_batch(batch: pa.RecordBatch) -> Experiences:
     sequences: dict[str, NDArray[Any]] = {}
     steps: dict[str, NDArray[Any]] = {}
     offsets: NDArray[np.int64] | None = None
+    encoded: dict[str, tuple[NDArray[Any], pa.Array]] = {}
     for field, array in zip(batch.schema, batch.columns, strict=True):
         if not is_ragged(field.type):
             sequences[field.name] = decode_flat(array)
+            encoded[field.name] = sequences[field.name], array
             continue
         own_offsets, steps[field.name] = decode_ragged(array, field)
         if offsets is not None and offsets.tobytes() != own_offsets.tobytes():
             raise CorruptRecord(f"step column {field.name!r} is cut differently from the others")
+        encoded[field.name] = steps[field.name], array
         offsets = own_offsets
     if offsets is None:
         offsets = np.zeros(batch.num_rows + 1, np.int64)
     if "source" in sequences and (old := sequences["source"] == "usual").any():
         sequences["source"] = np.where(old, "on_policy", sequences["source"])  # as runs before 2026-11-17 call it
-    return Experiences(sequences=sequences, offsets=offsets, steps=steps)
+    return Experiences(sequences=sequences, offsets=offsets, steps=steps, encoded=ArrowColumns(offsets, encoded))
 
 
 def episodes_to_table(episodes: Sequence[Episode]) -> pa.Table:
