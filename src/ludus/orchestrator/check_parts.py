@@ -25,6 +25,7 @@ from ludus.orchestrator.task_sets import Playables, load_tasksets, warn_of_overl
 from ludus.orchestrator.teacher import check_teacher
 from ludus.rewards.making import check_rewards
 from ludus.storage.run_directory import RunDirectory
+from ludus.train.loaders import check_loader
 from ludus.workflows.making import check_workflow_config
 
 
@@ -58,6 +59,8 @@ def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables
         build_filters(config.experience)
     if config.mode != "evaluate":
         problems += source_problems(config)
+        with collecting(problems):
+            check_loader(config)
         with collecting(problems):
             check_teacher(config, run)
     if problems:

@@ -122,8 +122,10 @@ class Supervisor:
         self._selector.close()
 
     def dismiss(self, name: str) -> None:
-        """End one worker whose work is done."""
-        worker = self._workers.pop(name)
+        """End one worker whose work is done; nothing if it was lost for good."""
+        worker = self._workers.pop(name, None)
+        if worker is None:
+            return
         self._selector.unregister(worker.channel)
         self._owes.discard(name)
         worker.kill()

@@ -8,6 +8,7 @@ a resume continues behind the last batch that was trained on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any, Protocol
 
 from ludus.config import LoaderConfig, RunConfig
@@ -47,19 +48,27 @@ def register_loader(kind: str, factory: LoaderFactory) -> None:
     LOADERS.add(kind, factory)
 
 
-def make_loader(config: RunConfig) -> Loader | None:
-    """The loader that a config asks for; None where it asks for none.
+def check_loader(config: RunConfig) -> None:
+    """See that a config's loader is registered and takes its options; nothing is opened.
 
     Raises:
         ConfigError: nothing is registered under that kind, or it does not take these options.
     """
     chosen: LoaderConfig | None = config.buffer.loader
+    if chosen is not None:
+        factory = LOADERS.get(chosen.kind)
+        if factory is None:
+            raise ConfigError(f"buffer.loader.kind {chosen.kind!r}: {LOADERS.unknown(chosen.kind)}")
+        try:
+            signature(factory).bind(config=config, seed=config.seed, **chosen.options)
+        except TypeError as error:
+            raise ConfigError(f"buffer.loader: {chosen.kind}: {error}") from error
+
+
+def make_loader(config: RunConfig) -> Loader | None:
+    """The loader that a config asks for; None where it asks for none."""
+    chosen = config.buffer.loader
     if chosen is None:
         return None
-    factory = LOADERS.get(chosen.kind)
-    if factory is None:
-        raise ConfigError(f"buffer.loader.kind {chosen.kind!r}: {LOADERS.unknown(chosen.kind)}")
-    try:
-        return factory(config=config, seed=config.seed, **chosen.options)
-    except TypeError as error:
-        raise ConfigError(f"buffer.loader: {chosen.kind}: {error}") from error
+    check_loader(config)
+    return LOADERS.find(chosen.kind)(config=config, seed=config.seed, **chosen.options)
