@@ -18,7 +18,7 @@ from ludus.config.loading.slots import all_paths
 from ludus.config.loading.stages import join, plain_values, stage_folder, stage_path
 from ludus.config.loading.validation import validate
 from ludus.config.problems import Path, dotted, nearest_word, printable, report, shorten, show
-from ludus.config.run import Mode, RunConfig, Schedule, Topology
+from ludus.config.run import Mode, RunConfig, Schedule
 from ludus.config.sections.buffer import (
     BotGamesConfig,
     BufferConfig,
@@ -29,7 +29,6 @@ from ludus.config.sections.buffer import (
     RunEpisodesConfig,
     RunFeedConfig,
 )
-from ludus.config.sections.checkpoint import CheckpointConfig
 from ludus.config.sections.cycle import CycleConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import (
@@ -37,14 +36,9 @@ from ludus.config.sections.experience import (
     CustomTransformConfig,
     DeduplicateConfig,
     ExperienceConfig,
-    FormatRewardConfig,
-    InvalidMoveConfig,
-    NormaliseByGameConfig,
-    NormaliseConfig,
     OperatorConfig,
     PassRateConfig,
     RewardRangeConfig,
-    RoleAdvantageConfig,
     ShapeConfig,
     ValidityConfig,
     ZeroVarianceConfig,
@@ -73,7 +67,6 @@ from ludus.config.sections.policy import (
     TeacherConfig,
 )
 from ludus.config.sections.population import PayoffConfig, PopulationConfig, Scheduler, StopConfig
-from ludus.config.sections.record import RecordConfig
 from ludus.config.sections.rewards import (
     LABEL,
     ChoiceRewardConfig,
@@ -94,7 +87,6 @@ from ludus.config.sections.rewards import (
 )
 from ludus.config.sections.runtime import RuntimeConfig
 from ludus.config.sections.shorthands import template_parts
-from ludus.config.sections.stages import StageConfig
 from ludus.config.sections.tasks import (
     RESERVED_FIELDS,
     AdaptiveConfig,
@@ -125,7 +117,7 @@ from ludus.config.sections.train import (
     TermConfig,
     TrainConfig,
 )
-from ludus.config.sections.train_losses import LOSS_OPTIONS, LossOption
+from ludus.config.sections.train_losses import LOSS_OPTIONS
 from ludus.config.sections.train_presets import (
     ALGORITHMS,
     PRESETS,
@@ -168,7 +160,6 @@ __all__ = [
     "AttemptsConfig",
     "BotGamesConfig",
     "BufferConfig",
-    "CheckpointConfig",
     "ChoiceRewardConfig",
     "CodeRewardConfig",
     "CustomEngineConfig",
@@ -190,10 +181,8 @@ __all__ = [
     "ExperienceConfig",
     "ExpertConfig",
     "ExploreConfig",
-    "FormatRewardConfig",
     "GameChoice",
     "GymnasiumConfig",
-    "InvalidMoveConfig",
     "JudgeConfig",
     "JudgeRewardConfig",
     "KlRewardConfig",
@@ -203,7 +192,6 @@ __all__ = [
     "LoaderConfig",
     "LocalEngineConfig",
     "LoraConfig",
-    "LossOption",
     "MathVerifyRewardConfig",
     "MathsRewardConfig",
     "MemoryConfig",
@@ -214,8 +202,6 @@ __all__ = [
     "MuConfig",
     "MultiTurnConfig",
     "NetworkConfig",
-    "NormaliseByGameConfig",
-    "NormaliseConfig",
     "NumericRewardConfig",
     "OperatorConfig",
     "OpponentConfig",
@@ -231,13 +217,11 @@ __all__ = [
     "PrioritiseConfig",
     "PromptConfig",
     "RandomConfig",
-    "RecordConfig",
     "ResNetConfig",
     "ResponseFormatRewardConfig",
     "RewardConfig",
     "RewardConfigs",
     "RewardRangeConfig",
-    "RoleAdvantageConfig",
     "RowFileConfig",
     "RunConfig",
     "RunEpisodesConfig",
@@ -253,7 +237,6 @@ __all__ = [
     "ShuffleConfig",
     "SingleTurnConfig",
     "Source",
-    "StageConfig",
     "StopConfig",
     "TaskDeduplicateConfig",
     "TaskFilterConfig",
@@ -264,7 +247,6 @@ __all__ = [
     "TermConfig",
     "TooManyDigits",
     "ToolAgentConfig",
-    "Topology",
     "TrainConfig",
     "TrueSkillConfig",
     "ValidityConfig",

@@ -1,10 +1,10 @@
-"""What all config models share: frozen, strict, no unknown keys."""
+"""What all config models share: frozen, strict, no unknown keys, and what may stand in place of a mapping."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Model(BaseModel):
@@ -18,3 +18,10 @@ class Model(BaseModel):
     """What may stand in place of the mapping, in words; empty when nothing may."""
     shorthand_type: ClassVar[str] = "string"
     """The JSON type of that."""
+    shorthand_key: ClassVar[str] = ""
+    """The key that a text in place of the mapping is the value of."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_text(cls, value: Any) -> Any:
+        return {cls.shorthand_key: value} if cls.shorthand_key and isinstance(value, str) else value

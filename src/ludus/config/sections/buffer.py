@@ -7,7 +7,7 @@ Invariant: nothing here opens a file. `ludus.ingest` fetches expert rows and pai
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -150,6 +150,17 @@ class LoaderConfig(Model):
     """What it is made with."""
 
 
+class RunFeedConfig(Model):
+    """Another run, whose new rows are read as soon as they are in its log. Its directory may stand for the whole."""
+
+    shorthand: ClassVar[str] = "the directory of a run"
+    shorthand_key: ClassVar[str] = "run"
+
+    kind: Literal["run"] = "run"
+    run: str = Field(min_length=1, max_length=4096, examples=["runs/explorer"])
+    """Directory of that run. It need not be there yet, and may be alive; it is only read."""
+
+
 class BufferConfig(Model):
     """The sliding window between explorers and trainer (split topology), and what is learnt from beside it."""
 
@@ -157,7 +168,7 @@ class BufferConfig(Model):
     """Demonstrations, for terms with `source: expert`."""
     pairs: PairsConfig | None = None
     """Preference pairs, for terms with `source: pairs`."""
-    feeds: tuple[FeedConfig, ...] = Field(default=(), strict=False, max_length=1000)
+    feeds: tuple[RunFeedConfig, ...] = Field(default=(), strict=False, max_length=1000)
     """Mode train: other runs whose sequences are read while those runs play. A directory alone stands for a run."""
     loader: LoaderConfig | None = None
     """Mode train: rows that the trainer reads itself, instead of rollouts, experts and pairs."""
@@ -181,29 +192,6 @@ class BufferConfig(Model):
     samples_per_insert: float | None = Field(default=None, gt=0)
     """Sequences trained per sequence inserted, at most; explorers and trainer wait for each other to keep it.
     Default: `reuse`."""
-
-
-class RunFeedConfig(Model):
-    """Another run: what it puts into its log of experiences is taken as soon as it is there."""
-
-    kind: Literal["run"] = "run"
-    run: str = Field(min_length=1, max_length=4096, examples=["runs/explorer"])
-    """Directory of that run. It need not be there yet, and may be alive; it is only read."""
-
-
-class RunAlone:
-    """Lets the directory of a run stand for the whole mapping."""
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        schema = handler(core)
-        return {"anyOf": [{"type": "string", "description": "the directory of a run, as it is"}, schema]}
-
-
-def _as_run(value: Any) -> Any:
-    return {"kind": "run", "run": value} if isinstance(value, str) else value
-
-
-FeedConfig = Annotated[RunFeedConfig, BeforeValidator(_as_run), RunAlone()]
 
 
 _REPLAY = "capacity min_size samples_per_insert reuse cooldown sampler priority priority_exponent"

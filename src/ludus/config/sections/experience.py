@@ -6,12 +6,12 @@ registry there (a test compares the two).
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from ludus.config.base import Model
-from ludus.config.sections.shorthands import NameAlone
+from ludus.config.sections.shorthands import CustomPart, NameAlone, kind_alone
 
 
 class RoleAdvantageConfig(Model):
@@ -52,13 +52,8 @@ class NormaliseByGameConfig(Model):
     scale: bool = False
 
 
-class CustomTransformConfig(Model):
+class CustomTransformConfig(CustomPart):
     """A transform that a plugin registered."""
-
-    kind: Literal["custom"]
-    name: str
-    """Name it was registered under."""
-    options: dict[str, float | int | str | bool] = Field(default={})
 
 
 FinalTransform = Annotated[RoleAdvantageConfig | CustomTransformConfig, Field(discriminator="kind")]
@@ -162,17 +157,8 @@ class PassRateConfig(Model):
         return self
 
 
-class CustomOperatorConfig(Model):
+class CustomOperatorConfig(CustomPart):
     """An operator that a plugin registered."""
-
-    kind: Literal["custom"]
-    name: str
-    """Name it was registered under."""
-    options: dict[str, float | int | str | bool] = Field(default={})
-
-
-def _as_mapping(value: Any) -> Any:
-    return {"kind": value} if isinstance(value, str) else value
 
 
 OperatorConfig = Annotated[
@@ -184,7 +170,7 @@ OperatorConfig = Annotated[
     | PassRateConfig
     | CustomOperatorConfig,
     Field(discriminator="kind"),
-    BeforeValidator(_as_mapping),
+    BeforeValidator(kind_alone),
     NameAlone(),
 ]
 

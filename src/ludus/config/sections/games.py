@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ludus.config.base import Model
 from ludus.config.problems import Contradiction
@@ -21,6 +21,7 @@ class GameChoice(Model):
     """One game of the run and how often it is played. The key alone may stand for the whole."""
 
     shorthand: ClassVar[str] = "a game such as pgx:connect_four"
+    shorthand_key: ClassVar[str] = "key"
 
     key: str = Field(pattern=r"^\S{1,256}$", examples=["pgx:connect_four"])
     """Backend and name: `pgx:connect_four`, `open_spiel:leduc_poker(players=3)`. `ludus games` lists them."""
@@ -35,11 +36,6 @@ class GameChoice(Model):
     def backend(self) -> str:
         """What its key begins with; empty for a game that somebody registered."""
         return self.key.partition(":")[0] if ":" in self.key else ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_bare_key(cls, value: Any) -> Any:
-        return {"key": value} if isinstance(value, str) else value
 
 
 def seats_per_game(config: RunConfig) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ludus.config.base import Model
 from ludus.config.problems import Contradiction
@@ -89,6 +89,7 @@ class TeacherConfig(Model):
     """
 
     shorthand: ClassVar[str] = "a model such as Qwen/Qwen3-4B"
+    shorthand_key: ClassVar[str] = "path"
 
     path: str | None = Field(default=None, min_length=1, max_length=4096, examples=["models/large", "Qwen/Qwen3-4B"])
     """A folder, or the id of a model on the hub, as in `policy.model`. Its tokenizer must be the policy's."""
@@ -96,11 +97,6 @@ class TeacherConfig(Model):
     """Instead of a path: a run, or one version of its policy. This run keeps a copy of it."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """What it computes in."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_bare_path(cls, value: Any) -> Any:
-        return {"path": value} if isinstance(value, str) else value
 
 
 class PolicyConfig(Model):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from string import Formatter
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
+
+from ludus.config.base import Model
 
 Scalar = str | int | float | bool
 
@@ -19,6 +21,15 @@ class NameAlone:
         schema = handler(core)
         text = {"type": "string", "description": "the kind alone, all its settings at their defaults"}
         return {"anyOf": [text, schema]}
+
+
+class CustomPart(Model):
+    """A part that a plugin registered."""
+
+    kind: Literal["custom"]
+    name: str
+    """Name it was registered under."""
+    options: dict[str, Scalar] = Field(default={})
 
 
 def kind_alone(value: Any) -> Any:

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from ludus.config.base import Model
 from ludus.config.sections.explore import SamplingConfig
 from ludus.config.sections.rewards import RewardConfigs
-from ludus.config.sections.shorthands import NameAlone, Scalar, Template, kind_alone
+from ludus.config.sections.shorthands import CustomPart, NameAlone, Scalar, Template, kind_alone
 from ludus.config.sections.workflow import WorkflowConfig
 
 RESERVED_FIELDS = ("row", "group_seed")
@@ -98,13 +98,8 @@ class PrioritiseConfig(Model):
     """Rows that remain. Default: all."""
 
 
-class CustomProcessorConfig(Model):
+class CustomProcessorConfig(CustomPart):
     """A processor that a plugin registered."""
-
-    kind: Literal["custom"]
-    name: str
-    """Name it was registered under."""
-    options: dict[str, Scalar] = Field(default={})
 
 
 ProcessorConfig = Annotated[
@@ -172,13 +167,8 @@ class AdaptiveConfig(Model):
         return self
 
 
-class CustomOrderConfig(Model):
+class CustomOrderConfig(CustomPart):
     """A curriculum that a plugin registered."""
-
-    kind: Literal["custom"]
-    name: str
-    """Name it was registered under."""
-    options: dict[str, Scalar] = Field(default={})
 
 
 OrderConfig = Annotated[
