@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-PLUGINS = Path(__file__).parents[2] / "examples" / "plugins"
+ROOT = Path(__file__).parents[2]
+PLUGINS = ROOT / "examples" / "plugins"
 SHORT = ["evaluate.final_games=2", "evaluate.games=2", "evaluate.at_start=false", "evaluate.every=1000000"]
 SMALL = {
     "spo": ["train.steps=600", "train.batch_episodes=64", "train.minibatch=64", "train.trainers=2"],
     "nim": ["train.steps=600", "train.batch_episodes=64", "train.minibatch=64"],
+    "csv_rows": ["train.steps=600"],
     "gated": ["train.steps=2048", "train.batch_steps=1024"],
 }
 """`spo` has two trainers, so that explorer, trainer and the trainer's helper all need the plugin."""
@@ -19,7 +21,7 @@ SMALL = {
 
 def ludus(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from ludus.cli.app import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=ROOT)
 
 
 def test_every_plugin_has_a_config_and_is_run_here() -> None:
@@ -42,6 +44,7 @@ def test_an_example_plugin_trains_and_evaluates(name: str, tmp_path: Path) -> No
     ("name", "problem"),
     [
         ("spo", 'train.algorithm.preset: "spo": no such preset'),
+        ("csv_rows", 'buffer.loader.kind: "csv": no such loader; register it in a file given with --plugin'),
         ("gated", 'policy.network.name: "gated": no such network; register it in a file given with --plugin'),
         ("nim", "game nim:12: unknown backend 'nim'"),
     ],

@@ -1,4 +1,4 @@
-"""The public checks of losses, advantages, schedules, presets and networks: what is right passes, what is wrong is named."""
+"""The public checks of losses, advantages, schedules, presets, networks and loaders: what is right passes, what is wrong is named."""
 
 from typing import Any
 
@@ -10,14 +10,17 @@ from array_api_compat import array_namespace
 from flax import nnx
 
 from ludus.config import ALGORITHMS, AdvantageConfig, Preset, TermConfig
+from ludus.records import Experiences
 from ludus.testing import (
     ConformanceError,
     check_advantage,
+    check_loader,
     check_loss,
     check_network,
     check_preset,
     check_schedule,
 )
+from ludus.testing.experiences import sample_experiences
 from ludus.train import LOSSES, Elements, LossInputs
 from ludus.train.advantages import gae, monte_carlo
 
@@ -148,3 +151,40 @@ def test_a_network_that_conforms_passes(shape: tuple[int, ...]) -> None:
 def test_a_network_that_breaks_a_promise_is_named(flaw: str, promise: str) -> None:
     with pytest.raises(ConformanceError, match=promise):
         check_network(Net, shape=(7,), actions=5, flaw=flaw)
+
+
+class Rows:
+    """The same batch with a number that goes up."""
+
+    def __init__(self, flaw: str = "") -> None:
+        self.flaw, self.number = flaw, 0
+
+    def next(self) -> Experiences:
+        self.number += 1
+        batch = sample_experiences((2, 1)).replace(steps={"value": np.full(3, self.number, np.float32)})
+        if self.flaw == "columns":
+            steps = {name: column for name, column in batch.steps.items() if name != "logp"}
+            return Experiences(sequences=batch.sequences, offsets=batch.offsets, steps=steps)
+        return batch.take(np.array([], np.int64)) if self.flaw == "empty" else batch
+
+    def state(self) -> dict[str, Any]:
+        return {"number": np.int64(1) if self.flaw == "json" else self.number}
+
+    def load_state(self, state: Any) -> None:
+        self.number = 0 if self.flaw == "state" else state["number"]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_loader_that_conforms_passes() -> None:
+    check_loader(Rows)
+
+
+@pytest.mark.parametrize(
+    ("flaw", "promise"),
+    [("columns", "lack logp"), ("empty", "at least one"), ("json", "not JSON"), ("state", "another batch")],
+)
+def test_a_loader_that_breaks_a_promise_is_named(flaw: str, promise: str) -> None:
+    with pytest.raises(ConformanceError, match=promise):
+        check_loader(lambda: Rows(flaw))

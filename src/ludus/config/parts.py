@@ -1,7 +1,7 @@
 """Parts of a policy and its training that plugins may add, by name, so that a config is checked against them.
 
-The rooms that use a part register it: `ludus.train` losses, advantages and schedules, `ludus.policies` networks,
-`ludus.inference` engines. Presets are in `sections/train_presets.py`.
+The rooms that use a part register it: `ludus.train` losses, advantages, schedules and loaders, `ludus.policies`
+networks, `ludus.inference` engines. Presets are in `sections/train_presets.py`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ SCHEDULES: Registry[Callable[..., Any]] = Registry(
     "schedule", "ludus.schedules", reserved=("constant", "linear", "cosine")
 )
 NETWORKS: Registry[Callable[..., Any]] = Registry("network", "ludus.networks")
+LOADERS: Registry[Callable[..., Any]] = Registry("loader", "ludus.loaders")
 ENGINES: Registry[Callable[..., Any]] = Registry("engine", "ludus.engines")
 
 
@@ -73,5 +74,7 @@ def _named_parts(config: RunConfig) -> Iterator[tuple[Path, str, Registry[Any]]]
         yield ("train", "algorithm", "advantage", "name"), algorithm.advantage.name or "", ADVANTAGES
     if network.kind == "custom":
         yield ("policy", "network", "name"), network.name, NETWORKS
+    if config.buffer.loader is not None:
+        yield ("buffer", "loader", "kind"), config.buffer.loader.kind, LOADERS
     if engine.kind == "custom":
         yield ("explore", "engine", "name"), engine.name, ENGINES

@@ -4,6 +4,7 @@ from ludus.testing.conformance import ConformanceError
 from ludus.testing.curriculum_conformance import check_curriculum
 from ludus.testing.engine_conformance import check_engine
 from ludus.testing.games import check_game
+from ludus.testing.loaders import check_loader
 from ludus.testing.losses import check_advantage, check_loss, check_preset, check_schedule
 from ludus.testing.networks import check_network
 from ludus.testing.operators import check_operator
@@ -18,6 +19,7 @@ __all__ = [
     "check_curriculum",
     "check_engine",
     "check_game",
+    "check_loader",
     "check_loss",
     "check_network",
     "check_operator",

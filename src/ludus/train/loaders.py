@@ -12,8 +12,8 @@ from inspect import signature
 from typing import Any, Protocol
 
 from ludus.config import LoaderConfig, RunConfig
+from ludus.config.parts import LOADERS
 from ludus.errors import ConfigError
-from ludus.plugins import Registry
 from ludus.records import Experiences
 
 
@@ -40,8 +40,6 @@ class Loader(Protocol):
 LoaderFactory = Callable[..., Loader]
 """Called with `config` (the run's), `seed`, and the options of the YAML as keyword arguments."""
 
-LOADERS: Registry[LoaderFactory] = Registry("loader", "ludus.loaders")
-
 
 def register_loader(kind: str, factory: LoaderFactory) -> None:
     """Make a loader available as `buffer: {loader: {kind: <kind>}}`."""
@@ -56,11 +54,8 @@ def check_loader(config: RunConfig) -> None:
     """
     chosen: LoaderConfig | None = config.buffer.loader
     if chosen is not None:
-        factory = LOADERS.get(chosen.kind)
-        if factory is None:
-            raise ConfigError(f"buffer.loader.kind {chosen.kind!r}: {LOADERS.unknown(chosen.kind)}")
         try:
-            signature(factory).bind(config=config, seed=config.seed, **chosen.options)
+            signature(LOADERS.find(chosen.kind)).bind(config=config, seed=config.seed, **chosen.options)
         except TypeError as error:
             raise ConfigError(f"buffer.loader: {chosen.kind}: {error}") from error
 
@@ -71,4 +66,5 @@ def make_loader(config: RunConfig) -> Loader | None:
     if chosen is None:
         return None
     check_loader(config)
-    return LOADERS.find(chosen.kind)(config=config, seed=config.seed, **chosen.options)
+    factory: LoaderFactory = LOADERS.find(chosen.kind)
+    return factory(config=config, seed=config.seed, **chosen.options)
