@@ -120,7 +120,7 @@ foo: *a
 """
     assert lines(text, "train.steps=ten", "bar=1") == [
         f'run.yaml:1    name: expected {NAME}, got "my run"',
-        "run.yaml:2    games.0: expected a game such as pgx:connect_four, or a mapping (keys: key, weight, prompt, sampling), got 3",
+        "run.yaml:2    games.0: expected a game such as pgx:connect_four, or a mapping (keys: key, weight, prompt, sampling, rewards), got 3",
         "run.yaml:4    explore.num_worker: unknown key — did you mean explore.workers?",
         'run.yaml:6    explore.games_in_flight: expected a whole number > 0 and ≤ 1000000, got "many"',
         'run.yaml:9    train.algorithm.advantage.kind: expected gae, monte_carlo, vtrace, group, rloo, opmd, asymre, remax, distill or custom, got "gea" — did you mean gae?',
@@ -151,7 +151,7 @@ def test_something_else_than_a_mapping_is_refused(text: str, found: str) -> None
 
 
 def test_wrong_entries_do_not_make_their_list_wrong_as_well() -> None:
-    game = "a game such as pgx:connect_four, or a mapping (keys: key, weight, prompt, sampling)"
+    game = "a game such as pgx:connect_four, or a mapping (keys: key, weight, prompt, sampling, rewards)"
     assert lines("name: x\ngames:\n  - 5\n  - {weight: 2}\n") == [
         f"run.yaml:3  games.0: expected {game}, got 5",
         'run.yaml:4  games.1.key: missing; expected text such as "pgx:connect_four" (matching ^\\S{1,256}$)',

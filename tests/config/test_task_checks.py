@@ -65,6 +65,10 @@ def test_games_and_tasks_may_be_in_one_run_each_with_its_own_settings_over_the_r
         ("name: x\n", "games: there is nothing to do"),
         ("name: x\ngames: [{key: 'pgx:chess', prompt: {}}]\n", "games.0.prompt: is for language models"),
         (
+            "name: x\ngames: [{key: 'open_spiel:chess', rewards: [{kind: exact}]}]\npolicy: {model: {path: ludus/mini}}\n",
+            "games.0.rewards.0.kind: a game has no answer to compare with",
+        ),
+        (
             GOOD.replace("rewards: [{kind: exact}]", "evaluate: {tasks: [{path: a.jsonl, rewards: [{kind: exact}]}]}"),
             "rewards: tasks need rewards",
         ),

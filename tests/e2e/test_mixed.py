@@ -69,7 +69,13 @@ def test_both_are_measured_and_told_apart(run: Path, episodes: list[Episode]) ->
     metrics: dict[str, object] = {}
     for line in read_jsonl(run / "metrics.jsonl"):
         metrics |= line
-    for name in ("evaluate/random/score", "evaluate/held_out/success", "league/mu", "explore/workflow/attempts"):
+    for name in (
+        "explore/rewards/terse/scored",
+        "evaluate/random/score",
+        "evaluate/held_out/success",
+        "league/mu",
+        "explore/workflow/attempts",
+    ):
         assert name in metrics, name
     assert {f"explore/{GAME}/invalid_moves", f"explore/{SUMS}/seat_0/reward"} <= metrics.keys()
     measured = [each.task for each in episodes if each.task.purpose == "evaluate"]

@@ -102,6 +102,11 @@ class Conversation:
         """What was said to the policy last."""
         return next((text for who, text in reversed(self._spoken) if who == HEARD), "")
 
+    @property
+    def said(self) -> list[str]:
+        """What the policy has said, reply by reply."""
+        return [text for who, text in self._spoken if who == "player"][-len(self.replies) :] if self.replies else []
+
     def hear(self, text: str) -> None:
         """Take the next message."""
         self._spoken.append((HEARD, text))

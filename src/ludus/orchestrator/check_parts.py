@@ -110,10 +110,11 @@ def _find_text_games(config: RunConfig, problems: list[str]) -> dict[str, TextGa
 
 
 def _check_attempts(config: RunConfig, problems: list[str]) -> None:
-    """The rewards and workflows of the run, and of the tasksets that have their own."""
+    """The rewards and workflows of the run, and of the games and tasksets that have their own."""
     sets = (*config.tasks, *config.evaluate.tasks)
-    with collecting(problems):
-        check_rewards(config.rewards)
+    for rewards in (config.rewards, *(game.rewards for game in config.games)):
+        with collecting(problems):
+            check_rewards(rewards)
     for taskset in sets:
         with collecting(problems):
             check_rewards(taskset.rewards or ())

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.config import LengthRewardConfig
 from ludus.errors import EngineLost, Unreachable
+from ludus.explore.players.text import make_text_player
 from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.games.text_registry import make_text_game
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
+from ludus.rewards.making import make_rewards
 
 MAIN = PolicyRef(name=PolicyName("main"), version=PolicyVersion(3))
 RANDOM = PolicyRef(name=PolicyName("random"))
@@ -37,6 +40,23 @@ def play(runner: LanguageRunner, tasks: Sequence[Task]) -> EpisodeBatch:
 def first_move(prompt: str) -> str:
     """The first of the legal moves that the last message names."""
     return prompt.rpartition("Moves: ")[2].split()[0].rstrip(",")
+
+
+def test_rewards_of_a_game_are_added_for_learning_seats_and_leave_the_result_alone(make_runner: Make) -> None:
+    def fixed(name: str, game: Any) -> Any:
+        return None if name == "main" else make_text_player(name, game)
+
+    wanted = (LengthRewardConfig(kind="length", longest=10, buffer=10, unit="characters", weight=0.5),)
+    runner, _ = make_runner(first_move, rewards=make_rewards(wanted), players=fixed)
+    batch = play(runner, [task(0, learner(), Seat(policy=RANDOM)), task(1, Seat(policy=MAIN), Seat(policy=RANDOM))])
+    first = min(batch.episodes, key=lambda episode: episode.task.id)
+    assert not any(episode.error or episode.rewards for episode in batch.episodes)
+    said = [reply for reply, who in zip(first.replies, first.move_seats, strict=True) if who == 0]
+    bonus = 0.5 * -sum(len(reply) / 10 for reply in said) / len(said)
+    rows = batch.experiences
+    assert rows.sequences["final_reward"].tolist() == [first.returns[0]]
+    assert rows.steps["reward"].sum() == pytest.approx(first.returns[0] + bonus)
+    assert runner.take_counts()["rewards/length/scored"] == len(said), "who does not learn is not scored"
 
 
 def test_a_game_of_the_policy_against_itself_is_two_whole_conversations(make_runner: Make, chat: Any) -> None:

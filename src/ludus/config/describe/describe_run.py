@@ -60,6 +60,7 @@ def _what_runs(config: RunConfig) -> list[Row]:
     games = ", ".join(game.key if is_one else f"{game.key} ({game.weight:g})" for game in config.games)
     return [
         *([("games", games)] if config.games else []),
+        *((f"rewards of {game.key}", f"its own + {_rewards(game.rewards)}") for game in config.games if game.rewards),
         *(_tasks(config) if config.tasks else []),
         ("policy", f"{config.policy.name}: {_policy(config)}"),
         *_teacher(config),

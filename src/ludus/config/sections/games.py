@@ -12,6 +12,7 @@ from ludus.config.base import Model
 from ludus.config.problems import Contradiction
 from ludus.config.rules import at, repeated
 from ludus.config.sections.explore import PromptConfig, SamplingConfig
+from ludus.config.sections.rewards import RewardConfigs
 
 if TYPE_CHECKING:
     from ludus.config.run import RunConfig
@@ -32,6 +33,10 @@ class GameChoice(Model):
     sampling: SamplingConfig | None = None
     """Language models: how replies in it are sampled; keys that are left out are those of `explore.sampling`."""
 
+    rewards: RewardConfigs = ()
+    """Language models: what a learning seat gets for its replies besides what the rules give, the mean over them. Of
+    kinds that need no answer: format, length, judge, reward_model, custom."""
+
     @property
     def backend(self) -> str:
         """What its key begins with; empty for a game that somebody registered."""
@@ -50,6 +55,10 @@ def check_games(config: RunConfig) -> Iterator[Contradiction]:
     """No game twice, and what is for language models only with one."""
     yield from repeated(("games",), [game.key for game in config.games])
     for place, game in enumerate(config.games):
-        for key in ("prompt", "sampling"):
-            if config.policy.model is None and getattr(game, key) is not None:
+        for key in ("prompt", "sampling", "rewards"):
+            if config.policy.model is None and getattr(game, key):
                 yield at(("games", place, key), "is for language models; give policy.model, or leave it out")
+        for number, reward in enumerate(game.rewards):
+            if hasattr(reward, "answer") or reward.kind == "code":
+                text = "a game has no answer to compare with; write format, length, judge, reward_model or custom"
+                yield at(("games", place, "rewards", number, "kind"), text)

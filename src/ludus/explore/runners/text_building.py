@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from ludus.config import CustomEngineConfig, LocalEngineConfig, PromptConfig, RunConfig, SamplingConfig
+from ludus.config import CustomEngineConfig, LocalEngineConfig, PromptConfig, RewardConfigs, RunConfig, SamplingConfig
 from ludus.config.parts import ENGINES
 from ludus.errors import PolicyError
 from ludus.explore.messages import Setup
@@ -70,7 +70,13 @@ def build_language_runner(
     cast = TextCast(extra_players)
     is_model = speaks or (lambda name: name == config.policy.name)
 
-    def play(prompt: PromptConfig | None, sampling: SamplingConfig | None) -> TextRollouts:
+    surroundings = Surroundings(
+        engine=endpoints.engine,
+        count_tokens=lambda text: len(model.tokenizer.encode(text, add_special_tokens=False)),
+        plugins=setup.plugins,
+    )
+
+    def play(prompt: PromptConfig | None, sampling: SamplingConfig | None, rewards: RewardConfigs = ()) -> TextRollouts:
         return TextRollouts(
             run=setup.run,
             games=cast.game,
@@ -78,6 +84,7 @@ def build_language_runner(
             sampler=sampler,
             prompt=prompt or explore.prompt,
             sampling=sampling or explore.sampling,
+            rewards=make_rewards(rewards, surroundings) if rewards else None,
             deadline_s=explore.deadline_s if deadline_s is None else deadline_s,
             endpoints=endpoints,
             networks=networks,
@@ -85,22 +92,19 @@ def build_language_runner(
         )
 
     rollouts: dict[str, Rollouts] = {
-        game.key: play(game.prompt, game.sampling) for game in config.games if game.prompt or game.sampling
+        game.key: play(game.prompt, game.sampling, game.rewards)
+        for game in config.games
+        if game.prompt or game.sampling or game.rewards
     }
-    rollouts |= _task_rollouts(setup, config, sampler, model, endpoints)
+    rollouts |= _task_rollouts(setup, config, sampler, model.context, surroundings)
     default = play(None, None)
     return LanguageRunner(rollouts, default=default, sampler=sampler, slots=setup.slots, endpoints=endpoints)
 
 
 def _task_rollouts(
-    setup: Setup, config: RunConfig, sampler: PolicySampler, model: LanguageModel, endpoints: Endpoints
+    setup: Setup, config: RunConfig, sampler: PolicySampler, context: int, surroundings: Surroundings
 ) -> dict[str, Rollouts]:
     """What attempts the tasks of each set, by what they have as their game. Sets that agree in everything share one."""
-    surroundings = Surroundings(
-        engine=endpoints.engine,
-        count_tokens=lambda text: len(model.tokenizer.encode(text, add_special_tokens=False)),
-        plugins=setup.plugins,
-    )
     found: dict[str, Rollouts] = {}
     alike: dict[str, Rollouts] = {}
     for taskset in (*config.tasks, *config.evaluate.tasks):
@@ -114,7 +118,7 @@ def _task_rollouts(
                 workflow=make_workflow(workflow),
                 sampler=sampler,
                 sampling=make_sampling(sampling, sampler.template.stop_tokens, max_tokens=workflow.max_tokens),
-                context=model.context,
+                context=context,
                 rewards=make_rewards(rewards, surroundings) if rewards else None,
                 by_turn=config.explore.prompt.rows == "turn",
                 retries=workflow.retries,

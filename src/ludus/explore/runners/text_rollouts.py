@@ -11,6 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator
+from statistics import fmean
 
 from ludus.config import ExploreConfig, PromptConfig, SamplingConfig
 from ludus.errors import EnvError, RolloutError, TimeoutExceeded, boundary
@@ -26,7 +27,8 @@ from ludus.explore.speaker import Speaker
 from ludus.games.text_protocol import TextGame
 from ludus.inference.conversation import Conversation
 from ludus.inference.policy_sampler import PolicySampler, make_sampling
-from ludus.records import Episode, EpisodeId, Task, episode_id
+from ludus.records import Episode, EpisodeId, Task, derive_seed, episode_id
+from ludus.rewards.rewards import Rewards
 
 ENDPOINTS_SHARE = 0.95
 """Share of an episode's time after which endpoints are given up, so that the error names the one that kept it."""
@@ -44,6 +46,7 @@ class TextRollouts:
         sampler: PolicySampler,
         prompt: PromptConfig,
         sampling: SamplingConfig,
+        rewards: Rewards | None = None,
         deadline_s: float = math.inf,
         endpoints: Endpoints | None = None,
         networks: Networks | None = None,
@@ -51,8 +54,9 @@ class TextRollouts:
     ) -> None:
         """`players(name, game)` gives the fixed player of that name, or None when it is the policy or an endpoint.
 
-        `deadline_s` and `max_length` bound an episode in time and in moves. Seats of `networks` are theirs, and
-        `players` is not asked about them.
+        `rewards` score the replies of learning seats, besides the rules; they are closed with this. `deadline_s` and
+        `max_length` bound an episode in time and in moves. Seats of `networks` are theirs, and `players` is not asked
+        about them.
         """
         self._run = run
         self._games = games
@@ -60,6 +64,7 @@ class TextRollouts:
         self._sampler = sampler
         self._prompt = prompt
         self._sampling = sampling
+        self._rewards = rewards
         drawn = make_sampling(sampling, sampler.template.stop_tokens)
         self._policy = Speaker(
             sample=sampler.sample,
@@ -86,6 +91,7 @@ class TextRollouts:
             async with asyncio.timeout(None if math.isinf(self._deadline_s) else self._deadline_s):
                 await playing.play()
                 await self._endpoints.judge(playing, ends=ends)
+                await self._score(playing)
         except TimeoutError:
             return _failed(playing, id, task, TimeoutExceeded(f"the episode took longer than {self._deadline_s:g} s"))
         except RolloutError as error:
@@ -98,11 +104,26 @@ class TextRollouts:
         return Finished(episode=episode, rows=rows, traces=playing.traces)
 
     def take_counts(self) -> Counts:
-        """Endpoints are counted by the runner."""
-        return {}
+        """What rewards have done since the last call. Endpoints are counted by the runner."""
+        return {} if self._rewards is None else self._rewards.take_counts()
 
     async def close(self) -> None:
-        """There is nothing to give back."""
+        """Give back the rewards."""
+        if self._rewards is not None:
+            await self._rewards.close()
+
+    async def _score(self, playing: TextEpisode) -> None:
+        """Give the learning seats what the rewards say of their replies. The game's result stays the game's."""
+        task = playing.task
+        for seat, conversation in playing.conversations.items():
+            if self._rewards is None or not task.seats[seat].learns or not conversation.replies:
+                continue
+            totals = []
+            for number, (reply, text) in enumerate(zip(conversation.replies, conversation.said, strict=True)):
+                seed = derive_seed(task.seed, "reward", task.attempt, seat, number)
+                scored = await self._rewards.score(task, text, seed=seed, tokens=reply.end - reply.start)
+                totals.append(scored.total)
+            conversation.add_bonus(fmean(totals))
 
     def _open(self, task: Task, id: EpisodeId, ends: float) -> TextEpisode:
         game = self._games(task.game)
