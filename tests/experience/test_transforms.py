@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ludus.config import ExperienceConfig
 from ludus.errors import ConfigError, LudusError
-from ludus.experience import TRANSFORMS, Stage, Stateless, build_pipeline, decisions, register_transform
+from ludus.experience import TRANSFORMS, Stateless, TransformPhase, build_pipeline, decisions, register_transform
 from ludus.experience.pipeline import REGISTRIES
 from ludus.experience.transform_phases import Values
 from ludus.experience.transforms import FormatReward, InvalidMove, Normalise, NormaliseByGame, RoleAdvantage
@@ -113,7 +113,7 @@ def test_changed_pipeline_starts_fresh_with_a_warning(caplog: pytest.LogCaptureF
     saved = build(final=[{"kind": "role_advantage"}]).state()
     saved["final"][0]["name"] = "something_else"
     build(final=[{"kind": "role_advantage"}]).load_state(saved)
-    assert "role_advantage of stage final is not in the checkpoint" in caplog.text
+    assert "role_advantage of phase final is not in the checkpoint" in caplog.text
 
 
 def test_format_and_invalid_move_act_on_each_decision() -> None:
@@ -175,7 +175,7 @@ def test_registry_and_config_name_the_same_transforms() -> None:
 
 
 @pytest.mark.parametrize(("stage", "name"), [(stage, name) for stage, names in TRANSFORMS.items() for name in names])
-def test_shipped_transforms_keep_their_promises(stage: Stage, name: str) -> None:
+def test_shipped_transforms_keep_their_promises(stage: TransformPhase, name: str) -> None:
     check_transform(stage, TRANSFORMS[stage][name])
 
 
@@ -212,7 +212,7 @@ def test_custom_transform_is_used_and_a_broken_one_is_named() -> None:
     batch = sample_experiences((2,), rewards=(1.0,))
     shaped = build(final=[{"kind": "custom", "name": "double", "options": {"factor": 3.0}}]).on_final(batch)
     assert shaped.sequences["shaped_reward"].tolist() == [3.0]
-    with pytest.raises(LudusError, match="transform broken of stage final"):
+    with pytest.raises(LudusError, match="transform broken of phase final"):
         build(final=[{"kind": "custom", "name": "broken", "options": {"how": "infinite"}}]).on_final(batch)
     with pytest.raises(ConfigError, match="registered already"):
         register_transform("final", "double", Broken)

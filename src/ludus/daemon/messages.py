@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ludus.config import Model
 
-Stage = Literal[
+Activity = Literal[
     "IDLE",
     "STARTING",
     "WAITING FOR DATA",
@@ -228,7 +228,7 @@ class Status(Payload):
     """What the run is doing, at least once a second."""
 
     type: ClassVar[str] = "status"
-    stage: Stage
+    stage: Activity
     activity: str = ""
     """The same in finer words: starting, warming up, training, evaluating, ..."""
     run: str = ""

@@ -10,13 +10,13 @@ from math import isfinite
 from typing import Any
 
 from ludus.daemon.messages import (
+    Activity,
     LeelaSchedule,
     LeelaStatus,
     QueueFill,
     RoomStatus,
     Schedule,
     SinkStatus,
-    Stage,
     Status,
 )
 from ludus.daemon.rates import Rate
@@ -24,7 +24,7 @@ from ludus.runs.driver import Status as LoopStatus
 from ludus.runs.staged import AnyRun
 from ludus.telemetry import ROOMS, RoomReading
 
-STAGES: Mapping[str, Stage] = {
+STAGES: Mapping[str, Activity] = {
     "starting": "STARTING",
     "warming up": "TRAINING",
     "waiting for data": "WAITING FOR DATA",
@@ -98,7 +98,7 @@ class Reporter:
         return rooms
 
 
-def possible_commands(stage: Stage) -> tuple[str, ...]:
+def possible_commands(stage: Activity) -> tuple[str, ...]:
     """Commands that make sense in a stage."""
     always = ("status", "subscribe", "shutdown")
     if stage in ("IDLE", "DONE", "STOPPED", "ERROR"):

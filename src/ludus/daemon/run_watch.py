@@ -15,13 +15,13 @@ from ludus.config import RunConfig, load_config
 from ludus.daemon.episode_news import EpisodeWatch
 from ludus.daemon.league_news import LeagueWatch
 from ludus.daemon.messages import (
+    Activity,
     EventNews,
     Exported,
     Failure,
     Payload,
     PolicyPublished,
     ProgressNews,
-    Stage,
     Status,
     Warned,
 )
@@ -161,7 +161,7 @@ def _progress(run: RunDirectory) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _stage(run: RunDirectory, progress: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[Stage, str]:
+def _stage(run: RunDirectory, progress: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[Activity, str]:
     holder = RunLock.holder(run.path)
     if holder is not None:
         return "TRAINING", f"process {holder.get('pid')} is at work"

@@ -10,7 +10,7 @@ from ludus.experience.pipeline import TRANSFORMS, Pipeline, build_pipeline, regi
 from ludus.experience.recheck import MOST_TASKS, recheck
 from ludus.experience.refusals import Refusal, Refusals
 from ludus.experience.refused_log import RefusedLog
-from ludus.experience.transform_phases import Stage, Stateless, Transform, decisions, last_chosen
+from ludus.experience.transform_phases import Stateless, Transform, TransformPhase, decisions, last_chosen
 from ludus.experience.verify import Verified, verify
 
 __all__ = [
@@ -27,9 +27,9 @@ __all__ = [
     "Refusal",
     "Refusals",
     "RefusedLog",
-    "Stage",
     "Stateless",
     "Transform",
+    "TransformPhase",
     "Verdict",
     "Verified",
     "WholeGroups",

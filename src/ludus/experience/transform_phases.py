@@ -1,12 +1,12 @@
 """What a reward transform is, and where its values live in the columns.
 
-    stage      values it sees and returns                         called
+    phase      values it sees and returns                         called
     final      [n] total reward of each sequence                  once, when episodes arrive, in task order
     step       [N] reward of each element                         once, after `final`
     sampling   [n] shaped reward of each sequence of a batch      each time a batch is sampled
 
 Invariant: what a `final` or `sampling` transform adds to a sequence's total is added to the reward of its last element
-that the policy chose, so `sum(reward) - shaped_reward` never changes in these stages. `final_reward` is never touched.
+that the policy chose, so `sum(reward) - shaped_reward` never changes in these phases. `final_reward` is never touched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.records import Experiences
 
-Stage = Literal["final", "step", "sampling"]
+TransformPhase = Literal["final", "step", "sampling"]
 Values = NDArray[np.float64]
 
 

@@ -1,6 +1,6 @@
-"""The reward transforms that come with ludus. Each is a small class with `apply`; see `stages.py` for what it is given.
+"""The reward transforms that come with ludus. Each is a small class with `apply`; see `phases.py` for what it is given.
 
-Add your own with `register_transform(stage, name, factory)` and name it in the config as `{kind: custom, name: …}`.
+Add your own with `register_transform(phase, name, factory)` and name it in the config as `{kind: custom, name: …}`.
 """
 
 from __future__ import annotations

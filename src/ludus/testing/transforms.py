@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ludus.experience import Stage, Transform
+from ludus.experience import Transform, TransformPhase
 from ludus.records import Experiences
 from ludus.testing.conformance import ConformanceError
 from ludus.testing.experiences import sample_experiences
 
 
-def check_transform(stage: Stage, factory: Callable[[], Transform], *, seed: int = 0) -> None:
+def check_transform(phase: TransformPhase, factory: Callable[[], Transform], *, seed: int = 0) -> None:
     """Raise `ConformanceError` naming the promise that the transform breaks.
 
     Covered: shape, finiteness (also for equal rewards and for one sequence), arguments left alone, the same result from
@@ -25,7 +25,7 @@ def check_transform(stage: Stage, factory: Callable[[], Transform], *, seed: int
     """
     for batch in _batches(seed):
         transform = factory()
-        values = _values(stage, batch)
+        values = _values(phase, batch)
         kept = values.copy()
         reward = batch.steps["reward"].copy()
         first = np.asarray(transform.apply(values, batch))
@@ -34,10 +34,10 @@ def check_transform(stage: Stage, factory: Callable[[], Transform], *, seed: int
         _require(np.array_equal(values, kept), "apply changed its values in place")
         _require(np.array_equal(batch.steps["reward"], reward), "apply changed the experiences")
         _require(np.array_equal(factory().apply(kept, batch), first), "a fresh transform gave another result")
-        _check_state(factory, transform, stage, seed)
+        _check_state(factory, transform, phase, seed)
 
 
-def _check_state(factory: Callable[[], Transform], transform: Transform, stage: Stage, seed: int) -> None:
+def _check_state(factory: Callable[[], Transform], transform: Transform, phase: TransformPhase, seed: int) -> None:
     try:
         state = json.loads(json.dumps(transform.state(), allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -45,7 +45,7 @@ def _check_state(factory: Callable[[], Transform], transform: Transform, stage: 
     resumed = factory()
     resumed.load_state(state)
     batch = sample_experiences((2, 4, 1), seed=seed + 1)
-    values = _values(stage, batch)
+    values = _values(phase, batch)
     same = np.array_equal(resumed.apply(values, batch), transform.apply(values, batch))
     _require(same, "a transform restored from its state gave another result")
 
@@ -59,8 +59,8 @@ def _batches(seed: int) -> list[Experiences]:
     ]
 
 
-def _values(stage: Stage, batch: Experiences) -> np.ndarray:
-    column = batch.steps["reward"] if stage == "step" else batch.sequences["shaped_reward"]
+def _values(phase: TransformPhase, batch: Experiences) -> np.ndarray:
+    column = batch.steps["reward"] if phase == "step" else batch.sequences["shaped_reward"]
     return column.astype(np.float64)
 
 

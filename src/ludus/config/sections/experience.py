@@ -179,7 +179,7 @@ OperatorConfig = Annotated[
 
 
 class ExperienceConfig(Model):
-    """What happens to raw experience: operators, then reward transforms at three stages, each in the order given."""
+    """What happens to raw experience: operators, then reward transforms at three phases, each in the order given."""
 
     operators: tuple[OperatorConfig, ...] = Field(default=(), strict=False)
     """From raw to verified, group by group: what is refused, and how rewards are shaped. What they refuse is kept apart

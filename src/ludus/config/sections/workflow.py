@@ -1,7 +1,7 @@
 """How a task is attempted: `workflow`, one of several ways to go from a prompt to something that can be rewarded.
 
 Invariant: a config names workflows, environments, tools and agent programs; it never says where their code is. To add a
-kind: a model with its own `kind` here, its code in `ludus/explore/workflows`, a line in `making.py` there.
+kind: a model with its own `kind` here, its code in `ludus/workflows`, a line in `making.py` there.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Operators by kind. Add one from a plugin with `register_operator`, or from an installed package with an entry point
-in the group `ludus.operators`; a built-in one is an entry in `OPERATORS` and a model in `config/flow.py`.
+in the group `ludus.operators`; a built-in one is in `OPERATORS`, its model in `config/sections/experience.py`.
 """
 
 from __future__ import annotations

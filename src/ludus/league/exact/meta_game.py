@@ -2,7 +2,7 @@
 
 Invariant: what comes out are two finite distributions over all rows and all columns, whatever the table. Nash is exact
 on the whole table although only a part of it goes through the linear program: the result is checked against every row
-and column, and those that would do better are let in. All other meta-solvers are those of `league/meta_solvers`.
+and column, and those that would do better are let in. All other meta-solvers are those of `league/solvers`.
 """
 
 from __future__ import annotations

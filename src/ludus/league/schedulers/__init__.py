@@ -1,5 +1,5 @@
 """Schedulers: who learns next, against whom, until when. Add one by writing a class with the methods of `Scheduler`, an
-entry in `SCHEDULERS` and its name in `config/population.py`.
+entry in `SCHEDULERS` and its name in `config/sections/population.py`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Curricula by kind. Add one from a plugin with `register_curriculum`, or from an installed package with an entry point
-in the group `ludus.curricula`; a built-in one is an entry in `CURRICULA` and a model in `config/tasksets.py`.
+in the group `ludus.curricula`; a built-in one is an entry in `CURRICULA` and a model in `config/sections/tasks.py`.
 """
 
 from __future__ import annotations

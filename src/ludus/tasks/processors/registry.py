@@ -1,5 +1,5 @@
 """Task processors by kind. Add one from a plugin with `register_processor`, or from an installed package with an entry
-point in the group `ludus.processors`; a built-in one is an entry in `PROCESSORS` and a model in `config/tasksets.py`.
+point in the group `ludus.processors`; a built-in one is in `PROCESSORS`, its model in `config/sections/tasks.py`.
 """
 
 from __future__ import annotations
