@@ -180,8 +180,8 @@ def test_every_use_and_every_version_behind_halves_the_chance(open_buffer: Open)
             buffer.commit(claim)
             break
         buffer.abandon(claim)
-        buffer.update_priorities(np.array([0]), np.array([1e-6]))
-    buffer.update_priorities(np.array([0, 1]), np.array([1.0, 1.0]))
+        buffer._window["priority"][0] = 1e-6
+    buffer._window["priority"][:] = 1.0
     assert draw_often(buffer, 3000, version=1)[1] / 3000 == pytest.approx(0.5, abs=0.04)
 
 

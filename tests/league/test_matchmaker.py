@@ -156,7 +156,10 @@ def test_pfsp_on_a_pool_that_is_beaten_or_all_drawn_stays_finite() -> None:
 
 def test_deleted_policy_is_never_drawn() -> None:
     pool, matchmaker = make(only("lagged"))
-    pool.deactivate(main(1))
+    gone = pool.find(main(1))
+    assert gone is not None
+    gone.active = False
+    pool.revision += 1
     drawn = {seat.policy for task in range(300) for seat in matchmaker.seats_for(task, game())}
     assert drawn == {main(0), main(2), main(3), main(4)}
 

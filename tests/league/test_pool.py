@@ -155,15 +155,6 @@ def test_pool_of_one_keeps_the_newest() -> None:
     assert [member.ref for member in pool.snapshots] == [main(2)]
 
 
-def test_deleted_policy_is_chosen_no_more_and_stays_in_the_record() -> None:
-    pool = make_pool(versions=2)
-    pool.deactivate(main(0))
-    pool.deactivate(main(99))
-    assert [member.ref for member in pool.snapshots] == [main(1)]
-    assert pool.find(main(0)) is not None
-    assert pool.learner.active
-
-
 def test_same_matches_give_the_same_state_and_state_round_trips_exactly() -> None:
     def play(pool: Pool, rng: random.Random, games: int) -> None:
         for _ in range(games):

@@ -67,16 +67,12 @@ def test_durable_transactions_sync_and_others_do_not(catalog: Catalog) -> None:
     assert catalog.query("PRAGMA journal_mode") == [("wal",)]
 
 
-def test_policies_and_refusals_are_counted_once(catalog: Catalog) -> None:
+def test_a_policy_is_registered_once(catalog: Catalog) -> None:
     ref = PolicyRef(name=PolicyName("main"), version=PolicyVersion(3))
     with catalog.transaction():
         catalog.add_policy(ref, weights_hash="abc")
         catalog.add_policy(ref, weights_hash="abc")
-        catalog.add_refused("nan", example="e1")
-        catalog.add_refused("nan", count=4, example="e2")
     assert catalog.policies() == catalog.policies("main") == [(ref, "abc")]
-    assert catalog.refused() == {"nan": 5}
-    assert catalog.query("SELECT example FROM refused") == [("e2",)]
 
 
 def test_newer_schema_is_refused_with_what_to_do(tmp_path: Path) -> None:

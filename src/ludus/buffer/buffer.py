@@ -77,7 +77,6 @@ class Buffer:
         self._next_claim = 0
         self._batches = 0
         self._known_before = 0
-        self._highest_priority = 1.0
         self._counters = dict.fromkeys(COUNTERS, 0)
         self._take_new_rows_of_log()
 
@@ -158,11 +157,6 @@ class Buffer:
         first_attempt = np.repeat(attempt[first], np.diff(np.append(first, len(task))))
         return self._open_claim(places[attempt == first_attempt], version)
 
-    def tasks_present(self, first_task: int, count: int) -> set[int]:
-        """Those of the tasks `[first_task, first_task + count)` that have rows in the window."""
-        task = self._window["task"]
-        return set(task[(task >= first_task) & (task < first_task + count)].tolist())
-
     def read(self, claim: Claim) -> Experiences:
         """The claimed sequences, in the order of the claim."""
         return self._log.read_experiences(claim.rows)
@@ -194,15 +188,6 @@ class Buffer:
         self._counters["discarded"] += int(gone.sum())
         return int(gone.sum())
 
-    def update_priorities(self, rows: NDArray[np.int64], priorities: NDArray[Any]) -> None:
-        """Set the priorities of rows, by sequence number; those no longer here are passed over."""
-        values = np.clip(np.asarray(priorities, np.float64), LEAST_PRIORITY, MOST_PRIORITY)
-        if not np.isfinite(values).all():
-            raise LudusError("priorities must be finite")
-        here = np.isin(rows, self._window["seq"])
-        self._window["priority"][self._window.find(np.asarray(rows)[here])] = values[here]
-        self._highest_priority = max(self._highest_priority, float(values.max(initial=0.0)))
-
     def may_explore(self, running: int, *, unpublished: int = 0) -> int:
         """Episodes that may be started now, while `running` are being played, so many updates after their version."""
         episodes = ceil(rows_wanted(self.limits, self._stock(unpublished)) / self._rows_per_episode)
@@ -217,7 +202,6 @@ class Buffer:
             "resting": encode_rests(window["seq"], window["ready"], self._batches),
             "batches": self._batches,
             "counters": dict(self._counters),
-            "highest_priority": self._highest_priority,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -225,7 +209,6 @@ class Buffer:
         self._log.reserve(int(state["next_seq"]))
         self._claims.clear()
         self._counters = {name: int(state["counters"].get(name, 0)) for name in COUNTERS}
-        self._highest_priority = float(state["highest_priority"])
         self._batches = int(state.get("batches", 0))
         rows, usage, priority = decode_runs(state["live"])
         self._window.clear()
@@ -261,11 +244,9 @@ class Buffer:
     def _open_claim(self, places: NDArray[np.int64], version: int) -> Claim:
         rows = self._window["seq"][places].copy()
         self._window["pending"][places] += 1
-        starts = np.array([segment.first_seq for segment in self._log.segments()], np.int64)
         claim = Claim(
             id=self._next_claim,
             rows=rows,
-            segments=tuple(np.unique(starts[np.searchsorted(starts, rows, side="right") - 1]).tolist()),
             version=version,
             staleness=self._versions_behind(version)[places],
         )
@@ -311,7 +292,7 @@ class Buffer:
     def _first_priorities(self, facts: RowFacts) -> NDArray[np.float64]:
         if self._config.priority == "surprise":
             return np.clip(facts.surprise, LEAST_PRIORITY, MOST_PRIORITY)
-        return np.full(len(facts.seq), self._highest_priority)
+        return np.ones(len(facts.seq))
 
     def _evict(self) -> None:
         excess = len(self._window) - self.limits.capacity

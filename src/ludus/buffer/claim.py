@@ -15,8 +15,6 @@ class Claim:
     id: int
     rows: NDArray[np.int64]
     """Sequence numbers in the experience log, `[n]`, in the order of the batch."""
-    segments: tuple[int, ...]
-    """First sequence number of every segment that holds one of them."""
     version: int
     """The version that will be trained."""
     staleness: NDArray[np.int64]

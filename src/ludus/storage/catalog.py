@@ -139,14 +139,6 @@ class Catalog:
         rows = self.query(f"SELECT name, version, hash FROM policies {where} ORDER BY name, version", values)  # noqa: S608
         return [(PolicyRef(name=row[0], version=row[1]), row[2]) for row in rows]
 
-    def add_refused(self, reason: str, *, count: int = 1, example: str = "") -> None:
-        """Count records that were refused for `reason`; the newest example is kept."""
-        self.execute(
-            "INSERT INTO refused VALUES(?, ?, ?) ON CONFLICT(reason) DO UPDATE SET "
-            "count = count + excluded.count, example = excluded.example",
-            (reason, count, example),
-        )
-
     def refused(self) -> dict[str, int]:
         """Refused records by reason."""
         return dict(self.query("SELECT reason, count FROM refused"))

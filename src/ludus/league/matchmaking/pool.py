@@ -103,13 +103,6 @@ class Pool:
             self.revision += 1
         return self._members[name]
 
-    def deactivate(self, ref: PolicyRef) -> None:
-        """Choose this member no more, for instance because its files are gone. Its record stays in the ladder."""
-        member = self.find(ref)
-        if member is not None and member.kind != "learner":
-            member.active = False
-            self.revision += 1
-
     def retire(self) -> tuple[PolicyRef, ...]:
         """Bring the active versions down to `pool_size` and return those that were retired.
 
