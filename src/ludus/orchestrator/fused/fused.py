@@ -48,8 +48,8 @@ class FusedLearner(Learner, OwnSource):
         self._pool = pool
         self._workers = workers
         self._milestones = milestones
-        (self._game_key,) = context.games
-        game = find_device_game(cast("Game", context.games[self._game_key]))  # config.derive has made sure
+        (only,) = context.games.values()
+        game = find_device_game(cast("Game", only))  # config.derive has made sure
         assert isinstance(context.shape, PolicyShape)  # noqa: S101
         steps, games = config.train.batch_steps or 0, config.explore.games_in_flight
         shard = games // config.train.shards
