@@ -1,11 +1,13 @@
 """The registry that serves every kind of plugin, and the files that fill it."""
 
 import importlib.metadata
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import ludus
 from ludus import plugins
 from ludus.errors import ConfigError
 from ludus.plugins import Registry, load_plugins, plugin_files
@@ -73,3 +75,13 @@ def test_a_file_that_cannot_be_run_is_refused_with_the_reason(tmp_path: Path, te
     with pytest.raises(ConfigError, match=problem):
         load_plugins([file])
     assert str(file) not in plugin_files()
+
+
+def test_every_part_has_a_recipe_and_an_entry_point_group() -> None:
+    root = Path(__file__).parents[1]
+    pages = "".join(page.read_text() for page in (root / "docs").rglob("*.md"))
+    functions = [getattr(ludus, name) for name in ludus.__all__ if name.startswith("register_")]
+    assert [one.__name__ for one in functions if one.__name__ not in pages] == []
+    groups = {registry.group for registry in Registry.every}
+    assert len(groups) >= 20
+    assert groups <= set(re.findall(r"ludus\.[a-z_]+", (root / "pyproject.toml").read_text()))

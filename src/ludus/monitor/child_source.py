@@ -41,7 +41,6 @@ class ChildSource:
         self._process: subprocess.Popen[bytes] | None = None
         self._outbox: Outbox | None = None
         self._ended, self._wake = threading.Event(), threading.Event()
-        self._is_closing = False
         self._last_log: deque[bytes] = deque(maxlen=LAST_LOG_LINES)
         self.connection = Connection(state="starting", words="starting a daemon")
 
@@ -78,7 +77,6 @@ class ChildSource:
         """Stop the run in order and wait for it; bounded by the graces."""
         if self._process is None:
             return ""
-        self._is_closing = True
         for signal_to_send, grace_s in zip((None, signal.SIGTERM, signal.SIGKILL), self._graces_s, strict=True):
             if self._ended.is_set():
                 break

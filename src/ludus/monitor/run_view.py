@@ -52,7 +52,6 @@ class RunView:
         self.values: dict[str, float] = {}
         """The newest value of every metric."""
         self.log: deque[Entry] = deque(maxlen=MOST_LOG_LINES)
-        self.logged = 0
         """Lines that were ever added to the log."""
         self.failure = ""
         """Why the run, or its beginning, has failed."""
@@ -86,7 +85,6 @@ class RunView:
     def add_log(self, entry: Entry) -> None:
         """Add a line to the log."""
         self.log.append(entry)
-        self.logged += 1
 
     def _has_logged(self, entry: Entry) -> bool:
         return any(entry.text == each.text and entry.kind == each.kind for each in self.log)

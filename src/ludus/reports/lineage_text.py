@@ -36,7 +36,6 @@ def lineage_lines(standing: PopulationStanding, width: int = 80) -> list[str]:
 
 class _Tree:
     def __init__(self, lineage: Sequence[Recruit]) -> None:
-        self._lineage = lineage
         known = {recruit.ref for recruit in lineage}
         self._children: dict[PolicyRef, list[Recruit]] = {ref: [] for ref in known}
         self._roots = []
