@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ludus.storage.atomic import publish_directory, sweep_leftovers, temporary_name, write_bytes
+from ludus.storage.atomic import publish_directory, stage_pieces, sweep_leftovers, temporary_name, write_bytes
 from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.filesystem import Piece, RealFileSystem
@@ -309,9 +309,9 @@ def test_policy_version_is_whole_or_absent(tmp_path: Path) -> None:
     def operate(fs: Recorder) -> None:
         staging = temporary_name(run)
         fs.make_directory(staging)
-        save_tensors(staging / "weights.safetensors", {"w": np.arange(3)}, fs=fs)
-        write_bytes(staging / "policy.json", b"{}", fs=fs)
-        publish_directory(staging, run / final, fs=fs)
+        save_tensors(staging / "weights.safetensors", {"w": np.arange(3)}, is_staged=True, fs=fs)
+        stage_pieces(staging / "policy.json", [b"{}"], fs=fs)
+        publish_directory(staging, run / final, is_synced=True, fs=fs)
 
     def sign(home: Path) -> object:
         if not (home / final).exists():

@@ -24,10 +24,10 @@ from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.atomic import (
     discard_tree,
     ensure_directory,
+    json_bytes,
     publish_directory,
+    stage_pieces,
     temporary_name,
-    write_bytes,
-    write_json,
 )
 from ludus.storage.tensors import load_tensors, save_tensors, tensors_hash
 
@@ -77,11 +77,12 @@ class PolicyStore:
         staging = temporary_name(final.parent)
         staging.mkdir()
         for name, tensors in files.items():
-            save_tensors(staging / name, tensors, {**shape.metadata(), "policy": str(ref), "weights_hash": digest})
-        for name, content in companions.items():
-            write_bytes(staging / name, content)
-        write_json(staging / CARD, self._make_card(ref, shape, digest, step))
-        publish_directory(staging, final)
+            metadata = {**shape.metadata(), "policy": str(ref), "weights_hash": digest}
+            save_tensors(staging / name, tensors, metadata, is_staged=True)
+        card = json_bytes(final / CARD, self._make_card(ref, shape, digest, step))
+        for name, content in {**companions, CARD: card}.items():
+            stage_pieces(staging / name, [content])
+        publish_directory(staging, final, is_synced=True)
         return digest
 
     @overload

@@ -56,6 +56,16 @@ def write_pieces(path: Path, pieces: Sequence[Piece], *, fs: FileSystem = REAL) 
         raise
 
 
+def stage_pieces(path: Path, pieces: Sequence[Piece], *, fs: FileSystem = REAL) -> None:
+    """Write a new file into a staging directory and sync it; its name lasts from `publish_directory` on.
+
+    Raises:
+        DiskFull: there is no space.
+    """
+    with disk_errors(path.parent, sum(len(piece) for piece in pieces), fs):
+        fs.write_file(path, pieces)
+
+
 def write_bytes(path: Path, data: Piece, *, fs: FileSystem = REAL) -> None:
     """Replace `path` by `data`, durably."""
     write_pieces(path, [data], fs=fs)
@@ -68,11 +78,15 @@ def write_text(path: Path, text: str, *, fs: FileSystem = REAL) -> None:
 
 def write_json(path: Path, obj: Any, *, fs: FileSystem = REAL) -> None:
     """Replace `path` by `obj` as indented JSON, durably. NaN and infinities are refused: they are not JSON."""
+    write_bytes(path, json_bytes(path, obj), fs=fs)
+
+
+def json_bytes(path: Path, obj: Any) -> bytes:
+    """What `write_json` writes."""
     try:
-        text = json.dumps(obj, indent=1, allow_nan=False)
+        return (json.dumps(obj, indent=1, allow_nan=False) + "\n").encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise StorageError(f"{path}: cannot be written as JSON: {error}") from error
-    write_text(path, text + "\n", fs=fs)
 
 
 def read_json(path: Path, *, most_bytes: int = _MOST_JSON_BYTES) -> Any:
@@ -112,10 +126,11 @@ def sync_tree(directory: Path, *, fs: FileSystem = REAL) -> None:
     fs.sync_directory(directory)
 
 
-def publish_directory(staging: Path, final: Path, *, fs: FileSystem = REAL) -> None:
+def publish_directory(staging: Path, final: Path, *, is_synced: bool = False, fs: FileSystem = REAL) -> None:
     """Give a finished staging directory its final name, durably.
 
-    Publishing the same contents again is a no-op (the staging directory is removed).
+    Publishing the same contents again is a no-op (the staging directory is removed). `is_synced`: every file was
+    written by `stage_pieces`, so only their names are synced.
 
     Raises:
         StorageError: `final` exists with other contents; it is left alone.
@@ -128,7 +143,10 @@ def publish_directory(staging: Path, final: Path, *, fs: FileSystem = REAL) -> N
         return
     ensure_directory(final.parent, fs=fs)
     with disk_errors(final.parent, 4096, fs):
-        sync_tree(staging, fs=fs)
+        if is_synced:
+            fs.sync_directory(staging)
+        else:
+            sync_tree(staging, fs=fs)
         fs.rename(staging, final)
         fs.sync_directory(final.parent)
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from ludus.errors import CorruptRecord, StorageError
-from ludus.storage.atomic import write_pieces
+from ludus.storage.atomic import stage_pieces, write_pieces
 from ludus.storage.filesystem import REAL, FileSystem
 
 _MOST_HEADER_BYTES = 8_000_000
@@ -46,9 +46,13 @@ def save_tensors(
     tensors: Mapping[str, NDArray[Any]],
     metadata: Mapping[str, str] | None = None,
     *,
+    is_staged: bool = False,
     fs: FileSystem = REAL,
 ) -> None:
-    """Write all `tensors` to `path`, atomically. The bytes depend on the contents alone, not on their order."""
+    """Write all `tensors` to `path`, atomically, or (`is_staged`) as a new file of a staging directory.
+
+    The bytes depend on the contents alone, not on their order.
+    """
     arrays = {name: _canonical(name, array) for name, array in tensors.items()}
     # Widest items first: every tensor then starts aligned to its own width.
     names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
@@ -63,7 +67,8 @@ def save_tensors(
     if len(text) > _MOST_HEADER_BYTES:
         raise StorageError(f"{path}: {len(names)} tensors need a header of {len(text)} bytes; at most 8 MB")
     pieces = [len(text).to_bytes(8, "little"), text]
-    write_pieces(path, [*pieces, *(_raw(arrays[name]) for name in names if arrays[name].size)], fs=fs)
+    write = stage_pieces if is_staged else write_pieces
+    write(path, [*pieces, *(_raw(arrays[name]) for name in names if arrays[name].size)], fs=fs)
 
 
 def load_tensors(path: Path) -> dict[str, NDArray[Any]]:
