@@ -94,7 +94,7 @@ def _open(
         raise ConfigError(f"{file}: expected a run with tasks and a language model (policy.model)")
     if policy is not None and run is None:
         raise ConfigError("--policy names a version of a run; say which with --run")
-    sets = tuple(f"tasks:{taskset.name}" for taskset in config.tasks)
+    sets = tuple(taskset.game for taskset in config.tasks)
     shape = LanguageModelShape(model=config.policy.model, critic=False, games=sets)
     setup = Setup(run_dir=str(run or ""), run=config.name, config="", shape=shape.to_json(), slots=1, plugins=plugins)
     if run is not None:

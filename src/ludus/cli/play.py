@@ -46,6 +46,8 @@ def play(
     load_plugins(plugin or [])
     directory, config = open_run(run)
     keys = [choice.key for choice in config.games]
+    if not keys:
+        raise ConfigError(f"{run} has no games; ludus inspect {run} shows its attempts at tasks")
     key = game or keys[0]
     if key not in keys:
         raise ConfigError(f"{run} does not play {key}; it plays: {', '.join(keys)}")

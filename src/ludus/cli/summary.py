@@ -46,7 +46,7 @@ def print_summary(console: Console, loop: AnyRun, status: Status) -> None:
     if loop.config.policy.model is not None:
         print_last_words(console, loop.run.path)
     run, ludus = status.run_dir, command_name()
-    if loop.config.tasks:
+    if not loop.config.games:
         say(console, f"run: {run}    look into it: {ludus} inspect {run}    draw it: {ludus} plot {run}")
     else:
         say(console, f"run: {run}    play against it: {ludus} play {run}    ladder: {ludus} league {run}")
@@ -76,7 +76,7 @@ def print_measured(console: Console, loop: AnyRun, status: Status) -> None:
     from ludus.reports.league_tables import ladder_table
     from ludus.storage.catalog import Catalog
 
-    if not loop.config.tasks:
+    if loop.config.games:
         with Catalog.open_readonly(loop.run.catalog) as catalog:
             console.print(ladder_table(standing_of_run(catalog)))
     for name, value in evaluation_scores(status.metrics).items():

@@ -32,11 +32,12 @@ class Asking:
 
     @classmethod
     def of_run(cls, config: RunConfig) -> Asking:
-        """As the run's workflow asks, where it is the workflow that asks."""
+        """As the workflow of all tasksets asks, or the run's where they differ; where it is the workflow that asks."""
         if not config.tasks:
             return cls()
-        template = getattr(config.workflow, "template", "{prompt}")
-        return cls(system=getattr(config.workflow, "system", ""), template=template)
+        workflows = [taskset.workflow or config.workflow for taskset in config.tasks]
+        workflow = workflows[0] if all(each == workflows[0] for each in workflows) else config.workflow
+        return cls(system=getattr(workflow, "system", ""), template=getattr(workflow, "template", "{prompt}"))
 
     def prompt(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """The fields with the prompt as it is asked.

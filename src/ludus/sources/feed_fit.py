@@ -36,7 +36,7 @@ def check_fit(key: str, run: RunDirectory, context: RunContext) -> None:
 
 
 def _games(config: RunConfig) -> list[str]:
-    return [game.key for game in config.games] + [f"tasks:{each.name}" for each in config.tasks]
+    return [game.key for game in config.games] + [each.game for each in config.tasks]
 
 
 def _check_policy(where: str, theirs: RunConfig, run: RunDirectory, context: RunContext) -> None:
