@@ -203,10 +203,11 @@ trainer = Trainer(folder)
 store = PolicyStore(folder / "trainer" / "policies")
 refs = [PolicyRef.parse(f"main@{number}") for number in range(40)]
 for ref in refs:
-    store.publish(ref, {"w": np.full(50_000, ref.version, np.float32)}, trainer.rooms.shape, step=0)
+    store.publish(ref, {"w": np.full(50_000, ref.version, np.float32)}, trainer.context.shape, step=0)
 exports = ExportFolder(folder / "exports", keep=3)
 
 def work(dice, begun):
+    exports.add(store, refs[-1])
     begun()
     while True:
         for ref in dice.sample(refs, len(refs)):
