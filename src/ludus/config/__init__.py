@@ -8,10 +8,17 @@ from ludus.config.base import Model
 from ludus.config.describe.describe_run import compute_threads, describe, updates_in_run
 from ludus.config.describe.dump import dump_config
 from ludus.config.describe.schema import DIALECT, json_schema
-from ludus.config.loading.demo import demo_config, demo_text, load_or_demo
 from ludus.config.loading.derive import fill_defaults, resolve, resolve_stages
 from ludus.config.loading.live import SETTABLE, with_values
-from ludus.config.loading.load import build_config, load_config, parse_config, parse_resolved
+from ludus.config.loading.load import (
+    build_config,
+    demo_config,
+    demo_text,
+    load_config,
+    load_or_demo,
+    parse_config,
+    parse_resolved,
+)
 from ludus.config.loading.resume import changed_keys, check_resumable
 from ludus.config.loading.scalars import TooManyDigits, resolve_scalar
 from ludus.config.loading.slots import all_paths

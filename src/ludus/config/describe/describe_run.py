@@ -6,7 +6,6 @@ import math
 import os
 from pathlib import Path
 
-from ludus.config.describe.describe_cycle import describe_waiting
 from ludus.config.describe.describe_population import describe_learned, describe_population
 from ludus.config.problems import dotted
 from ludus.config.run import RunConfig
@@ -187,10 +186,28 @@ def _split_batch(config: RunConfig) -> list[Row]:
     ]
     if config.mode == "both" and "on_policy" in wanted_sources(train.algorithm):
         rows.append(("synchronisation", _synchronisation(config)))
-    rows += describe_waiting(config)
+    rows += _waiting(config)
     if config.schedule == "async":
         rows.append(("experience", f"at most {train.max_staleness} versions old, used at most {buffer.reuse} times"))
         rows.append(("buffer", f"{buffer.capacity:,} sequences, {buffer.sampler}; first batch at {buffer.min_size:,}"))
+    return rows
+
+
+def _waiting(config: RunConfig) -> list[Row]:
+    """What feeds the run, and when it trains on that."""
+    rows: list[Row] = []
+    if feeds := config.buffer.feeds:
+        rows.append(("fed by", ", ".join(feed.run for feed in feeds)))
+        if config.schedule == "sync":
+            buffer = config.buffer
+            text = f"{buffer.capacity:,} sequences of any age, {buffer.sampler}, used at most {buffer.reuse} times"
+            rows.append(("buffer", text))
+    if cycle := config.cycle:
+        text = f"wait for {cycle.new_sequences:,} new sequences, train {cycle.updates:,} updates, publish a version"
+        export = "" if cycle.export is None else f", export it to {cycle.export} ({cycle.keep_exports:,} kept)"
+        rows.append(("cycle", f"{text}{export}"))
+        least = max(cycle.new_sequences // 2, 1)
+        rows.append(("carried over", f"what came in beyond that; the next round waits for {least:,} at least"))
     return rows
 
 

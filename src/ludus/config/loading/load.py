@@ -1,4 +1,4 @@
-"""From a file or plain values to a `RunConfig`.
+"""From a file or plain values to a `RunConfig`; without a file, the demo: Connect Four by self-play.
 
 Invariant: bad input raises one `ConfigError` with a line for every mistake, and never anything else.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from ludus.config.problems import Path as KeyPath
 from ludus.config.problems import Place, Problem, nearest_place, refusal
 from ludus.config.run import RunConfig
 from ludus.errors import ConfigError
+
+DEMO_SOURCE = "demo.yaml"
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -113,3 +116,24 @@ def read_bounded(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: cannot be read: {reason}") from None
+
+
+def demo_text() -> str:
+    """The demo's config, as YAML."""
+    return files("ludus.config").joinpath(DEMO_SOURCE).read_text(encoding="utf-8")
+
+
+def demo_config() -> RunConfig:
+    """The demo's config, not yet resolved."""
+    return parse_config(demo_text(), DEMO_SOURCE)
+
+
+def load_or_demo(path: Path | None, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read and resolve a config file (None: the demo) with changes from the command line.
+
+    Raises:
+        ConfigError: anything is wrong; one line for each mistake.
+    """
+    if path is None:
+        return parse_resolved(demo_text(), DEMO_SOURCE, overrides)
+    return parse_resolved(read_bounded(path), str(path), overrides, stored=is_stored(path))

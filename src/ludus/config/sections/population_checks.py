@@ -6,22 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from ludus.config.problems import Contradiction
-from ludus.config.rules import at
+from ludus.config.rules import at, no_effect
 from ludus.config.run import RunConfig
-from ludus.config.sections.population import LeagueRulesConfig, PayoffConfig, PopulationConfig
+from ludus.config.sections.population import PopulationConfig
 
 NO_EVALUATION: dict[str, Any] = {"games": 0, "final_games": 0, "against": (), "at_start": False}
 """What `evaluate` is when it is not given: exploitability is computed, and no evaluation games are played."""
 
-_LEARNED_ONLY = (
-    "shared",
-    "initialise",
-    "payoffs",
-    "learners",
-    "at_once",
-    "pipeline",
-    "league",
-)
+_LEARNED_ONLY = "shared initialise payoffs learners at_once pipeline league"
 _WHY = "population.oracle is exact"
 _COUNTS: dict[str, set[str]] = {
     "policy": {"name", "model", "start"},
@@ -51,10 +43,7 @@ def _learned_keys(population: PopulationConfig) -> Iterator[Contradiction]:
     if population.scheduler != "psro":
         text = f"{_WHY}, which is for psro; write population.oracle: learned for {population.scheduler}"
         yield at(("population", "scheduler"), text)
-    default = PopulationConfig()
-    for key in _LEARNED_ONLY:
-        if getattr(population, key) != getattr(default, key):
-            yield at(("population", key), f"has no effect: {_WHY}; leave it out")
+    yield from no_effect(population, "population", _LEARNED_ONLY, f"{_WHY}; leave it out")
 
 
 def _what_is_played(config: RunConfig) -> Iterator[Contradiction]:
@@ -100,10 +89,8 @@ def _how_long(config: RunConfig) -> Iterator[Contradiction]:
 def _no_effect(config: RunConfig) -> Iterator[Contradiction]:
     for section, counting in _COUNTS.items():
         model = getattr(config, section)
-        for key, field in type(model).model_fields.items():
-            if key not in counting and getattr(model, key) != field.get_default(call_default_factory=True):
-                text = f"has no effect: {_WHY}, so nothing is played or trained; leave it out"
-                yield at((section, key), text)
+        keys = " ".join(key for key in type(model).model_fields if key not in counting)
+        yield from no_effect(model, section, keys, f"{_WHY}, so nothing is played or trained; leave it out")
 
 
 def check_learned_population(config: RunConfig) -> Iterator[Contradiction]:
@@ -149,13 +136,13 @@ def _schedulers(population: PopulationConfig) -> Iterator[Contradiction]:
 
 
 def _learned_no_effect(config: RunConfig, population: PopulationConfig) -> Iterator[Contradiction]:
-    default = PopulationConfig()
-    for key in ("ties", "max_histories"):
-        if getattr(population, key) != getattr(default, key):
-            yield at(f"population.{key}", "has no effect: population.oracle is learned; leave it out")
-    if population.scheduler != "league" and population.league != LeagueRulesConfig():
-        yield at("population.league", f"has no effect: population.scheduler is {population.scheduler}; leave it out")
+    why = "population.oracle is learned; leave it out"
+    yield from no_effect(population, "population", "ties max_histories", why)
+    if population.scheduler != "league":
+        why = f"population.scheduler is {population.scheduler}; leave it out"
+        yield from no_effect(population, "population", "league", why)
     if population.initialise == "pretrained" and config.policy.start is None:
         yield at("population.initialise", "pretrained begins with policy.start, which is null; write it, or random")
-    if population.payoffs.kind == "exact" and population.payoffs.games != PayoffConfig().games:
-        yield at("population.payoffs.games", "has no effect: population.payoffs.kind is exact; leave it out")
+    if population.payoffs.kind == "exact":
+        why = "population.payoffs.kind is exact; leave it out"
+        yield from no_effect(population.payoffs, "population.payoffs", "games", why)
