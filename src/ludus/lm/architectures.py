@@ -82,12 +82,12 @@ def _refuse_strangers(config: Any, context: int) -> None:
     rotation = config.rope_parameters["rope_type"]
     if rotation not in FIXED_ROTATIONS:
         raise NotCovered(f"positions rotate by {rotation!r}, which changes with the length")
-    window = _window(config)
+    window = attention_window(config)
     if window is not None and window < context:
         raise NotCovered(f"attention reaches back {window} tokens only, and the context has {context}")
 
 
-def _window(config: Any) -> int | None:
+def attention_window(config: Any) -> int | None:
     """How far back the shortest-sighted layer sees; None if every layer sees everything."""
     window = getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None)

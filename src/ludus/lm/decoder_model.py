@@ -32,7 +32,6 @@ from ludus.runtime.native import CannotCompile
 
 logger = logging.getLogger(__name__)
 
-FIRST_BLOCKS = 64
 WHOLE_VERSIONS, ADAPTERS = 4, 64
 """Versions kept that nobody uses: copies of the whole model, or adapters beside it."""
 
@@ -67,7 +66,6 @@ class DecoderModel:
             layers=architecture.layers,
             kv_heads=architecture.kv_heads,
             head_width=architecture.head_width,
-            blocks=FIRST_BLOCKS,
             dtype=like.dtype,
             device=like.device,
         )

@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-BLOCK = 16
+BLOCK, FIRST_BLOCKS = 16, 64
+"""Positions of a block; blocks of a new cache."""
 NOWHERE = 0
 """The block that nobody owns."""
 
@@ -31,7 +32,7 @@ class KvCache:
         layers: int,
         kv_heads: int,
         head_width: int,
-        blocks: int,
+        blocks: int = FIRST_BLOCKS,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:

@@ -21,13 +21,13 @@ from transformers import Cache, DynamicCache, PreTrainedModel
 
 from ludus.config import LoraConfig
 from ludus.errors import ConfigError
+from ludus.lm.architectures import attention_window
 from ludus.lm.kv_cache import BLOCK, KvCache
 from ludus.lm.rows import Rows, Span
 from ludus.lm.runs import Run, make_runs
 from ludus.lm.sampling import Draws, sample_tokens
 from ludus.lm.weights import Tensors, check_version, version_parameters
 
-FIRST_BLOCKS = 64
 CLOSE = 1e-3
 """How far the two ways through a model may differ in a logit, in float32."""
 
@@ -178,7 +178,6 @@ def _make_cache(model: PreTrainedModel) -> KvCache:
         layers=len(made.layers),
         kv_heads=kv_heads,
         head_width=head_width,
-        blocks=FIRST_BLOCKS,
         dtype=made.layers[0].keys.dtype,
         device=model.device,
     )
@@ -186,7 +185,7 @@ def _make_cache(model: PreTrainedModel) -> KvCache:
 
 def _refuse_short_sight(model: PreTrainedModel, context: int) -> None:
     config = model.config.get_text_config()
-    window = getattr(config, "sliding_window", None)
+    window = attention_window(config)
     if window is not None and window < context:
         raise ConfigError(
             f"{config.model_type}: attention reaches back {window} tokens only; set policy.model.context to {window}"
