@@ -26,7 +26,10 @@ TABLE = Path(__file__).with_name("weights.json")
 QUICK_EVALUATION = {"games": 2, "final_games": 2, "every": None, "at_start": False}
 
 CUTS: dict[str, dict[str, Any]] = {
-    "connect_four.yaml": {"train": {"steps": 32768, "batch_steps": 4096}, "explore": {"games_in_flight": 256}},
+    "connect_four.yaml": {
+        "train": {"steps": 32768, "batch_steps": 4096, "shards": 1},  # as it was recorded
+        "explore": {"games_in_flight": 256},
+    },
     "kuhn_poker.yaml": {"train": {"steps": 6000}},
     "leduc_league.yaml": {"train": {"steps": 6000}, "league": {"snapshot_every": 2000}},
     "tic_tac_toe_split.yaml": {"train": {"steps": 6000}},

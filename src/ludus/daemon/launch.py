@@ -32,7 +32,7 @@ def open_loop(
     limit_threads(
         max(compute_threads(stage, available_cores()) for stage in stages),
         os.environ,
-        devices=max(stage.train.shards for stage in stages),
+        devices=max(int(os.environ.get("JAX_NUM_CPU_DEVICES") or 1), *(stage.train.shards for stage in stages)),
     )
     if stages[0].topology == "split":
         warm_up(worker_imports(stages[0]))  # beside what this process imports

@@ -1,7 +1,9 @@
 """Several devices as one learner (local SGD): each trains on its own games, and their weights are averaged every epoch.
 
 A sum for every minibatch costs as much as the minibatch's gradient on a processor's cores, so there is one for every
-epoch. Between two of them each device takes optimizer steps on its share of every minibatch.
+epoch. Between two of them each device takes optimizer steps on its share of every minibatch. Adam and RMSProp divide a
+gradient by its size, noise included, and a share of the rows has more noise: without a higher rate two shards would
+learn more slowly than one. With it, the mean of their steps has the drift and the noise of a step on all rows.
 
 Invariant: after `meet` and `agree` all devices hold the same bits. Every device calls them equally often, at the same
 places of one compiled program.
@@ -9,6 +11,7 @@ places of one compiled program.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -16,6 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
+from ludus.config import TrainConfig
 from ludus.train.jax_epochs import Walk
 from ludus.train.learner_metrics import Metrics
 
@@ -23,6 +27,13 @@ AXIS = "shards"
 """The axis of the mesh of devices."""
 _ADDED_UP = ("rows", "skipped")
 """Metrics that count; of the others the mean is reported."""
+
+
+def share_of(train: TrainConfig) -> TrainConfig:
+    """What one of the shards trains with: its part of a minibatch, and the learning rate that goes with it."""
+    rate = 1.0 if train.optimizer.kind == "sgd" else math.sqrt(train.shards)
+    optimizer = train.optimizer.model_copy(update={"learning_rate": train.optimizer.learning_rate * rate})
+    return train.model_copy(update={"minibatch": train.minibatch // train.shards, "optimizer": optimizer})
 
 
 def agree(tree: Any) -> Any:

@@ -172,7 +172,8 @@ class TrainConfig(Model):
     shards: int = Field(default=1, gt=0, le=64)
     """Fused topology: parts of the games that are played and learnt from side by side, each on a core or a device of
     its own. Each takes an equal share of the games and of every minibatch, and their weights are averaged after every
-    epoch (local SGD). The result depends on the number of shards, not on the number of cores."""
+    epoch (local SGD). Their learning rate is √shards times the optimizer's (sgd: the same). The result depends on the
+    number of shards, not on the number of cores."""
     trainers: int = Field(default=1, gt=0, le=64)
     """Processes that share each minibatch and add up their gradients (split topology). The update is that of one, to
     rounding."""

@@ -26,7 +26,7 @@ from ludus.games.tabulated_env import TabulatedGame
 from ludus.policies import PolicyShape
 from ludus.train.device_advantages import gae_on_device
 from ludus.train.jax_learner import JaxLearner, LearnerState
-from ludus.train.jax_shards import AXIS, add_up
+from ludus.train.jax_shards import AXIS, add_up, share_of
 
 PROGRAMS_KEPT = 4
 
@@ -56,8 +56,7 @@ class FusedProgram:
     def __init__(self, game: DeviceGame, train: TrainConfig, runner: DeviceRunner) -> None:
         self.runner = runner
         shards = train.shards
-        share = train.model_copy(update={"minibatch": train.minibatch // shards})
-        self.learner = JaxLearner(runner.network, share, is_sharded=shards > 1)
+        self.learner = JaxLearner(runner.network, share_of(train), is_sharded=shards > 1)
         self._mesh = _mesh(shards) if shards > 1 else None
         state = FusedState(_ALL, _EACH, _ALL)
         self.start = self._compiled(self._start, (_ALL,), _EACH)
