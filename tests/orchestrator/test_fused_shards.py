@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec
 
-from ludus import Loop, parse_config
+from ludus import SingleRun, parse_config
 from ludus.config import resolve
 from ludus.errors import ConfigError
 from ludus.games.device_game import find_device_game
@@ -54,7 +54,7 @@ def check_same(run: Path, other: Path) -> None:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "whole"
-    assert Loop(parse_config(CONFIG, "kuhn.yaml"), run).run_to_end().stage == "done"
+    assert SingleRun(parse_config(CONFIG, "kuhn.yaml"), run).run_to_end().stage == "done"
     return run
 
 
@@ -69,14 +69,14 @@ def test_two_shards_learn_to_beat_the_uniform_player_nearly_as_well_as_one_can(w
 
 def test_a_stopped_run_goes_on_to_the_same_weights(whole: Path, tmp_path: Path) -> None:
     config, broken = parse_config(CONFIG, "kuhn.yaml"), tmp_path / "broken"
-    loop = Loop(config, broken)
+    loop = SingleRun(config, broken)
     loop.start()
     end = time.monotonic() + 120
     while loop.wait(0.02).update < 17:
         assert time.monotonic() < end
     loop.stop()
     assert loop.wait(60).stage == "stopped"
-    assert Loop(config, broken).run_to_end().stage == "done"
+    assert SingleRun(config, broken).run_to_end().stage == "done"
     check_same(broken, whole)
 
 
@@ -97,13 +97,13 @@ def test_a_run_on_one_core_ends_with_the_same_weights(whole: Path, tmp_path: Pat
 
 def test_another_number_of_shards_is_another_run(whole: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.shards: the run has 2, now 1; write it as before"):
-        Loop(parse_config(CONFIG.replace("shards: 2", "shards: 1"), "kuhn.yaml"), whole).run_to_end()
+        SingleRun(parse_config(CONFIG.replace("shards: 2", "shards: 1"), "kuhn.yaml"), whole).run_to_end()
 
 
 def test_more_shards_than_devices_are_refused(tmp_path: Path) -> None:
     text = CONFIG.replace("shards: 2", "shards: 32")
     with pytest.raises(ConfigError, match=r"train\.shards: 32 shards need as many devices, .* JAX_NUM_CPU_DEVICES=32"):
-        Loop(parse_config(text, "kuhn.yaml"), tmp_path / "run").run_to_end()
+        SingleRun(parse_config(text, "kuhn.yaml"), tmp_path / "run").run_to_end()
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ from ludus.train.batches import Batch, bucket, from_zero, pad
 from ludus.train.bptt_chunks import RowMaker, Rows, make_rows
 from ludus.train.jax_epochs import Steps, Walk, start_walk
 from ludus.train.jax_gradient import MinibatchGradient, Pass
-from ludus.train.jax_shards import agree, meet, metrics_of_all
+from ludus.train.jax_shards import agree, conclude, meet
 from ludus.train.learner_metrics import Metrics
 from ludus.train.learner_state import LearnerState, Tensors, state_from_tensors, state_tensors
 from ludus.train.minibatches import deal, make_deck, own_weight, shuffle, whitened
@@ -112,9 +112,7 @@ class JaxLearner:
         walk = self.start(vector, state, batch, constants)
         walk = self._walk_epochs(walk, batch, round_keys(key, self._train.epochs), constants)
         after, metrics = self.steps.conclude(walk, state, batch, constants)
-        if self._is_sharded:
-            return after._replace(steps=agree(after.steps)), metrics_of_all(metrics)
-        return after, metrics
+        return conclude(after, metrics) if self._is_sharded else (after, metrics)
 
     def train_batch(
         self, state: LearnerState, experiences: Experiences, seed: int, progress: float

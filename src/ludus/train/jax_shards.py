@@ -11,17 +11,18 @@ places of one compiled program.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from ludus.config import TrainConfig
 from ludus.train.jax_epochs import Walk
 from ludus.train.learner_metrics import Metrics
+from ludus.train.learner_state import LearnerState
 
 AXIS = "shards"
 """The axis of the mesh of devices."""
@@ -37,16 +38,13 @@ def share_of(train: TrainConfig) -> TrainConfig:
 
 
 def agree(tree: Any) -> Any:
-    """Real numbers averaged over the devices as one vector, of whole numbers and flags the largest."""
-    leaves, structure = jax.tree.flatten(tree)
-    is_real = [bool(jnp.issubdtype(leaf.dtype, jnp.floating)) for leaf in leaves]
-    vector, unravel = ravel_pytree([leaf for leaf, real in zip(leaves, is_real, strict=True) if real])
-    averaged = iter(unravel(lax.pmean(vector, AXIS)))  # type: ignore[no-untyped-call]
-    agreed = [
-        next(averaged) if real else lax.pmax(leaf, AXIS)  # type: ignore[no-untyped-call]
-        for leaf, real in zip(leaves, is_real, strict=True)
-    ]
-    return jax.tree.unflatten(structure, agreed)
+    """Of real numbers the mean over the devices, of whole numbers the largest."""
+    return jax.tree.map(_agreed, _gathered(tree))
+
+
+def add_up(tree: Any) -> Any:
+    """Sums over the devices."""
+    return jax.tree.map(lambda leaf: leaf.sum(axis=0), _gathered(tree))
 
 
 def meet(walk: Walk) -> Walk:
@@ -57,12 +55,29 @@ def meet(walk: Walk) -> Walk:
     return walk._replace(params=params, optimizer=optimizer, skipped_in_a_row=skipped, stopped=stopped > 0)
 
 
-def add_up(tree: Any) -> Any:
-    """Sums over the devices."""
-    return lax.psum(tree, AXIS)  # type: ignore[no-untyped-call]
+def conclude(state: LearnerState, metrics: Metrics) -> tuple[LearnerState, Metrics]:
+    """What all devices come to at the end of an update: how many steps were taken, and their metrics as one."""
+    steps, agreed = agree((state.steps, metrics))
+    total = {name: agreed[name] * lax.axis_size(AXIS) for name in _ADDED_UP}
+    return state._replace(steps=steps), {**agreed, **total}
 
 
-def metrics_of_all(metrics: Metrics) -> Metrics:
-    """What is reported of an update: the metrics of all devices as one."""
-    agreed: Metrics = agree(metrics)
-    return {name: value * lax.axis_size(AXIS) if name in _ADDED_UP else value for name, value in agreed.items()}
+def _gathered(tree: Any) -> Any:
+    """Every leaf of all devices, `[shards, ...]`, by one transfer: each waits for the slowest device."""
+    leaves, structure = jax.tree.flatten(tree)
+    words = [lax.bitcast_convert_type(leaf, jnp.uint32).ravel() for leaf in leaves]
+    rows = lax.all_gather(jnp.concatenate(words), AXIS)
+    ends = list(itertools.accumulate(len(word) for word in words))
+    parts = [rows[:, end - len(word) : end] for end, word in zip(ends, words, strict=True)]
+    return jax.tree.unflatten(
+        structure,
+        [
+            lax.bitcast_convert_type(part.reshape(len(rows), *leaf.shape), leaf.dtype)
+            for part, leaf in zip(parts, leaves, strict=True)
+        ],
+    )
+
+
+def _agreed(leaf: jax.Array) -> jax.Array:
+    is_real = jnp.issubdtype(leaf.dtype, jnp.floating)
+    return leaf.mean(axis=0) if is_real else leaf.max(axis=0)
