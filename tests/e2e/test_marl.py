@@ -133,7 +133,7 @@ def test_teams_of_a_mixed_game_are_seated_together(tmp_path: Path) -> None:
     [
         ("policy: {critic: central}", "policy.critic: a central critic sees what the device's games do not show"),
         ("policy: {network: {kind: mlp, memory: {size: 8}}}", "policy.network.memory: the device's games carry no memory"),
-        ("train: {algorithm: {preset: mappo}}", "policy.critic: a central critic sees states"),
+        ("train: {algorithm: {preset: mappo}}", "policy.critic: a central critic sees what"),
         ("policy: {network: {kind: resnet}, critic: own}", "policy.critic: own needs policy.network.kind: mlp"),
         ("policy: {critic: own}\ntrain: {algorithm: {preset: reinforce}}", "policy.critic: has no effect"),
         ("train: {value_normalisation: true, algorithm: {preset: reinforce}}", "train.value_normalisation: has no effect"),
