@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.buffer import GatheredRows
-from ludus.config import ExpertConfig, LanguageModelConfig, PairsConfig, build_config
+from ludus.buffer import GatheredRows, ImportStore
+from ludus.config import ExpertConfig, LanguageModelConfig, PairsConfig, RunConfig, build_config
 from ludus.errors import ConfigError
 from ludus.experience import RefusedLog
-from ludus.ingest.gathering import Gather, check_unchanged, gather, open_offline_sources
+from ludus.ingest.gathering import Gather, check_unchanged, gather
 from ludus.ingest.gathering_worker import Gathering
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.lm.model_text import load_decoder
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import Episode, EpisodeId, Experiences, PolicyName, PolicyRef, Seat, Task, TaskId
 from ludus.runtime import Pulse, Supervisor
+from ludus.sources.expert import open_expert
 from ludus.storage.arrow import episodes_to_table, experiences_to_table
 from ludus.storage.catalog import Catalog
 from ludus.storage.run_directory import RunDirectory
@@ -318,45 +319,41 @@ class Told:
 
 
 @pytest.fixture
-def rooms(run: RunDirectory, tmp_path: Path) -> Iterator[Any]:
-    config = build_config({**BOARDS, "train": {"batch_episodes": 4}})
+def context(run: RunDirectory, tmp_path: Path) -> Iterator[Any]:
     supervisor = Supervisor(tmp_path / "logs", max_restarts=1)
     (tmp_path / "logs").mkdir()
-    with Catalog(run.catalog) as catalog:
-        yield SimpleNamespace(
-            run=run,
-            config=config,
-            shape=None,
-            plugins=(),
-            supervisor=supervisor,
-            telemetry=Told(),
-            catalog=catalog,
-        )
+    yield SimpleNamespace(run=run, config=None, shape=None, plugins=(), supervisor=supervisor, telemetry=Told())
     supervisor.stop()
 
 
-def test_process_gathers_once_and_the_stores_open_on_what_it_found(rooms: Any) -> None:
-    expert = ExpertConfig.model_validate({"sources": [{"kind": "bots", "games": 4}]})
-    assert gather(rooms, expert, None, lambda: False)
+def config_with(**buffer: Any) -> RunConfig:
+    return build_config({**BOARDS, "train": {"batch_episodes": 4}, "buffer": buffer})
+
+
+def test_process_gathers_once_and_the_sources_open_on_what_it_found(context: Any) -> None:
+    context.config = config_with(expert={"sources": [{"kind": "bots", "games": 4}]})
+    assert gather(context, lambda: False)
     assert ("gathered", {"refused": [], "gathering/expert_rows": 8.0, "gathering/expert_refused": 0.0}) in (
-        rooms.telemetry.events
+        context.telemetry.events
     )
-    rooms.telemetry.events.clear()
-    assert gather(rooms, expert, None, lambda: False)
-    assert rooms.telemetry.events == []
-    side = open_offline_sources(rooms, expert)
-    claim = side.claim()
-    assert claim.experiences.sequences["source"].tolist() == ["expert"] * 4
-    side.commit(claim)
-    assert side.state()["expert"]["position"] == 4
+    context.telemetry.events.clear()
+    assert gather(context, lambda: False)
+    assert context.telemetry.events == []
+    with Catalog(context.run.catalog) as catalog:
+        source = open_expert(context.config, context.run, ImportStore(context.run.path, catalog))
+        assert source is not None
+        batch = source.next()
+        assert batch.experiences.sequences["source"].tolist() == ["expert"] * 4
+        source.commit(batch)
+        assert source.state()["position"] == 4
 
 
-def test_bad_input_is_bad_input_and_a_stop_is_obeyed(rooms: Any) -> None:
-    bad = ExpertConfig.model_validate({"sources": [{"kind": "bots", "players": ["grandmaster"]}]})
+def test_bad_input_is_bad_input_and_a_stop_is_obeyed(context: Any) -> None:
+    context.config = config_with(expert={"sources": [{"kind": "bots", "players": ["grandmaster"]}]})
     with pytest.raises(ConfigError, match=r"buffer.expert.sources.0: .*grandmaster"):
-        gather(rooms, bad, None, lambda: False)
-    assert gather(rooms, bad, None, lambda: True) is False
-    assert not rooms.run.expert.exists()
+        gather(context, lambda: False)
+    assert gather(context, lambda: True) is False
+    assert not context.run.expert.exists()
 
 
 def test_file_that_changed_since_is_refused_and_one_that_is_gone_is_not(
@@ -372,20 +369,20 @@ def test_file_that_changed_since_is_refused_and_one_that_is_gone_is_not(
     check_unchanged(run)
 
 
-def test_model_of_the_order_is_that_of_the_shape(rooms: Any, model: Path) -> None:
+def test_model_of_the_order_is_that_of_the_shape(context: Any, model: Path) -> None:
     """After a warm start the tokenizer is in the run's own folder."""
     sent: list[Any] = []
-    rooms.shape = LanguageModelShape(model=LanguageModelConfig(path=str(model)), critic=False, games=("x",))
-    rooms.supervisor = SimpleNamespace(
+    context.shape = LanguageModelShape(model=LanguageModelConfig(path=str(model)), critic=False, games=("x",))
+    context.supervisor = SimpleNamespace(
         start=lambda spec: None,
         send=lambda worker, message: sent.append(message),
         poll=lambda timeout: [],
         dismiss=lambda name: None,
     )
     stops = iter([False, True])
-    pairs = PairsConfig.model_validate({"sources": ["p.jsonl"]})
-    assert gather(rooms, None, pairs, lambda: next(stops)) is False
+    context.config = config_with(pairs={"sources": ["p.jsonl"]})
+    assert gather(context, lambda: next(stops)) is False
     assert sent[0].model == str(model)
     assert sent[0].pairs
     assert not sent[0].expert
-    rooms.supervisor.stop = lambda: None
+    context.supervisor.stop = lambda: None
