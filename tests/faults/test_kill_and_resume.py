@@ -55,7 +55,9 @@ def check_same(tmp_path: Path, config: Path) -> None:
         assert broken[part] == whole[part], part
 
 
-@pytest.mark.parametrize("text", [FUSED, SHARDED], ids=["one shard", "two shards"])
+@pytest.mark.parametrize(
+    "text", [pytest.param(FUSED, id="one shard"), pytest.param(SHARDED, id="two shards", marks=pytest.mark.slow)]
+)
 def test_a_killed_synchronous_run_ends_with_the_same_weights_and_episodes(tmp_path: Path, text: str) -> None:
     config = write(tmp_path, text)
     run_through(config, tmp_path / "broken", [Moment(more=3)], seed=1)

@@ -7,7 +7,7 @@ it into one of them. Payloads are checked strictly on their way in: a key that i
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -314,9 +314,9 @@ class LeagueNews(Payload):
     """Best first."""
     names: tuple[str, ...] = Field(default=(), strict=False)
     """Rows and columns of the two tables."""
-    counts: tuple[tuple[int, ...], ...] = Field(default=(), strict=False)
+    counts: tuple[Annotated[tuple[int, ...], Field(strict=False)], ...] = Field(default=(), strict=False)
     """Games of each pair."""
-    scores: tuple[tuple[float | None, ...], ...] = Field(default=(), strict=False)
+    scores: tuple[Annotated[tuple[float | None, ...], Field(strict=False)], ...] = Field(default=(), strict=False)
     """What the row got against the column, 0 to 1 (in a population: its payoff); null: they never met."""
     exploitability: float | None = None
     exploitability_kind: str = ""
