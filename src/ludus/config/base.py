@@ -18,10 +18,18 @@ class Model(BaseModel):
     """What may stand in place of the mapping, in words; empty when nothing may."""
     shorthand_type: ClassVar[str] = "string"
     """The JSON type of that."""
-    shorthand_key: ClassVar[str] = ""
-    """The key that a text in place of the mapping is the value of."""
+
+
+class TextOrMapping(Model):
+    """A model of which the value of one key may be written alone, as a text.
+
+    Apart from `Model`, because a validator before the fields makes pydantic check JSON as strictly as Python.
+    """
+
+    shorthand_key: ClassVar[str]
+    """The key that the text is the value of."""
 
     @model_validator(mode="before")
     @classmethod
     def _accept_text(cls, value: Any) -> Any:
-        return {cls.shorthand_key: value} if cls.shorthand_key and isinstance(value, str) else value
+        return {cls.shorthand_key: value} if isinstance(value, str) else value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ludus.config.base import Model
+from ludus.config.base import Model, TextOrMapping
 from ludus.config.parts import SCHEDULES
 from ludus.config.run import RunConfig
 from ludus.config.sections.train_presets import PRESETS
@@ -68,7 +68,7 @@ def _offer_names(schema: dict[str, Any]) -> None:
 
 
 def _allow_shorthands(schema: dict[str, Any]) -> None:
-    for model in Model.__subclasses__():
+    for model in (*Model.__subclasses__(), *TextOrMapping.__subclasses__()):
         if model.shorthand and (definition := schema["$defs"].get(model.__name__)):
             text = {"type": model.shorthand_type, "description": model.shorthand}
             schema["$defs"][model.__name__] = {"anyOf": [text, definition], "description": definition["description"]}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 
-from ludus.config.base import Model
+from ludus.config.base import Model, TextOrMapping
 from ludus.config.problems import Contradiction
 from ludus.config.rules import at, no_effect, repeated
 from ludus.config.sections.games import seats_per_game
@@ -150,7 +150,7 @@ class LoaderConfig(Model):
     """What it is made with."""
 
 
-class RunFeedConfig(Model):
+class RunFeedConfig(TextOrMapping):
     """Another run, whose new rows are read as soon as they are in its log. Its directory may stand for the whole."""
 
     shorthand: ClassVar[str] = "the directory of a run"

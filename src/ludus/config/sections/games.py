@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from ludus.config.base import Model
+from ludus.config.base import TextOrMapping
 from ludus.config.problems import Contradiction
 from ludus.config.rules import at, repeated
 from ludus.config.sections.explore import PromptConfig, SamplingConfig
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ludus.config.run import RunConfig
 
 
-class GameChoice(Model):
+class GameChoice(TextOrMapping):
     """One game of the run and how often it is played. The key alone may stand for the whole."""
 
     shorthand: ClassVar[str] = "a game such as pgx:connect_four"

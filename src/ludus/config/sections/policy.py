@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.config.base import Model
+from ludus.config.base import Model, TextOrMapping
 from ludus.config.problems import Contradiction
 from ludus.config.rules import at
 from ludus.config.sections.train_presets import needs_critic, needs_teacher
@@ -83,7 +83,7 @@ class LanguageModelConfig(Model):
     """Tokens that a conversation may have. Default: what the model was made for, at most 4,096."""
 
 
-class TeacherConfig(Model):
+class TeacherConfig(TextOrMapping):
     """Another language model that says how likely it would have said what the policy said. The path alone may stand for
     the whole.
     """
