@@ -183,7 +183,7 @@ def test_a_directory_that_is_no_run_is_bad_input(run_ludus, command: str, tmp_pa
         (["run", "missing.yaml"], "missing.yaml"),
         (["run", "trian.steps=5"], "did you mean train"),
         (["run", "games=[pgx:conect_four]"], "connect_four"),
-        (["run", "games=[open_spiel:tictactoe]", "train.batch_steps=null"], "tic_tac_toe"),
+        (["run", "games=[open_spiel:tictactoe]", "train.batch_steps=null", "train.shards=1"], "tic_tac_toe"),
         (["run", "train.steps=many"], "train.steps"),
         (["run", "--plugin", "missing.py"], "missing.py"),
         (["bench", "nothing"], "store"),

@@ -335,7 +335,7 @@ def test_a_parameter_that_the_endpoint_does_not_know_is_left_out_from_then_on(ca
 
         with_engine(server.url, ask_twice)
     assert len(server.seen) == 4
-    assert [record.args[1] for record in caplog.records if record.name.endswith("openai")] == [
+    assert [record.args[1] for record in caplog.records if record.name == "ludus.inference.openai.engine"] == [
         "max_tokens",
         "temperature",
     ]  # type: ignore[index]

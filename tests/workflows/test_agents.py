@@ -339,7 +339,7 @@ def children() -> list[psutil.Process]:
 
 
 def test_a_program_that_fails_or_hangs_costs_its_own_episode(make_runner: Make, tmp_path: Path) -> None:
-    script = tmp_path / "agent.py"
+    before, script = {child.pid for child in children()}, tmp_path / "agent.py"
     script.write_text(
         "import json, subprocess, sys, time\n"
         "how = json.load(sys.stdin)['inputs']['how']\n"
@@ -360,7 +360,7 @@ def test_a_program_that_fails_or_hangs_costs_its_own_episode(make_runner: Make, 
     runner, _ = make_runner(lambda prompt: "4", agent("failing"), deadline_s=1.0)
     (episode,) = run(runner, [attempt(how="hang")]).episodes
     assert episode.error.startswith("TimeoutExceeded")
-    assert not [child for child in children() if child.name() in ("sleep", "python")]
+    assert not [child for child in children() if child.pid not in before and child.name() in ("sleep", "python")]
 
 
 def test_a_program_ends_with_the_explorer_that_started_it(tmp_path: Path) -> None:

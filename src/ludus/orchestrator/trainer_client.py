@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,8 @@ class TrainerClient(Learner):
         """The loop takes this update as done: `save` now means the state after it."""
         self._states.conclude(order.staging)
         self._context.telemetry.meters.add("train", 1)
-        return report_of(order.batch, trained, meets_others=meets_others(self._context.config.league))
+        report = report_of(order.batch, trained, meets_others=meets_others(self._context.config.league))
+        return replace(report, metrics={**report.metrics, "queue/batches_ahead": float(len(self._orders))})
 
     def _absorb(self, event: Arrived | Lost) -> None:
         """Take a supervisor event that concerns the trainer."""
