@@ -6,3 +6,32 @@ standard library alone. Code is compiled and executed there and nowhere else in 
 Invariant: what a program did is told by the parent (`program.py`) and by processes that never run a line of it. What a
 program prints or answers is an answer to be compared, never a verdict; the right answers do not enter its process.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ludus.sandbox.isolation import find_isolation
+    from ludus.sandbox.limits import Limits
+    from ludus.sandbox.sandbox import Sandbox, make_sandbox
+    from ludus.sandbox.scripts import Ran
+    from ludus.sandbox.solutions import Call, Reply
+
+__all__ = ["Call", "Limits", "Ran", "Reply", "Sandbox", "find_isolation", "make_sandbox"]
+
+_HOMES = {
+    "Call": "solutions",
+    "Limits": "limits",
+    "Ran": "scripts",
+    "Reply": "solutions",
+    "Sandbox": "sandbox",
+    "find_isolation": "isolation",
+    "make_sandbox": "sandbox",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
