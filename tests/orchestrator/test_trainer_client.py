@@ -32,11 +32,13 @@ class FakeWorkers:
     def __init__(self) -> None:
         self.events: list[Any] = []
         self.listener: Any = None
+        self.waits: list[float] = []
 
     def listen(self, listener: Any) -> None:
         self.listener = listener
 
     def serve(self, timeout_s: float) -> None:
+        self.waits.append(timeout_s)
         if self.events:
             self.listener(self.events.pop(0))
 
@@ -121,3 +123,11 @@ def test_a_replacement_starts_from_the_newest_answer_and_gets_the_open_orders(cl
     assert again.update == 3
     client.answer(3)
     assert not Path(setup.checkpoint).exists()
+
+
+def test_without_a_batch_the_client_waits_for_workers_instead_of_spinning(client: Client) -> None:
+    assert client.trainer.step(None) is None
+    assert client.workers.waits[-1] > 0
+    client.order()
+    assert client.trainer.step(None) is None
+    assert client.workers.waits[-1] > 0

@@ -112,7 +112,7 @@ class TrainerClient(Learner):
         if self.depth == 1 and self._orders:
             self._workers.wait_until(lambda: bool(self._finished))
         elif not self._finished:
-            self._workers.serve(0.0 if batch is not None or not self._orders else POLL_S)
+            self._workers.serve(0.0 if batch is not None else POLL_S)
         return self._conclude(*self._finished.popleft()) if self._finished else None
 
     def save(self, staging: Path) -> dict[str, Any]:
