@@ -43,7 +43,7 @@ critic-study: $(DEMO_STAMP) ## IPPO and MAPPO on a cooperative task, three seeds
 
 install: $(DEV_STAMP) ## install everything for development
 
-test: $(DEV_STAMP) ## the ordinary tests (about a quarter of an hour on two cores; ARGS="tests/config -x" narrows them)
+test: $(DEV_STAMP) ## the ordinary tests (ten minutes on two idle cores; ARGS="tests/config -x" narrows them)
 	@$(TEST_ENV) $(BIN)/python -m pytest $(TEST_ARGS) $(ARGS)
 
 test-retry: $(DEV_STAMP) ## as `make test`; what fails runs once more, alone, and is called FLAKY if it then passes

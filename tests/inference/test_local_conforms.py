@@ -21,6 +21,7 @@ from engine_models import (
 )
 
 from ludus.inference.local.engine import LocalEngine
+from ludus.lm.kernels import load_kernels
 from ludus.lm.language_models import LanguageModel
 from ludus.records import PolicyRef
 from ludus.runtime.native import load_library
@@ -45,6 +46,12 @@ def test_three_adapters_in_one_batch_keep_the_contract(
     check(engine, tiny, references)
 
 
+def forget_library() -> None:
+    """Both remember what they loaded; another test of this process may have asked for it before."""
+    load_library.cache_clear()
+    load_kernels.cache_clear()
+
+
 def test_without_a_compiler_the_contract_holds_but_for_repeating_bits(
     make_engine: MakeEngine,
     tiny: LanguageModel,
@@ -52,13 +59,13 @@ def test_without_a_compiler_the_contract_holds_but_for_repeating_bits(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    load_library.cache_clear()
+    forget_library()
     monkeypatch.setenv("CC", "no-such-compiler")
     try:
         with caplog.at_level(logging.WARNING):
             engine = make_engine()
     finally:
-        load_library.cache_clear()
+        forget_library()
     assert not engine.is_repeatable
     assert "there is no C compiler (no-such-compiler)" in caplog.text
     check(engine, tiny, references)
