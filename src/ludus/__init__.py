@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ludus.lazy import import_later
 
 __version__ = "0.1.0"
 
@@ -68,52 +70,5 @@ __all__ = [
     "register_workflow",
 ]
 
-# `import ludus` must stay light: each name is looked up in its room when first used.
-_HOMES = {
-    "Attempt": "ludus.rewards",
-    "Game": "ludus.games",
-    "GameSpec": "ludus.games",
-    "Loader": "ludus.train.loaders",
-    "Mark": "ludus.rewards",
-    "Position": "ludus.games",
-    "Preset": "ludus.config",
-    "RunConfig": "ludus.config",
-    "SingleRun": "ludus.runs",
-    "StagedRun": "ludus.runs",
-    "load_config": "ludus.config",
-    "make_game": "ludus.games",
-    "make_run": "ludus.runs",
-    "parse_config": "ludus.config",
-    "register_advantage": "ludus.train",
-    "register_agent": "ludus.workflows.agents.agent",
-    "register_agent_program": "ludus.workflows.agents.agent",
-    "register_backend": "ludus.games",
-    "register_curriculum": "ludus.tasks",
-    "register_engine": "ludus.inference",
-    "register_environment": "ludus.workflows.environments",
-    "register_game": "ludus.games",
-    "register_loader": "ludus.train.loaders",
-    "register_loss": "ludus.train",
-    "register_meta_solver": "ludus.league.solvers",
-    "register_network": "ludus.policies",
-    "register_operator": "ludus.experience",
-    "register_opponents": "ludus.league",
-    "register_player": "ludus.explore.players.fixed",
-    "register_preset": "ludus.config",
-    "register_processor": "ludus.tasks",
-    "register_prompt": "ludus.explore.prompts",
-    "register_reward": "ludus.rewards",
-    "register_schedule": "ludus.train",
-    "register_text_game": "ludus.games",
-    "register_tool": "ludus.workflows.tools.tool",
-    "register_transform": "ludus.experience",
-    "register_workflow": "ludus.workflows.registry",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ludus' has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(_HOMES[name]), name)
+# `import ludus` must stay light.
+__getattr__ = import_later(__name__)

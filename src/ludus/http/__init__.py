@@ -4,7 +4,9 @@
 Starlette is imported when it is first asked for.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ludus.lazy import import_later
 
 if TYPE_CHECKING:
     from ludus.http.answers import Answers
@@ -16,20 +18,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Answers", "BadRequest", "ChatRequest", "LoopServer", "TextStream", "TokenText", "read_chat_request"]
 
-_HOMES = {
-    "Answers": "answers",
-    "BadRequest": "problems",
-    "ChatRequest": "chat_request",
-    "LoopServer": "loop_server",
-    "TextStream": "text_stream",
-    "TokenText": "token_text",
-    "read_chat_request": "chat_request",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = import_later(__name__)

@@ -4,8 +4,9 @@
 light.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ludus.lazy import import_later
 from ludus.lm.adapters import adapter_names, adapter_shapes, check_adapter, init_adapter
 from ludus.lm.chat import ChatFormat
 from ludus.lm.language_shape import LanguageModelShape, write_model_folder
@@ -49,24 +50,4 @@ __all__ = [
     "write_model_folder",
 ]
 
-_LOADED_LATER = {
-    "ARCHITECTURES": "architectures",
-    "Architecture": "architectures",
-    "DecoderModel": "decoder_model",
-    "Generation": "decoder",
-    "LanguageModel": "language_models",
-    "NotCovered": "architectures",
-    "Operations": "decoder",
-    "TransformersModel": "transformers_model",
-    "load_language_model": "language_models",
-    "read_architecture": "architectures",
-    "run_layer": "decoder",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LOADED_LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_LOADED_LATER[name]}"), name)
+__getattr__ = import_later(__name__)

@@ -1,6 +1,8 @@
 """What a dashboard knows of a run, and where it hears it from: shared by the terminal and the web page."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ludus.lazy import import_later
 
 if TYPE_CHECKING:
     from ludus.monitor.attached_source import AttachedSource
@@ -21,21 +23,4 @@ __all__ = [
     "Source",
 ]
 
-_HOMES = {
-    "AttachedSource": "attached_source",
-    "ChildSource": "child_source",
-    "Connection": "source",
-    "MessageQueue": "message_queue",
-    "RecordedSource": "recorded_source",
-    "Reply": "message_queue",
-    "RunView": "run_view",
-    "Source": "source",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = import_later(__name__)

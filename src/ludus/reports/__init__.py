@@ -1,6 +1,8 @@
 """Runs as people read them: tables, charts and texts."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ludus.lazy import import_later
 
 if TYPE_CHECKING:
     from ludus.reports.curves import read_curves
@@ -23,23 +25,4 @@ __all__ = [
     "standing_of_run",
 ]
 
-_HOMES = {
-    "LadderRow": "ladder",
-    "PopulationStanding": "population_standing",
-    "clean": "number_text",
-    "duration": "number_text",
-    "ladder_table": "league_tables",
-    "payoff_table": "league_tables",
-    "read_curves": "curves",
-    "short": "number_text",
-    "sparkline": "sparklines",
-    "standing_of_run": "ladder",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = import_later(__name__)

@@ -7,7 +7,9 @@ Invariant: what a program did is told by the parent (`program.py`) and by proces
 program prints or answers is an answer to be compared, never a verdict; the right answers do not enter its process.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ludus.lazy import import_later
 
 if TYPE_CHECKING:
     from ludus.sandbox.isolation import find_isolation
@@ -18,20 +20,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Limits", "Ran", "Reply", "Sandbox", "find_isolation", "make_sandbox"]
 
-_HOMES = {
-    "Call": "solutions",
-    "Limits": "limits",
-    "Ran": "scripts",
-    "Reply": "solutions",
-    "Sandbox": "sandbox",
-    "find_isolation": "isolation",
-    "make_sandbox": "sandbox",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = import_later(__name__)

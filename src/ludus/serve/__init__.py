@@ -6,7 +6,9 @@ Requests and answers themselves are `ludus.http`. What loads Starlette is import
 first asked for.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ludus.lazy import import_later
 
 if TYPE_CHECKING:
     from ludus.serve.app import Service, make_app
@@ -17,19 +19,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Members", "Service", "Writer", "make_app", "open_service", "serving"]
 
-_HOMES = {
-    "Members": "members",
-    "Service": "app",
-    "Writer": "writer",
-    "make_app": "app",
-    "open_service": "opening",
-    "serving": "running",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = import_later(__name__)

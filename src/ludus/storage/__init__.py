@@ -5,9 +5,9 @@ What needs pyarrow or safetensors is imported when it is first used, so that loo
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ludus.lazy import import_later
 from ludus.storage.archives import Limits, Member, read_archive
 from ludus.storage.atomic import (
     ensure_directory,
@@ -92,31 +92,4 @@ __all__ = [
     "write_text",
 ]
 
-_LATER = {
-    "episodes_from_bytes": "arrow",
-    "episodes_from_table": "arrow",
-    "episodes_to_bytes": "arrow",
-    "episodes_to_table": "arrow",
-    "experiences_from_bytes": "arrow",
-    "experiences_from_table": "arrow",
-    "experiences_to_bytes": "arrow",
-    "experiences_to_table": "arrow",
-    "from_bytes": "arrow",
-    "to_bytes": "arrow",
-    "Segment": "segment_file",
-    "SegmentReader": "segment_reader",
-    "Commit": "segments",
-    "LogName": "segments",
-    "Recovery": "segments",
-    "SegmentLog": "segments",
-    "load_metadata": "tensors",
-    "load_tensors": "tensors",
-    "save_tensors": "tensors",
-    "tensors_hash": "tensors",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+__getattr__ = import_later(__name__)

@@ -3,8 +3,9 @@
 What needs JAX or PyTorch is loaded when it is first asked for, so importing this room stays light.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ludus.lazy import import_later
 from ludus.train.advantages import compute, register_advantage
 from ludus.train.aggregation import AGGREGATIONS, Aggregation, build_aggregation, constant_norm
 from ludus.train.group_advantages import group_advantages
@@ -45,19 +46,4 @@ __all__ = [
     "register_schedule",
 ]
 
-_LOADED_LATER = {
-    "JaxLearner": "ludus.train.jax_learner",
-    "LearnerState": "ludus.train.learner_state",
-    "ParallelLearner": "ludus.train.parallel",
-    "TorchLearner": "ludus.train.torch_learner",
-    "TorchState": "ludus.train.torch_learner",
-    "gae_on_device": "ludus.train.device_advantages",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LOADED_LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_LOADED_LATER[name]), name)
+__getattr__ = import_later(__name__)

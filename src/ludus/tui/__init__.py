@@ -1,6 +1,8 @@
 """The terminal dashboard: a client of the daemon's messages and a reader of run directories, nothing else."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ludus.lazy import import_later
 
 if TYPE_CHECKING:
     from ludus.tui.app import Dashboard
@@ -10,12 +12,4 @@ if TYPE_CHECKING:
 
 __all__ = ["PANES", "Dashboard", "Pane", "PaneSpec"]
 
-_HOMES = {"Dashboard": "app", "PANES": "panes", "Pane": "pane", "PaneSpec": "panes.spec"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = import_later(__name__)
