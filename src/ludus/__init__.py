@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ludus.train.loaders import Loader, register_loader
     from ludus.workflows.agents.agent import register_agent, register_agent_program
     from ludus.workflows.environments import register_environment
-    from ludus.workflows.registry import register_workflow
+    from ludus.workflows.protocol import register_workflow
     from ludus.workflows.tools.tool import register_tool
 
 __all__ = [

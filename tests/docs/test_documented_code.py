@@ -91,7 +91,7 @@ def check_operator(names: dict[str, Any]) -> None:
 def check_workflow(names: dict[str, Any]) -> None:
     from ludus.workflows.agents.agent import AGENTS
     from ludus.workflows.environments import ENVIRONMENTS
-    from ludus.workflows.registry import WORKFLOWS
+    from ludus.workflows.protocol import WORKFLOWS
     from ludus.workflows.tools.tool import TOOLS
 
     assert WORKFLOWS.find("doubt") is names["doubt"]

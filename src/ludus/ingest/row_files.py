@@ -17,7 +17,7 @@ from ludus.lm.model_text import ModelText
 from ludus.records import Experiences
 from ludus.tasks import load_taskset
 from ludus.tasks.processors.custom import CustomProcessor
-from ludus.workflows.templates import fill
+from ludus.workflows.prompting import fill
 
 ROWS_PER_PART = 1024
 _PROCESSORS = {"expert": "demonstration", "pairs": "preference"}

@@ -24,7 +24,7 @@ from ludus.rewards.protocol import Instant
 from ludus.rewards.rewards import Part, Rewards
 from ludus.testing.conformance import require
 from ludus.testing.reward_conformance import HOSTILE
-from ludus.workflows.custom import CustomWorkflow
+from ludus.workflows.protocol import CustomWorkflow
 
 CONTEXT = 65_536
 POLICY = PolicyRef(name=PolicyName("main"))

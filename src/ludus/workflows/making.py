@@ -17,13 +17,10 @@ from ludus.config import (
 from ludus.errors import ConfigError
 from ludus.lm.extraction import check_extraction
 from ludus.workflows.agents.agent import AGENTS
-from ludus.workflows.attempts import Attempts
-from ludus.workflows.custom import CustomWorkflow
 from ludus.workflows.environments import find_environment
 from ludus.workflows.multi_turn import MultiTurn
-from ludus.workflows.protocol import Workflow
-from ludus.workflows.registry import WORKFLOWS
-from ludus.workflows.single_turn import SingleTurn
+from ludus.workflows.prompting import Attempts, SingleTurn
+from ludus.workflows.protocol import WORKFLOWS, CustomWorkflow, Workflow
 
 
 def make_workflow(config: WorkflowConfig) -> Workflow:
@@ -33,7 +30,23 @@ def make_workflow(config: WorkflowConfig) -> Workflow:
         ConfigError: it cannot be made.
     """
     with _named(config):
-        return _make(config)
+        match config:
+            case SingleTurnConfig():
+                return SingleTurn(config)
+            case AttemptsConfig():
+                return Attempts(config)
+            case ToolAgentConfig():
+                from ludus.workflows.tool_agent import ToolAgent
+
+                return ToolAgent(config)
+            case MultiTurnConfig():
+                return MultiTurn(config)
+            case AgentConfig():
+                from ludus.workflows.agents.workflow import AgentProgram
+
+                return AgentProgram(config)
+            case CustomWorkflowConfig():
+                return CustomWorkflow(config.name, WORKFLOWS.find(config.name), config.options)
 
 
 def check_workflow_config(config: WorkflowConfig) -> None:
@@ -63,23 +76,3 @@ def _named(config: WorkflowConfig) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(*(f"workflow ({config.kind}): {problem}" for problem in error.problems)) from error
-
-
-def _make(config: WorkflowConfig) -> Workflow:
-    match config:
-        case SingleTurnConfig():
-            return SingleTurn(config)
-        case AttemptsConfig():
-            return Attempts(config)
-        case ToolAgentConfig():
-            from ludus.workflows.tool_agent import ToolAgent
-
-            return ToolAgent(config)
-        case MultiTurnConfig():
-            return MultiTurn(config)
-        case AgentConfig():
-            from ludus.workflows.agent_program import AgentProgram
-
-            return AgentProgram(config)
-        case CustomWorkflowConfig():
-            return CustomWorkflow(config.name, WORKFLOWS.find(config.name), config.options)

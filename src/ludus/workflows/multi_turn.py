@@ -15,9 +15,8 @@ from ludus.games.move_text import listed
 from ludus.games.text_protocol import InvalidMove
 from ludus.lm.extraction import check_extraction, extract
 from ludus.records import Task
-from ludus.workflows.environments import EnvStep, find_environment
+from ludus.workflows.environments import EnvStep, OwnEnvironment, find_environment
 from ludus.workflows.outcome import Outcome
-from ludus.workflows.own_environment import OwnEnvironment
 from ludus.workflows.rollout_model import Chat, OutOfRoom, RolloutModel
 
 MOST_THREADS = 32

@@ -46,7 +46,7 @@ def as_outcome(returned: Any, *, last_reply: str, replies: int) -> Outcome:
     if returned is None:
         return Outcome(response=last_reply)
     if isinstance(returned, str):
-        return Outcome(response=_whole_text(returned))
+        return Outcome(response=whole_text(returned))
     if isinstance(returned, Real):
         return Outcome(response=last_reply, reward=check_value(returned))
     if not isinstance(returned, Outcome):
@@ -57,7 +57,7 @@ def as_outcome(returned: Any, *, last_reply: str, replies: int) -> Outcome:
     if steps and len(steps) != replies:
         raise EnvError(f"the workflow gave {len(steps)} step rewards for {replies} replies")
     return Outcome(
-        response=_whole_text(returned.response),
+        response=whole_text(returned.response),
         reward=None if returned.reward is None else check_value(returned.reward),
         step_rewards=steps,
         metrics=_checked_metrics(returned.metrics),
@@ -74,6 +74,6 @@ def _checked_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {name: check_value(float(value) if isinstance(value, bool) else value) for name, value in metrics.items()}
 
 
-def _whole_text(text: str) -> str:
+def whole_text(text: str) -> str:
     """Half characters cannot be written or sent."""
     return text.encode("utf-8", "replace").decode()

@@ -14,11 +14,10 @@ from ludus.records import Task, derive_seed
 from ludus.sandbox.isolation import find_isolation
 from ludus.sandbox.sandbox import Sandbox, make_sandbox
 from ludus.workflows.outcome import Outcome
+from ludus.workflows.prompting import fill
 from ludus.workflows.rollout_model import OutOfRoom, RolloutModel
-from ludus.workflows.templates import fill
-from ludus.workflows.tools.calculator import calculator
+from ludus.workflows.tools.built_in import calculator, make_python
 from ludus.workflows.tools.calls import ToolCall, describe_tools, find_calls, write_result
-from ludus.workflows.tools.python_tool import make_python
 from ludus.workflows.tools.tool import BUILT_IN, TOOLS, Tool, ToolError, make_tool
 
 LEFT_OUT = "\n[...]\n"

@@ -24,8 +24,7 @@ from ludus.inference.protocol import Completion, Request
 from ludus.lm.chat import ChatFormat
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import EpisodeId
-from ludus.workflows.interception.agent_request import AgentRequest, read_agent_request
-from ludus.workflows.interception.history import read_turns
+from ludus.workflows.interception.agent_request import AgentRequest, read_agent_request, read_turns
 from ludus.workflows.interception.interception import Interception
 from ludus.workflows.rollout_model import RolloutModel
 

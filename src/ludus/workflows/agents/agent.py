@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ludus.errors import ConfigError
 from ludus.plugins import Registry
@@ -28,18 +28,6 @@ class AgentTask:
     seed: int = 0
 
 
-class Agent(Protocol):
-    """Runs a program, any number of times at once."""
-
-    async def attempt(self, task: AgentTask) -> Any:
-        """Run it once.
-
-        Returns:
-            An `Outcome`, a response, a reward, or nothing where it has told its reward or the last reply is scored.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A program to be run as a process."""
@@ -57,8 +45,9 @@ def register_agent(name: str, function: Callable[[AgentTask], Any]) -> None:
 
     Args:
         name: Small letters, digits and _.
-        function: Takes an `AgentTask`. An async function shares the explorer's event loop; any other has a thread of
-            its own, and cannot be ended when its time is up: one that may hang should be a program.
+        function: Takes an `AgentTask`; returns an `Outcome`, a response, a reward, or nothing where it has told its
+            reward or the last reply is scored. An async function shares the explorer's event loop; any other has a
+            thread of its own, and cannot be ended when its time is up: one that may hang should be a program.
     """
     if not callable(function):
         raise ConfigError(f"agent {name!r}: expected a function of an AgentTask, got {type(function).__name__}")

@@ -4,29 +4,35 @@ A request that goes on from a reply extends that reply's conversation. One that 
 one that another request is going on from already, begins a conversation with the same tokens, of which none counts as
 said in it again. Any other begins anew.
 
-Invariants: a reply that was given stands in exactly one conversation as sampled. A request that fails leaves
-conversations as they were. Seeds depend on what was heard and not on the order in which requests arrive.
+Invariants: a reply that was given stands in exactly one conversation as sampled, up to and with the token that
+completed a stop string: the policy chose that one, too. What it sampled beyond is never shown and never learnt from. A
+request that fails leaves conversations as they were. Seeds depend on what was heard, not on when requests arrive.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
+
+import numpy as np
 
 from ludus.http.answers import Piece
 from ludus.http.problems import BadRequest
 from ludus.inference.conversation import Conversation
 from ludus.inference.outage import Interrupted
-from ludus.workflows.interception.agent_request import AgentRequest, Reward
-from ludus.workflows.interception.history import Turn, read_turns, said_turn
-from ludus.workflows.interception.reply import Written, write_reply
+from ludus.inference.protocol import Completion, Finish
+from ludus.records import derive_seed
+from ludus.workflows.interception.agent_request import AgentRequest, Reward, Turn, read_turns, said_turn
 from ludus.workflows.outcome import Outcome
 from ludus.workflows.rollout_model import Chat, OutOfRoom, RolloutModel
 from ludus.workflows.tools.calls import ToolCall, find_calls, text_around
+
+TOKENS_AT_ONCE = 16
+"""Sampled between two looks for a stop string."""
 
 
 @dataclass(slots=True)
@@ -54,6 +60,16 @@ class _Judged:
     response: str | None = None
     steps: dict[int, float] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A reply of the policy, up to a stop string if there are any."""
+
+    completion: Completion
+    text: str
+    """Without the stop string and what came after it."""
+    finish: Finish
 
 
 class Interception:
@@ -161,7 +177,7 @@ class Interception:
         heard = blake2b(repr(chat.conversation.prompt).encode(), digest_size=16).hexdigest()
         self._asked[heard] += 1
         try:
-            return await write_reply(
+            return await _write_reply(
                 self.model,
                 chat,
                 seed=self.model.reply_seed("heard", heard, self._asked[heard]),
@@ -191,3 +207,63 @@ def _calls(text: str) -> list[ToolCall]:
 def _as_api(call: ToolCall, id: str) -> dict[str, Any]:
     arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
     return {"id": f"call_{id}", "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+async def _write_reply(model: RolloutModel, chat: Chat, *, seed: int, max_tokens: int, stops: Sequence[str]) -> Written:
+    """Have the policy reply to what a chat has heard; the chat does not have the reply yet.
+
+    Raises:
+        OutOfRoom, PolicyError, TimeoutExceeded: as the model raises them.
+    """
+    decode = model.template.decode
+    if not stops:
+        whole = await model.sample(chat.conversation, chat=chat.number, seed=seed, max_tokens=max_tokens)
+        return Written(completion=whole, text=decode(whole.tokens.tolist()), finish=whole.finish)
+    parts: list[Completion] = []
+    tokens: list[int] = []
+    while True:
+        left = min(max_tokens, model.room(chat.conversation)) - len(tokens)
+        part = await model.sample(
+            chat.conversation,
+            chat=chat.number,
+            seed=derive_seed(seed, len(tokens)),
+            max_tokens=min(left, TOKENS_AT_ONCE),
+            after=tokens,
+        )
+        parts.append(part)
+        before = len(tokens)
+        tokens += part.tokens.tolist()
+        if (end := _through_stop(tokens, before, decode, stops)) is not None:
+            return Written(
+                completion=_joined(parts, end, "length"), text=_up_to_stop(decode(tokens[:end]), stops), finish="stop"
+            )
+        if part.finish == "stop" or left <= len(part.tokens):
+            return Written(completion=_joined(parts, len(tokens), part.finish), text=decode(tokens), finish=part.finish)
+
+
+def _through_stop(
+    tokens: list[int], known: int, decode: Callable[[Sequence[int]], str], stops: Sequence[str]
+) -> int | None:
+    """How many tokens there are up to and with the one that completes a stop string, of which none ended before."""
+    if not _has_stop(decode(tokens), stops):
+        return None
+    return next(end for end in range(known + 1, len(tokens) + 1) if _has_stop(decode(tokens[:end]), stops))
+
+
+def _has_stop(text: str, stops: Sequence[str]) -> bool:
+    return any(stop in text for stop in stops)
+
+
+def _up_to_stop(text: str, stops: Sequence[str]) -> str:
+    return text[: min(place for stop in stops if (place := text.find(stop)) >= 0)]
+
+
+def _joined(parts: Sequence[Completion], end: int, finish: Finish) -> Completion:
+    """Parts as one completion of so many tokens; cut at a stop string its turn is still to be closed ("length")."""
+    return Completion(
+        tokens=np.concatenate([part.tokens for part in parts])[:end],
+        logps=np.concatenate([part.logps for part in parts])[:end],
+        values=np.concatenate([part.values for part in parts])[:end],
+        policy=parts[-1].policy,
+        finish=finish,
+    )

@@ -1,14 +1,128 @@
-"""The endpoint of one explorer: it runs while attempts need it, and knows each of them by a token of its own."""
+"""The intercepting endpoint of one explorer: chat completions, models, and the rewards of attempts, over HTTP.
+
+Invariants: every request but `/health` carries the token of an attempt that is going on, and reaches nothing else;
+every answer that is not a reply is an error object that OpenAI's clients understand.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from collections.abc import AsyncGenerator, Callable, Sequence
 from hashlib import sha256
 
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ludus.http.answers import DONE, Answers, Choice, Piece, new_id
+from ludus.http.http import EventStream, answering, http_problem, read_body, while_wanted
 from ludus.http.loop_server import LoopServer
-from ludus.workflows.interception.app import make_app
+from ludus.http.problems import BadRequest
+from ludus.http.token_text import TokenText, token_text
+from ludus.workflows.interception.agent_request import AgentRequest, read_agent_request, read_reward
 from ludus.workflows.interception.interception import Interception
 from ludus.workflows.rollout_model import RolloutModel
+
+Find = Callable[[str], Interception | None]
+"""The interception that a token opens, if it opens one."""
+
+
+def make_app(find: Find) -> Starlette:
+    """The application."""
+    routes = Routes(find)
+    return Starlette(
+        routes=[
+            Route("/health", answering(routes.health), methods=["GET"]),
+            Route("/v1/models", answering(routes.models), methods=["GET"]),
+            Route("/v1/chat/completions", answering(routes.chat), methods=["POST"]),
+            Route("/v1/ludus/reward", answering(routes.reward), methods=["POST"]),
+        ],
+        exception_handlers={HTTPException: http_problem},
+    )
+
+
+class Routes:
+    """One method for each path."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._token_text: TokenText | None = None
+
+    async def health(self, request: Request) -> Response:
+        """Whether the endpoint answers."""
+        return JSONResponse({"status": "ok"})
+
+    async def models(self, request: Request) -> Response:
+        """The policy; it answers to any name."""
+        name = str(self._open(request).model.policy.name)
+        return JSONResponse(
+            {"object": "list", "data": [{"id": name, "object": "model", "created": 0, "owned_by": "ludus"}]}
+        )
+
+    async def chat(self, request: Request) -> Response:
+        """Reply to a conversation and remember it."""
+        interception = self._open(request)
+        wanted = read_agent_request(await read_body(request))
+        id = new_id()
+        pieces = await while_wanted(request, _reply(interception, wanted, id))
+        answers = Answers(
+            id=id,
+            model=wanted.model,
+            prompt_tokens=interception.prompt_tokens(id),
+            token_text=self._text(interception, wanted),
+        )
+        if wanted.stream:
+            return EventStream(_events(pieces, answers, wanted), on_end=lambda: None)
+        choices = [Choice() for _ in pieces]
+        for choice, piece in zip(choices, pieces, strict=True):
+            choice.add(piece)
+        return JSONResponse(answers.whole(choices))
+
+    async def reward(self, request: Request) -> Response:
+        """Take what the attempt is worth."""
+        interception = self._open(request)
+        interception.judge(read_reward(await read_body(request)))
+        return JSONResponse({"status": "ok"})
+
+    def _open(self, request: Request) -> Interception:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        interception = self._find(token.strip()) if scheme.lower() == "bearer" else None
+        if interception is None:
+            raise BadRequest(
+                "the request does not carry the token of an attempt that is going on (Authorization: Bearer ...)",
+                status=401,
+            )
+        return interception
+
+    def _text(self, interception: Interception, wanted: AgentRequest) -> TokenText | None:
+        if not wanted.logprobs:
+            return None
+        if self._token_text is None:
+            self._token_text = token_text(interception.model.template)
+        return self._token_text
+
+
+async def _reply(interception: Interception, wanted: AgentRequest, id: str) -> list[Piece]:
+    """All choices that a request asks for."""
+    replies = [asyncio.ensure_future(interception.reply(wanted, id=id, choice=number)) for number in range(wanted.n)]
+    try:
+        return await asyncio.gather(*replies)
+    finally:
+        for reply in replies:
+            reply.cancel()
+        await asyncio.gather(*replies, return_exceptions=True)
+
+
+async def _events(pieces: Sequence[Piece], answers: Answers, wanted: AgentRequest) -> AsyncGenerator[bytes]:
+    for index, piece in enumerate(pieces):
+        yield answers.opening_event(index)
+        yield answers.event(index, piece)
+    if wanted.stream_options is not None and wanted.stream_options.include_usage:
+        yield answers.usage_event([len(piece.tokens) for piece in pieces])
+    yield DONE
 
 
 class InterceptionServer:

@@ -1,20 +1,21 @@
-"""`calculator`: arithmetic, read and worked out by the same parser that rewards use for answers. Nothing is executed.
-
-Invariant: time and size of a result are bounded, whatever is asked for: 9^9^9^9 is refused at once.
-"""
+"""Tools that ludus brings. `calculator`: arithmetic, by the parser that rewards use for answers. Nothing is executed;
+time and size of a result are bounded: 9^9^9^9 is refused at once. `python`: a program of the model's, in a sandbox."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from fractions import Fraction
 
 from ludus.rewards.maths.evaluating import Number, evaluate
 from ludus.rewards.maths.parsing import CONSTANTS, FUNCTIONS, Unreadable, parse
+from ludus.sandbox.sandbox import Sandbox
 from ludus.workflows.tools.tool import ToolError
 
 _WORDS = re.compile(r"(?<![\\A-Za-z])(" + "|".join((*FUNCTIONS, *CONSTANTS)) + r")(?![A-Za-z])")
 _SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "\n": " "})
 _TINY = 1e-12
+MOST_COMPLAINT = 400
 
 
 def calculator(expression: str) -> str:
@@ -35,3 +36,18 @@ def write_number(value: Number) -> str:
     if abs(value.imag) <= _TINY * max(abs(value.real), 1.0):
         return f"{value.real:.12g}"
     return f"{value.real:.12g}{value.imag:+.12g}i"
+
+
+def make_python(sandbox: Sandbox) -> Callable[..., Awaitable[str]]:
+    """The function behind the tool; the sandbox is whose it was."""
+
+    async def python(code: str, seed: int) -> str:
+        """Runs a Python program and returns what it prints."""
+        ran = await sandbox.run(code, seed=seed)
+        printed = ran.stdout.rstrip("\n")
+        if ran.ended.is_clean:
+            return printed or "(it printed nothing)"
+        complaint = ran.stderr.strip()[-MOST_COMPLAINT:]
+        return "\n".join(part for part in (printed, f"(the program {ran.ended})", complaint) if part)
+
+    return python
