@@ -31,7 +31,6 @@ LARGE_CLASSES = {
     "SegmentLog",
     "Service",
     "Slot",
-    "Slots",
     "Status",
     "TextEpisode",
     "TextRollouts",

@@ -34,7 +34,7 @@ from ludus.errors import ConfigError, PolicyError, RewardError, TimeoutExceeded
 from ludus.inference.endpoint import EndpointRefused
 from ludus.inference.judge import Judge
 from ludus.inference.openai.engine import OpenAIEngine, OpenAISettings
-from ludus.inference.openai.message_format import END, MessageFormat
+from ludus.inference.openai.wire import END, MessageFormat
 from ludus.inference.protocol import Completion, Request, Sampling
 from ludus.records import PolicyName, PolicyRef
 from ludus.testing.engine_conformance import check_engine

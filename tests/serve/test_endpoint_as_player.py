@@ -11,7 +11,7 @@ import torch
 
 from ludus.inference.conversation import conversation_tokens
 from ludus.inference.openai.engine import OpenAIEngine, OpenAISettings
-from ludus.inference.openai.message_format import END, MessageFormat
+from ludus.inference.openai.wire import END, MessageFormat
 from ludus.inference.protocol import Completion, Request, Sampling
 from ludus.lm.chat import ChatFormat
 from ludus.records import PolicyName, PolicyRef

@@ -7,7 +7,8 @@ A completion says which policy version wrote it. With the same prompt, policy an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -84,6 +85,17 @@ class EngineCounters:
     retries: int = 0
     cost: float = 0.0
     """In the currency of the endpoint's price list; 0 where nothing is charged."""
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count the request that is served inside, as completed or failed."""
+        self.requests += 1
+        try:
+            yield
+        except BaseException:
+            self.failed += 1
+            raise
+        self.completed += 1
 
 
 class Engine(Protocol):

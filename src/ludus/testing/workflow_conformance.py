@@ -15,7 +15,7 @@ import numpy as np
 
 from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.explore.runners.workflow_rollouts import WorkflowRollouts
-from ludus.inference.openai.message_format import MessageFormat
+from ludus.inference.openai.wire import MessageFormat
 from ludus.inference.policy_sampler import PolicySampler
 from ludus.inference.protocol import Completion, EngineCounters, Request, Sampling
 from ludus.records import Episode, PolicyName, PolicyRef, Seat, Task, TaskId

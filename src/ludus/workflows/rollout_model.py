@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from ludus.errors import EngineLost, EnvError, PolicyError
 from ludus.inference.conversation import ChatTemplate, Conversation
-from ludus.inference.outage import Interrupted
-from ludus.inference.policy_sampler import ANSWER_S, PolicySampler
+from ludus.inference.policy_sampler import ANSWER_S, Interrupted, PolicySampler
 from ludus.inference.protocol import Completion, Request, Sampling
 from ludus.records import EpisodeId, PolicyRef, Task, derive_seed
 from ludus.rewards.rewards import Scored

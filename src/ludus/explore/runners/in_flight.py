@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar
 
-from ludus.inference.outage import Interrupted, Outage
+from ludus.inference.policy_sampler import Interrupted, Outage
 from ludus.records import Task
 from ludus.runtime import NO_TASK, Pulse
 

@@ -1,17 +1,62 @@
-"""Blocks for jobs, and what of their prompts is in the cache already.
+"""Jobs, and their blocks: what of their prompts is in the cache already, and what they may write.
 
 Invariant: a job that has begun has all blocks it may ever need, so it always ends.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.inference.local.block_pool import BlockPool
-from ludus.inference.local.job import Job
-from ludus.inference.local.sessions import Kept, Sessions
+from ludus.inference.local.block_pool import BlockPool, Kept, Key, Sessions
+from ludus.inference.protocol import Completion, Request
 from ludus.lm.kv_cache import BLOCK, KvCache
+
+State = Literal["waiting", "reading", "following", "writing", "done"]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Job:
+    """One request on its way through the engine: waiting, reading its prompt (or following one that reads the same),
+    writing, done."""
+
+    request: Request
+    prompt: NDArray[np.int32]
+    done: Callable[[Completion | Exception], None]
+    """Called once, with the completion or with what went wrong; not if the job is cancelled."""
+    state: State = "waiting"
+    slot: int = -1
+    blocks: list[int] = field(default_factory=list)
+    """Its own and shared ones, in order."""
+    computed: int = 0
+    """Tokens of the prompt whose keys and values are in the cache."""
+    known: int = 0
+    """Full blocks of it that can be found."""
+    name: int = 0
+    """What the block after those refers to."""
+    goes_on: bool = False
+    """Whether it goes on from what its session kept."""
+    followers: list[Job] = field(default_factory=list)
+    """Jobs with the same prompt that wait for this one to compute it."""
+    leader: Job | None = None
+    """The job that this one follows."""
+
+    @property
+    def need(self) -> int:
+        """Blocks that hold all it may write. The last token drawn is never stored."""
+        return -(-(len(self.prompt) + self.request.sampling.max_tokens - 1) // BLOCK)
+
+    def next_key(self) -> Key | None:
+        """The next full block of the prompt that can be found once it is computed."""
+        if self.goes_on:
+            return None
+        start = self.known * BLOCK
+        tokens = self.prompt[start : start + BLOCK]
+        return (self.name, tokens.tobytes()) if len(tokens) == BLOCK else None
 
 
 class Admission:
@@ -52,17 +97,15 @@ class Admission:
         self._pool.share(job.blocks)
         return self._fill_up(job, beyond=False)
 
-    def catch_up(self, job: Job) -> None:
+    def catch_up(self, job: Job, leader: Job) -> None:
         """Give a follower the rest of its leader's prompt, which is computed now."""
-        leader = _leader_of(job)
         full, rest = divmod(len(job.prompt), BLOCK)
         if rest:
             self._cache.copy(leader.blocks[full], job.blocks[full])
         job.computed, job.known, job.name = leader.computed, leader.known, leader.name
 
-    def inherit(self, job: Job) -> None:
+    def inherit(self, job: Job, leader: Job) -> None:
         """Let a follower go on where its leader stopped reading: with the blocks that both have."""
-        leader = _leader_of(job)
         shared = len(job.prompt) // BLOCK * BLOCK
         job.computed, job.known, job.name = min(leader.computed, shared), leader.known, leader.name
 
@@ -127,9 +170,3 @@ class Admission:
             return False
         job.blocks = job.blocks + fresh
         return True
-
-
-def _leader_of(job: Job) -> Job:
-    if job.leader is None:
-        raise ValueError("the job follows nobody")
-    return job.leader

@@ -16,11 +16,9 @@ import torch
 
 from ludus.config import LoraConfig
 from ludus.errors import PolicyError, TimeoutExceeded
-from ludus.inference.local.admission import Admission
-from ludus.inference.local.block_pool import BlockPool
-from ludus.inference.local.job import Job
+from ludus.inference.local.admission import Admission, Job
+from ludus.inference.local.block_pool import BlockPool, Sessions
 from ludus.inference.local.scheduler import Scheduler
-from ludus.inference.local.sessions import Sessions
 from ludus.inference.local.slots import Slots
 from ludus.inference.local.versions import Version, Versions
 from ludus.inference.protocol import Completion, EngineCounters, Request, check_request
@@ -108,16 +106,10 @@ class LocalEngine:
 
     async def generate(self, request: Request) -> Completion:
         """Write one completion. See `Engine.generate`."""
-        self.counters.requests += 1
-        try:
+        with self.counters.counting():
             if reason := self._why_not(request):
                 raise PolicyError(f"{request.policy} cannot answer: {reason}")
-            completion = await self._run(request)
-        except BaseException:
-            self.counters.failed += 1
-            raise
-        self.counters.completed += 1
-        return completion
+            return await self._run(request)
 
     def end_session(self, session: str) -> None:
         """Give up what is kept for a session."""
@@ -158,16 +150,13 @@ class LocalEngine:
         timer = loop.call_later(request.deadline_s, tell, late)
         job = Job(request=request, prompt=np.asarray(request.prompt, np.int32), done=tell)
         self._scheduler.submit(job)
-        self._wake(loop)
+        if self._running is None or self._running.done():
+            self._running = loop.create_task(self._work())
         try:
             return await future
         finally:
             timer.cancel()
             self._scheduler.cancel(job)
-
-    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._running is None or self._running.done():
-            self._running = loop.create_task(self._work())
 
     async def _work(self) -> None:
         """Step while there is work. What goes wrong here concerns every request."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.inference.local.job import Job
+from ludus.inference.local.admission import Job
 from ludus.inference.local.slots import Slots
 from ludus.inference.local.versions import Version
 from ludus.lm.rows import FEWEST, Rows, Span

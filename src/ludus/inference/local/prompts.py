@@ -8,9 +8,8 @@ Invariant: a prompt is read by one job at a time, the oldest first; if that job 
 
 from __future__ import annotations
 
-from ludus.inference.local.admission import Admission
+from ludus.inference.local.admission import Admission, Job
 from ludus.inference.local.block_pool import Key
-from ludus.inference.local.job import Job
 from ludus.inference.local.passes import Reading
 from ludus.records import PolicyRef
 
@@ -66,7 +65,7 @@ class Prompts:
         del self._leaders[_prompt_key(job)]
         ready, job.followers = [job, *job.followers], []
         for follower in ready[1:]:
-            self._admission.catch_up(follower)
+            self._admission.catch_up(follower, job)
             follower.leader = None
         for one in ready:
             one.state = "writing"
@@ -87,7 +86,7 @@ class Prompts:
         if not job.followers:
             return []
         heir, *others = job.followers
-        self._admission.inherit(heir)
+        self._admission.inherit(heir, job)
         heir.leader, heir.followers = None, others
         for other in others:
             other.leader = heir

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.errors import PolicyError
-from ludus.inference.local.admission import Admission
-from ludus.inference.local.job import Job
+from ludus.inference.local.admission import Admission, Job
 from ludus.inference.local.passes import Part, Pass, Reading, make_pass
 from ludus.inference.local.prompts import Prompts
 from ludus.inference.local.slots import Slots

@@ -15,6 +15,11 @@ from ludus.lm.sampling import Draws, token_uniforms
 MOST_STOPS = 8
 """Stop tokens that have a row from the beginning; more are made when a request has more."""
 
+SAMPLING = np.dtype(
+    [("seed", "u8"), ("temperature", "f4"), ("top_p", "f4"), ("top_k", "i4"), ("limit", "i4")], align=True
+)
+"""What a request says of its tokens; `limit` is the most that it may have."""
+
 
 class Slots:
     """Columns over `count` slots. The table has one row more, whose positions are nowhere: rows that fill up a batch
@@ -32,12 +37,8 @@ class Slots:
         self.out_tokens = np.zeros((count, 0), np.int32)
         self.out_logps = np.zeros((count, 0), np.float32)
         self.out_values = np.zeros((count, 0), np.float32)
-        self._limits = np.zeros(count, np.int32)
+        self._sampling = np.zeros(count, SAMPLING)
         self._stops = np.full((MOST_STOPS, count), -1, np.int32)
-        self._seeds = np.zeros(count, np.uint64)
-        self._temperatures = np.ones(count, np.float32)
-        self._top_p = np.ones(count, np.float32)
-        self._top_k = np.zeros(count, np.int32)
         self._free = list(range(count - 1, -1, -1))
 
     @property
@@ -59,13 +60,10 @@ class Slots:
         self.tables[slot, : len(blocks)] = blocks
         self.positions[slot] = len(request.prompt) - 1
         self.written[slot] = 0
-        self._limits[slot] = sampling.max_tokens
+        seed = request.seed & 0xFFFF_FFFF_FFFF_FFFF
+        self._sampling[slot] = seed, sampling.temperature, sampling.top_p, sampling.top_k, sampling.max_tokens
         self._stops[:, slot] = -1
         self._stops[: len(sampling.stop_tokens), slot] = sorted(sampling.stop_tokens)
-        self._seeds[slot] = request.seed & 0xFFFF_FFFF_FFFF_FFFF
-        self._temperatures[slot] = sampling.temperature
-        self._top_p[slot] = sampling.top_p
-        self._top_k[slot] = sampling.top_k
         return slot
 
     def close(self, slot: int) -> None:
@@ -74,11 +72,12 @@ class Slots:
 
     def draws(self, slots: NDArray[np.int64]) -> Draws:
         """How the next token of each slot is to be drawn."""
+        sampling = self._sampling
         return Draws(
-            uniforms=token_uniforms(self._seeds[slots], self.positions[slots] + 1),
-            temperatures=self._temperatures[slots],
-            top_p=self._top_p[slots],
-            top_k=self._top_k[slots],
+            uniforms=token_uniforms(sampling["seed"][slots], self.positions[slots] + 1),
+            temperatures=sampling["temperature"][slots],
+            top_p=sampling["top_p"][slots],
+            top_k=sampling["top_k"][slots],
         )
 
     def record(
@@ -98,7 +97,7 @@ class Slots:
         self.positions[slots] += 1
         self.written[slots] = written + 1
         is_stop = (self._stops.take(slots, 1) == tokens).any(0)
-        complete: NDArray[np.bool_] = is_stop | (written + 1 >= self._limits[slots])
+        complete: NDArray[np.bool_] = is_stop | (written + 1 >= self._sampling["limit"][slots])
         return complete
 
     def stopped(self, slot: int) -> bool:

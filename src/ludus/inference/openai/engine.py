@@ -20,8 +20,7 @@ import numpy as np
 
 from ludus.errors import PolicyError, Unreachable
 from ludus.inference.endpoint import Endpoint, EndpointRefused
-from ludus.inference.openai.chat_reply import ChatReply, Usage, read_reply, read_usage
-from ludus.inference.openai.message_format import END, MessageFormat
+from ludus.inference.openai.wire import END, ChatReply, MessageFormat, Usage, read_reply, read_usage
 from ludus.inference.protocol import Completion, EngineCounters, Request, Sampling
 
 log = logging.getLogger(__name__)
@@ -78,13 +77,8 @@ class OpenAIEngine:
 
     async def generate(self, request: Request) -> Completion:
         """Write one completion; raises as `ask` does, and PolicyError for a request that is not for it."""
-        try:
-            messages = self._read(request)
-        except PolicyError:
-            self.counters.requests += 1
-            self.counters.failed += 1
-            raise
-        reply = await self.ask(messages, request.sampling, seed=request.seed, deadline_s=request.deadline_s)
+        with self.counters.counting():
+            reply = await self._ask(self._read(request), request.sampling, request.seed, request.deadline_s)
         tokens, logps = reply.as_bytes(END)
         cut = next((i + 1 for i, token in enumerate(tokens) if token in request.sampling.stop_tokens), len(tokens))
         return Completion(
@@ -104,21 +98,8 @@ class OpenAIEngine:
             PolicyError: the endpoint is dead or refuses, there is no usable reply, or the money is spent.
             TimeoutExceeded: the deadline passed.
         """
-        self.counters.requests += 1
-        try:
-            self._check_cost()
-            answer = await self._post(messages, sampling, seed, time.monotonic() + deadline_s)
-            self._charge(read_usage(answer, messages))
-            reply = read_reply(answer, needs_logprobs=self._settings.logprobs)
-        except Unreachable as error:
-            # A run waits for the engine of its own policy, and for nobody else's.
-            self.counters.failed += 1
-            raise PolicyError(str(error)) from error
-        except BaseException:
-            self.counters.failed += 1
-            raise
-        self.counters.completed += 1
-        return reply
+        with self.counters.counting():
+            return await self._ask(messages, sampling, seed, deadline_s)
 
     def end_session(self, session: str) -> None:
         """Nothing is kept between requests."""
@@ -128,6 +109,18 @@ class OpenAIEngine:
         await self._endpoint.close()
 
     # -- one question ----------------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, messages: Sequence[Mapping[str, str]], sampling: Sampling, seed: int, deadline_s: float
+    ) -> ChatReply:
+        self._check_cost()
+        try:
+            answer = await self._post(messages, sampling, seed, time.monotonic() + deadline_s)
+        except Unreachable as error:
+            # A run waits for the engine of its own policy, and for nobody else's.
+            raise PolicyError(str(error)) from error
+        self._charge(read_usage(answer, messages))
+        return read_reply(answer, needs_logprobs=self._settings.logprobs)
 
     def _read(self, request: Request) -> list[dict[str, str]]:
         if not request.prompt:

@@ -16,17 +16,14 @@ import time
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ludus.config import VllmEngineConfig
 from ludus.errors import PolicyError, TimeoutExceeded
 from ludus.inference.endpoint import Endpoint, EndpointRefused
 from ludus.inference.protocol import Completion, EngineCounters, Request, check_request
-from ludus.inference.shared_call import SharedCall
-from ludus.inference.vllm.adapters import VllmAdapters
+from ludus.inference.vllm.adapters import SharedCall, VllmAdapters
 from ludus.inference.vllm.wire import (
     ServerFacts,
+    cached_tokens,
     completion_body,
     gap_of_probe,
     probe_body,
@@ -82,13 +79,11 @@ class VllmEngine:
 
     async def generate(self, request: Request) -> Completion:
         """Write one completion; see `Engine.generate`."""
-        self.counters.requests += 1
-        try:
+        with self.counters.counting():
             completion, answer = await self._generate(request, time.monotonic() + request.deadline_s)
-        except BaseException:
-            self.counters.failed += 1
-            raise
-        self._count(request, completion, answer)
+        self.counters.prompt_tokens += len(request.prompt)
+        self.counters.sampled_tokens += len(completion.tokens)
+        self.counters.reused_tokens += cached_tokens(answer)
         return completion
 
     def end_session(self, session: str) -> None:
@@ -109,7 +104,8 @@ class VllmEngine:
                     answer = await self._post(completion_body(request, model), ends)
                     scores = None
                     if facts.must_score(request.sampling):
-                        scores = await self._score(request, read_completion(answer, request), model, ends)
+                        drawn = read_completion(answer, request).tokens.tolist()
+                        scores = read_scores(await self._post(scoring_body(request, drawn, model), ends), drawn)
                     return read_completion(answer, request, scores), answer
                 except EndpointRefused as refused:
                     if refused.status != 404 or self._adapters is None:
@@ -127,10 +123,6 @@ class VllmEngine:
         self._refuse(check_request(request, context=facts.context - facts.must_score(request.sampling)))
         return facts
 
-    async def _score(self, request: Request, drawn: Completion, model: str, ends: float) -> NDArray[np.float32]:
-        tokens = drawn.tokens.tolist()
-        return read_scores(await self._post(scoring_body(request, tokens, model), ends), tokens)
-
     async def _post(self, body: dict[str, Any], ends: float) -> dict[str, Any]:
         return await self._endpoint.post("/completions", body, deadline_s=max(ends - time.monotonic(), 0))
 
@@ -147,8 +139,10 @@ class VllmEngine:
     async def _ask_for_facts(self, prompt: tuple[int, ...]) -> ServerFacts:
         ends, breaks = time.monotonic() + MEETING_S, self._endpoint.breaks
         context = await self._served_context(ends)
-        gaps = [await self._probe(prompt, temperature, ends) for temperature in (COLD, WARM)]
-        self._facts = ServerFacts.from_probe(context=context, cold=gaps[0], warm=gaps[1])
+        bodies = (probe_body(prompt, self._config.model, temperature) for temperature in (COLD, WARM))
+        cold, warm = [gap_of_probe(await self._post(body, ends)) for body in bodies]
+        # A temperature of 1/4 makes distances between log-probabilities four times as large, if they come after it.
+        self._facts = ServerFacts(context=context, is_processed=cold > 2 * warm)
         self._met_after = breaks
         return self._facts
 
@@ -162,18 +156,6 @@ class VllmEngine:
         served = ", ".join(str(model.get("id")) for model in models) or "nothing"
         raise PolicyError(f"{self._config.url} does not serve {self._config.model!r}; it serves: {served}")
 
-    async def _probe(self, prompt: tuple[int, ...], temperature: float, ends: float) -> float:
-        return gap_of_probe(await self._post(probe_body(prompt, self._config.model, temperature), ends))
-
     def _refuse(self, problem: str) -> None:
         if problem:
             raise PolicyError(f"{self._config.url}: {problem}")
-
-    def _count(self, request: Request, completion: Completion, answer: dict[str, Any]) -> None:
-        self.counters.completed += 1
-        self.counters.prompt_tokens += len(request.prompt)
-        self.counters.sampled_tokens += len(completion.tokens)
-        usage = answer.get("usage")
-        details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
-        cached = details.get("cached_tokens") if isinstance(details, dict) else None
-        self.counters.reused_tokens += cached if isinstance(cached, int) else 0

@@ -26,11 +26,6 @@ class ServerFacts:
     is_processed: bool
     """Whether log-probabilities are those after temperature, top-p and top-k; otherwise they are the model's own."""
 
-    @classmethod
-    def from_probe(cls, *, context: int, cold: float, warm: float) -> ServerFacts:
-        """Judge by the distance between log-probabilities, which a temperature of 1/4 makes four times as large."""
-        return cls(context=context, is_processed=cold > 2 * warm)
-
     def must_score(self, sampling: Sampling) -> bool:
         """Whether log-probabilities come after top_p and top_k, so that the model's own must be asked for."""
         return self.is_processed and sampling.temperature == 1 and is_cut(sampling)
@@ -130,6 +125,14 @@ def read_completion(
         policy=request.policy,
         finish=reason,
     )
+
+
+def cached_tokens(answer: Mapping[str, Any]) -> int:
+    """Tokens of the prompt that the server had computed before; 0 where it does not say."""
+    usage = answer.get("usage")
+    details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return cached if isinstance(cached, int) else 0
 
 
 def _problem(tokens: Any, logps: Any, reason: object, sampling: Sampling) -> str:

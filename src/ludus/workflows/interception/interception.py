@@ -23,7 +23,7 @@ import numpy as np
 from ludus.http.answers import Piece
 from ludus.http.problems import BadRequest
 from ludus.inference.conversation import Conversation
-from ludus.inference.outage import Interrupted
+from ludus.inference.policy_sampler import Interrupted
 from ludus.inference.protocol import Completion, Finish
 from ludus.records import derive_seed
 from ludus.workflows.interception.agent_request import AgentRequest, Reward, Turn, read_turns, said_turn
