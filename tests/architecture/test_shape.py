@@ -19,16 +19,12 @@ MOST_LINES, MOST_LOOP_LINES, MOST_METHODS, MOST_FIELDS = 400, 200, 20, 12
 LONG_MODULES = {"daemon/messages.py"}
 LARGE_CLASSES = {
     "Buffer",
-    "Catalog",
     "Dashboard",
     "HostRunner",
     "JaxLearner",
     "JaxShare",
     "PopulationState",
     "RolloutModel",
-    "RunDirectory",
-    "SegmentFollower",
-    "SegmentLog",
     "Service",
     "Slot",
     "Status",

@@ -16,7 +16,7 @@ from ludus.config import BufferConfig
 from ludus.errors import DiskFull, LudusError
 from ludus.records import Experiences
 from ludus.storage.catalog import Catalog
-from ludus.storage.filesystem import REAL, RealFileSystem
+from ludus.storage.filesystem import REAL, FileSystem
 from ludus.storage.segment_reader import SegmentReader
 from ludus.storage.segments import SegmentLog
 from ludus.testing.experiences import sample_experiences
@@ -420,7 +420,7 @@ def test_numbers_are_never_given_twice_even_if_log_and_catalog_are_lost(open_buf
     assert again.state()["live"] == [[4, 2, 0, 1.0]]
 
 
-class FullOnce(RealFileSystem):
+class FullOnce(FileSystem):
     """A disk that is full for one write."""
 
     def __init__(self) -> None:

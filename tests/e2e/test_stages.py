@@ -22,7 +22,7 @@ from ludus.errors import ConfigError, LudusError, StorageError
 from ludus.policies import Policy, PolicyStore
 from ludus.runs.staged import StagedRun, make_run
 from ludus.storage.jsonl import read_jsonl
-from ludus.storage.staged_directory import BegunStage, StagedDirectory
+from ludus.storage.run_directory import BegunStage, StagedDirectory
 
 LANGUAGE = """
 name: sums

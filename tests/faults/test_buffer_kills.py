@@ -65,7 +65,7 @@ def check(acknowledged):
     buffer, trained = open_buffer()
     live = {}
     for first, count, usage, _ in buffer.state()["live"]:
-        tasks = buffer._log.read(first, count).column("task").to_pylist()
+        tasks = buffer._log.read_experiences(range(first, first + count)).sequences["task"].tolist()
         assert len(tasks) == count
         for task in tasks:
             assert task not in live, f"task {task} is there twice"

@@ -21,7 +21,7 @@ from ludus.errors import DiskFull
 from ludus.storage.atomic import publish_directory, sweep_leftovers, temporary_name, write_bytes
 from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import CheckpointStore
-from ludus.storage.filesystem import Piece, RealFileSystem
+from ludus.storage.filesystem import FileSystem, Piece
 from ludus.storage.jsonl import JsonlWriter, read_jsonl
 from ludus.storage.segments import SegmentLog
 from ludus.storage.tensors import load_tensors, save_tensors
@@ -29,7 +29,7 @@ from ludus.storage.tensors import load_tensors, save_tensors
 MESSAGE = r"\d+ MB free in .+, need ~\d+ MB"
 
 
-class FullDisk(RealFileSystem):
+class FullDisk(FileSystem):
     """A disk whose n-th changing call, and all after it, find no space."""
 
     def __init__(self, calls_left: int, code: int = errno.ENOSPC) -> None:
@@ -72,7 +72,7 @@ def rows(*tasks: int) -> pa.Table:
     )
 
 
-def save(store: CheckpointStore, update: int, fs: RealFileSystem, size: int = 10) -> None:
+def save(store: CheckpointStore, update: int, fs: FileSystem, size: int = 10) -> None:
     staging = store.stage(update)
     save_tensors(staging / "weights.safetensors", {"w": np.full(size, update, np.float64)}, fs=fs)
     store.commit(staging, update, {})
@@ -105,7 +105,7 @@ def test_message_says_what_is_free_and_what_is_needed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 def test_checkpoint_that_finds_no_space_leaves_the_earlier_one(tmp_path: Path, code: int) -> None:
     home = tmp_path / "checkpoints"
-    save(CheckpointStore(home, keep=2), 1, RealFileSystem())
+    save(CheckpointStore(home, keep=2), 1, FileSystem())
 
     def check() -> None:
         found = CheckpointStore(home, keep=2).latest(strict=True)
@@ -179,14 +179,14 @@ def enlarge(disk: Path) -> None:
 
 def test_real_full_disk_stops_saves_loses_nothing_and_goes_on_after_space_is_freed(small_disk: Path) -> None:
     store = CheckpointStore(small_disk / "checkpoints", keep=2)
-    save(store, 1, RealFileSystem(), size=10_000)
+    save(store, 1, FileSystem(), size=10_000)
     with JsonlWriter(small_disk / "metrics.jsonl") as metrics, Catalog(small_disk / "catalog.sqlite") as catalog:
         metrics.write({"update": 1})
         log = SegmentLog(small_disk, "experiences", catalog)
         log.append(rows(1))
         log.commit()
         with pytest.raises(DiskFull, match=r"\d MB free in .*small.*, need ~5 MB"):
-            save(store, 2, RealFileSystem(), size=500_000)
+            save(store, 2, FileSystem(), size=500_000)
         use_up(small_disk)
         log.append(rows(2))
         with pytest.raises(DiskFull, match=MESSAGE):
@@ -202,13 +202,16 @@ def test_real_full_disk_stops_saves_loses_nothing_and_goes_on_after_space_is_fre
         sweep_leftovers(small_disk)
         done = log.commit()
         assert done is not None
-        save(store, 2, RealFileSystem(), size=500_000)
+        save(store, 2, FileSystem(), size=500_000)
         assert metrics.write({"update": 3})
         with catalog.transaction():
             catalog.set_cursor("after", 1)
     assert list(read_jsonl(small_disk / "metrics.jsonl")) == [{"update": 1}, {"update": 3}]
     with Catalog(small_disk / "catalog.sqlite") as catalog:
-        assert SegmentLog(small_disk, "experiences", catalog).read(0, 10).column("task").to_pylist() == [1, 2]
+        assert SegmentLog(small_disk, "experiences", catalog).read_experiences([0, 1]).sequences["task"].tolist() == [
+            1,
+            2,
+        ]
         assert catalog.cursor("after") == 1
         assert catalog.cursor("fill") is None
 

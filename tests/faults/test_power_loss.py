@@ -22,7 +22,7 @@ import pyarrow as pa
 from ludus.storage.atomic import publish_directory, stage_pieces, sweep_leftovers, temporary_name, write_bytes
 from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import CheckpointStore
-from ludus.storage.filesystem import Piece, RealFileSystem
+from ludus.storage.filesystem import FileSystem, Piece
 from ludus.storage.segments import SegmentLog
 from ludus.storage.tensors import load_tensors, save_tensors
 
@@ -53,7 +53,7 @@ class Disk:
     pending: list[Change] = field(default_factory=list)
 
 
-class Recorder(RealFileSystem):
+class Recorder(FileSystem):
     """Works on a real directory and keeps beside it a model of what a power loss would leave."""
 
     def __init__(self, root: Path, observe: Callable[[Recorder], None]) -> None:
@@ -230,7 +230,7 @@ def signatures(tmp_path: Path, trees: Sequence[Node], sign: Callable[[Path], obj
     return results
 
 
-def save(store: CheckpointStore, update: int, fs: RealFileSystem) -> None:
+def save(store: CheckpointStore, update: int, fs: FileSystem) -> None:
     staging = store.stage(update)
     save_tensors(staging / "weights.safetensors", {"w": np.full(3, update, np.float32)}, fs=fs)
     store.commit(staging, update, {"cursor": update})
@@ -267,7 +267,7 @@ def test_checkpoint_is_the_one_before_or_the_new_one(tmp_path: Path) -> None:
     run = tmp_path / "run"
     store = CheckpointStore(run / "checkpoints", keep=2)
     for update in (1, 2):
-        save(store, update, RealFileSystem())
+        save(store, update, FileSystem())
 
     def operate(fs: Recorder) -> None:
         save(CheckpointStore(run / "checkpoints", keep=2, fs=fs), 3, fs)

@@ -175,9 +175,9 @@ def test_files_that_are_no_segments_are_left_alone(run: Path) -> None:
 def test_reader_in_another_process_refuses_a_rotten_segment(run: Path) -> None:
     last(run).write_bytes(flipped(last(run).read_bytes()))
     reader = SegmentReader(run / "experiences")
-    assert reader.read_rows([0, 3]).num_rows == 2
+    assert len(reader.read_experiences([0, 3])) == 2
     with pytest.raises(CorruptRecord):
-        reader.read_rows([4])
+        reader.read_experiences([4])
 
 
 def test_segment_that_rots_before_it_is_trimmed_is_set_aside(run: Path) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from ludus.storage.append_file import AppendFile
-from ludus.storage.filesystem import Piece, RealFileSystem
+from ludus.storage.filesystem import FileSystem, Piece
 
 
-class Cramped(RealFileSystem):
+class Cramped(FileSystem):
     """Takes half of a record while it is full."""
 
     is_full = False

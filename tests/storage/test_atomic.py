@@ -25,10 +25,10 @@ from ludus.storage.atomic import (
     write_pieces,
     write_text,
 )
-from ludus.storage.filesystem import RealFileSystem
+from ludus.storage.filesystem import FileSystem
 
 
-class FailsAt(RealFileSystem):
+class FailsAt(FileSystem):
     """A disk on which one kind of call fails."""
 
     def __init__(self, call: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.storage.filesystem import Piece, RealFileSystem
+from ludus.storage.filesystem import FileSystem, Piece
 from ludus.storage.jsonl import JsonlWriter, read_jsonl, rotated
 
 values = st.recursive(
@@ -73,7 +73,7 @@ def test_lines_that_are_no_objects_are_skipped(tmp_path: Path) -> None:
     assert list(read_jsonl(tmp_path / "none.jsonl")) == []
 
 
-class Cramped(RealFileSystem):
+class Cramped(FileSystem):
     """A disk with room for `room` more bytes."""
 
     def __init__(self) -> None:

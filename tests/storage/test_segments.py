@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ludus.errors import StorageError
+from ludus.records import Experiences
 from ludus.storage.catalog import Catalog
 from ludus.storage.segment_reader import SegmentReader
 from ludus.storage.segments import SegmentLog
@@ -44,6 +45,10 @@ def tasks_in(table: pa.Table) -> list[int]:
     return table.column("task").to_pylist() if table.num_columns else []
 
 
+def tasks_of(experiences: Experiences) -> list[int]:
+    return experiences.sequences["task"].tolist() if len(experiences) else []
+
+
 def everything(log: SegmentLog | SegmentReader) -> list[int]:
     return [task for _, table in log.scan() for task in tasks_in(table)]
 
@@ -67,23 +72,19 @@ def test_rows_are_read_by_number_in_any_order(log: SegmentLog) -> None:
     for task in range(0, 12, 3):
         log.append(rows(task, task + 1, task + 2))
         log.commit()
-    assert tasks_in(log.read(2, 5)) == [2, 3, 4, 5, 6]
-    assert tasks_in(log.read(10, 100)) == [10, 11]
-    assert tasks_in(log.read(50, 5)) == []
     for wanted in ([4], [3, 4, 5], [11, 0, 5], [7, 7, 6], [], [0, 3, 6, 9], list(range(12))):
-        assert tasks_in(log.read_rows(wanted)) == wanted
-        assert log.read_experiences(np.array(wanted, int)).sequences.get("task", np.zeros(0)).tolist() == wanted
+        assert tasks_of(log.read_experiences(wanted)) == tasks_of(log.read_experiences(np.array(wanted, int))) == wanted
     with pytest.raises(StorageError, match="row 12 is not in"):
-        log.read_rows([0, 12])
+        log.read_experiences([0, 12])
 
 
 def test_reading_copies_nothing(log: SegmentLog) -> None:
     log.append(rows(*range(50)))
     log.commit()
     before = pa.total_allocated_bytes()
-    table = log.read(10, 30)
+    experiences = log.read_experiences(range(10, 40))
     assert pa.total_allocated_bytes() == before
-    assert tasks_in(table) == list(range(10, 40))
+    assert tasks_of(experiences) == list(range(10, 40))
 
 
 def test_what_was_not_committed_is_gone_after_a_crash_and_may_come_again(
@@ -132,7 +133,7 @@ def test_trimmed_rows_are_gone_but_never_accepted_again(tmp_path: Path, log: Seg
         log.commit()
     assert log.trim(3) == 3
     assert everything(log) == [7]
-    assert (log.first_seq, log.next_seq, len(log)) == (3, 4, 1)
+    assert (log.segments()[0].first_seq, log.next_seq, len(log)) == (3, 4, 1)
     assert catalog.query("SELECT first_task, last_task FROM trimmed") == [(5, 6), (9, 9)]
     for reopened in (log, SegmentLog(tmp_path, "experiences", catalog)):
         assert reopened.append(rows(5, 6, 9, 7)).tolist() == []
@@ -172,14 +173,14 @@ def test_trim_keeps_segments_that_are_still_needed(log: SegmentLog) -> None:
     assert list(log.directory.iterdir()) == []
 
 
-def test_table_read_before_a_trim_stays_readable(log: SegmentLog) -> None:
+def test_rows_read_before_a_trim_stay_readable(log: SegmentLog) -> None:
     log.append(rows(1, 2, 3))
     log.commit()
-    table = log.read(0, 3)
+    experiences = log.read_experiences([0, 1, 2])
     log.trim(3)
-    assert tasks_in(table) == [1, 2, 3]
+    assert tasks_of(experiences) == [1, 2, 3]
     with pytest.raises(StorageError, match="row 0 is not in"):
-        log.read_rows([0])
+        log.read_experiences([0])
 
 
 def test_reader_in_another_process_finds_new_segments_and_forgets_old_ones(log: SegmentLog) -> None:
@@ -187,7 +188,7 @@ def test_reader_in_another_process_finds_new_segments_and_forgets_old_ones(log: 
     for task in range(6):
         log.append(rows(task))
         log.commit()
-    assert tasks_in(reader.read_rows([5, 1])) == [5, 1]
+    assert tasks_of(reader.read_experiences([5, 1])) == [5, 1]
     log.trim(3)
     reader.refresh()
     assert everything(reader) == [3, 4, 5]
@@ -202,8 +203,6 @@ def test_tables_of_different_columns_go_into_files_of_their_own_in_order(log: Se
     assert done is not None
     assert (done.rows, [segment.rows for segment in done.segments]) == (3, [1, 1, 1])
     assert everything(log) == [1, 2, 3]
-    with pytest.raises(StorageError, match="cannot be one table"):
-        log.read(0, 3)
 
 
 def test_rows_without_their_keys_are_refused(log: SegmentLog) -> None:
@@ -219,7 +218,7 @@ def test_numbers_are_never_given_twice_even_when_all_rows_are_gone(
     log.commit()
     log.trim(2)
     again = SegmentLog(tmp_path, "experiences", catalog)
-    assert (again.first_seq, again.next_seq) == (2, 2)
+    assert (again.segments(), again.next_seq) == ([], 2)
     again.reserve(10)
     again.reserve(5)
     assert SegmentLog(tmp_path, "experiences", catalog).next_seq == 10

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from ludus.errors import CorruptRecord, StorageError
-from ludus.storage.run_directory import RunDirectory
-from ludus.storage.staged_directory import BegunStage, StagedDirectory, find_run
+from ludus.storage.run_directory import BegunStage, RunDirectory, StagedDirectory, find_run
 
 BEGUN = (BegunStage(folder="1_sft", is_done=True), BegunStage(folder="2_mix"))
 

@@ -25,7 +25,7 @@ from typing import Any
 from ludus.bench.cpu import descendants
 from ludus.bench.sides import SHARED, WARM_UP_UPDATES, wait_for
 from ludus.runtime import limit_threads
-from ludus.storage.filesystem import Piece, RealFileSystem
+from ludus.storage.filesystem import FileSystem, Piece
 from ludus.storage.jsonl import read_jsonl
 from ludus.telemetry import Sink, TensorBoardSink
 
@@ -58,7 +58,7 @@ class Hung:
         """Never reached."""
 
 
-class FullDisk(RealFileSystem):
+class FullDisk(FileSystem):
     """A disk on which there is no space for another line."""
 
     def append(self, descriptor: int, piece: Piece) -> int:

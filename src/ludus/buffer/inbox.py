@@ -13,8 +13,7 @@ from pathlib import Path
 from ludus.errors import CorruptRecord
 from ludus.records import REQUIRED_STEP_COLUMNS, SEQUENCE_COLUMNS, Experiences
 from ludus.storage.arrow import experiences_from_bytes, experiences_to_bytes
-from ludus.storage.atomic import ensure_directory, write_bytes
-from ludus.storage.quarantine import move_to_quarantine
+from ludus.storage.atomic import ensure_directory, move_to_quarantine, write_bytes
 
 SUFFIX = ".edits"
 DECISIONS = ("on_policy", "expert", "rejected")

@@ -8,8 +8,7 @@ import typer
 
 from ludus.config import RunConfig, load_config
 from ludus.errors import ConfigError
-from ludus.storage.run_directory import RunDirectory
-from ludus.storage.staged_directory import StagedDirectory, find_run
+from ludus.storage.run_directory import RunDirectory, StagedDirectory, find_run
 
 
 def open_run(path: Path) -> tuple[RunDirectory, RunConfig]:

@@ -29,8 +29,7 @@ from ludus.daemon.tail import JsonlTail
 from ludus.errors import ConfigError, LudusError, StorageError
 from ludus.storage.catalog import Catalog
 from ludus.storage.lock import RunLock
-from ludus.storage.run_directory import RunDirectory
-from ludus.storage.staged_directory import find_run
+from ludus.storage.run_directory import RunDirectory, find_run
 
 TROUBLE = ("worker_lost", "engine_lost", "episode_failed", "match_failed", "version_skipped", "sink_off")
 """Events that are warnings."""

@@ -24,8 +24,8 @@ from ludus.lm.model_folder import find_model_folder
 from ludus.lm.model_text import ModelText, tokenizer_fingerprint
 from ludus.records import Experiences, PolicyRef
 from ludus.storage.arrow import episodes_from_table
+from ludus.storage.run_directory import find_run
 from ludus.storage.segment_reader import SegmentReader
-from ludus.storage.staged_directory import find_run
 
 ROWS_PER_PART = 1024
 

@@ -13,8 +13,7 @@ from ludus.policies import AnyShape, PolicyShape, PolicyStore, TabularShape
 from ludus.policies.shapes import ShapeT_co
 from ludus.records import PolicyRef
 from ludus.storage.atomic import write_text
-from ludus.storage.run_directory import RunDirectory
-from ludus.storage.staged_directory import find_run
+from ludus.storage.run_directory import RunDirectory, find_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

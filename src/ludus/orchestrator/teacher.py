@@ -18,8 +18,7 @@ from ludus.orchestrator.policy_start import find_start, find_version
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef
 from ludus.storage.atomic import ensure_directory, publish_directory, temporary_name
-from ludus.storage.run_directory import RunDirectory
-from ludus.storage.staged_directory import find_run
+from ludus.storage.run_directory import RunDirectory, find_run
 
 _KEY = "policy.teacher.run"
 

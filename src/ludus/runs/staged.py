@@ -25,8 +25,7 @@ from ludus.runs.population import PopulationRun
 from ludus.runs.single import SingleRun
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
-from ludus.storage.run_directory import RunDirectory
-from ludus.storage.staged_directory import BegunStage, StagedDirectory
+from ludus.storage.run_directory import BegunStage, RunDirectory, StagedDirectory
 from ludus.telemetry import RoomReading, Sink, SinkStatus, check_trackers, name_of
 
 

@@ -26,9 +26,8 @@ from ludus.policies.store import CARD
 from ludus.records import Experiences
 from ludus.sources.feed_fit import check_fit
 from ludus.storage.catalog import Catalog
-from ludus.storage.run_directory import RunDirectory
+from ludus.storage.run_directory import RunDirectory, StagedDirectory
 from ludus.storage.segment_follower import SETTLE_S, SegmentFollower
-from ludus.storage.staged_directory import StagedDirectory
 
 log = logging.getLogger(__name__)
 

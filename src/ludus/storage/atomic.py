@@ -16,6 +16,7 @@ import logging
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,23 @@ def discard_tree(path: Path, *, fs: FileSystem = REAL) -> None:
     fs.remove_tree(doomed)
 
 
+def move_to_quarantine(path: Path, folder: Path, reason: str, *, fs: FileSystem = REAL) -> Path:
+    """Move what cannot be trusted into `folder` under a free name; return where it is now.
+
+    It is never deleted and never used. `<name>.reason.json` beside it says where it came from and why.
+    """
+    ensure_directory(folder, fs=fs)
+    target = _free_name(folder, f"{path.parent.name}-{path.name}")
+    fs.rename(path, target)
+    fs.sync_directory(folder)
+    fs.sync_directory(path.parent)
+    with contextlib.suppress(DiskFull):  # the reason is also in the log line below
+        note = {"source": str(path), "reason": reason, "moved": time.time()}
+        write_json(target.with_name(target.name + ".reason.json"), note, fs=fs)
+    log.warning("%s is not usable (%s); moved to %s", path, reason, target)
+    return target
+
+
 @contextlib.contextmanager
 def disk_errors(directory: Path, need_bytes: int, fs: FileSystem = REAL) -> Iterator[None]:
     """Turn "no space left" and "quota exceeded" into `DiskFull` with the numbers a person needs."""
@@ -199,6 +217,11 @@ def disk_full(directory: Path, need_bytes: int, fs: FileSystem = REAL) -> DiskFu
     free = fs.free_bytes(directory) // _MEGABYTE
     need = -(-need_bytes // _MEGABYTE)
     return DiskFull(f"{free} MB free in {directory}, need ~{need} MB")
+
+
+def _free_name(folder: Path, name: str) -> Path:
+    candidates = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
+    return next(folder / candidate for candidate in candidates if not (folder / candidate).exists())
 
 
 def _temporaries(root: Path) -> Iterator[Path]:

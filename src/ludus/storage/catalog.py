@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ludus.errors import CorruptRecord, StorageError
@@ -143,11 +142,6 @@ class Catalog:
         """Refused records by reason."""
         return dict(self.query("SELECT reason, count FROM refused"))
 
-    def add_quarantined(self, *, source: Path, reason: str, moved_to: Path) -> None:
-        """Note that something was moved to quarantine."""
-        row = (str(source), reason, str(moved_to), time.time())
-        self.execute("INSERT INTO quarantined(source, reason, moved_to, created) VALUES(?, ?, ?, ?)", row)
-
     def add_checkpoint(self, update: int, sha256: str) -> None:
         """Note a committed checkpoint."""
         self.execute("INSERT OR REPLACE INTO checkpoints VALUES(?, ?, ?)", (update, sha256, time.time()))
@@ -160,9 +154,7 @@ class Catalog:
     def __enter__(self) -> Catalog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _begin(self, durable: bool) -> tuple[str, tuple[str, ...]]:
@@ -187,14 +179,11 @@ class Catalog:
             return
         self._connection.execute("PRAGMA journal_mode = WAL")
         if version == 0:
-            self._create()
-
-    def _create(self) -> None:
-        with self.transaction():
-            if self._connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-                for statement in SCHEMA.split(";"):
-                    self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            with self.transaction():
+                if self._connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+                    for statement in SCHEMA.split(";"):
+                        self._connection.execute(statement)
+                    self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _require_transaction(self) -> None:
         if not self._depth:

@@ -25,6 +25,7 @@ from ludus.errors import CorruptRecord, IncompleteCheckpoint, StorageError
 from ludus.storage.atomic import (
     discard_tree,
     ensure_directory,
+    move_to_quarantine,
     publish_directory,
     read_json,
     sha256_file,
@@ -32,7 +33,6 @@ from ludus.storage.atomic import (
     write_json,
 )
 from ludus.storage.filesystem import REAL, FileSystem
-from ludus.storage.quarantine import move_to_quarantine
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +61,11 @@ class Checkpoint:
 class CheckpointStore:
     """The checkpoints of one run. One process commits; any process may fill the staging directory."""
 
-    def __init__(self, directory: Path, keep: int, *, quarantine: Path | None = None, fs: FileSystem = REAL) -> None:
+    def __init__(self, directory: Path, keep: int, *, fs: FileSystem = REAL) -> None:
         if keep < 1:
             raise StorageError(f"keep at least 1 checkpoint, not {keep}")
         self.directory = directory
         self.keep = keep
-        self._quarantine = quarantine or directory.parent / "quarantine"
         self._fs = fs
         ensure_directory(directory, fs=fs)
 
@@ -138,7 +137,8 @@ class CheckpointStore:
     def _set_aside(self, damaged: Mapping[int, str], used: int) -> None:
         for update, reason in damaged.items():
             log.warning("checkpoint %d is damaged (%s); using checkpoint %d", update, reason, used)
-            move_to_quarantine(self.directory / f"{update:08d}", self._quarantine, reason, fs=self._fs)
+            quarantine = self.directory.parent / "quarantine"
+            move_to_quarantine(self.directory / f"{update:08d}", quarantine, reason, fs=self._fs)
 
     def _prune(self) -> None:
         for update in self.list()[: -self.keep]:

@@ -1,9 +1,9 @@
-"""The few calls through which ludus changes the file system, behind one small protocol.
+"""The few calls through which ludus changes the file system.
 
 Invariant: nothing else in this room creates, renames or removes a file. That is what lets a test put a disk that is
 full, or one that loses power, in place of the real one. SQLite is the exception: it brings its own, tested as hard.
 
-To add a call: add it to the protocol, to `RealFileSystem`, and to the power-loss model in `tests/faults`.
+To add a call: add it here and to the power-loss model in `tests/faults`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 Piece = bytes | bytearray | memoryview
 """Bytes to be written; a memoryview must be contiguous."""
@@ -20,51 +19,11 @@ Piece = bytes | bytearray | memoryview
 _MOST_PER_WRITE = 1 << 30
 
 
-class FileSystem(Protocol):
-    """What storage asks of a disk. All methods raise `OSError` when they fail."""
+class FileSystem:
+    """The disk of this machine. All methods raise `OSError` when they fail."""
 
     def write_file(self, path: Path, pieces: Sequence[Piece]) -> None:
         """Create `path`, which must not exist, with these bytes, and sync them."""
-        ...
-
-    def append(self, descriptor: int, piece: Piece) -> int:
-        """Write at the end of an open file; return how many bytes went in. Not synced."""
-        ...
-
-    def sync_file(self, path: Path) -> None:
-        """Return when the contents of `path` survive a power loss."""
-        ...
-
-    def sync_directory(self, path: Path) -> None:
-        """Return when the names in `path` survive a power loss."""
-        ...
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Give `source` the name `target` in one step, replacing a file of that name."""
-        ...
-
-    def unlink(self, path: Path) -> None:
-        """Remove one file."""
-        ...
-
-    def make_directory(self, path: Path) -> None:
-        """Make one directory; its parent exists."""
-        ...
-
-    def remove_tree(self, path: Path) -> None:
-        """Remove a directory and everything in it."""
-        ...
-
-    def free_bytes(self, path: Path) -> int:
-        """Space left for ordinary users on the disk that holds `path`."""
-        ...
-
-
-class RealFileSystem:
-    """The disk of this machine."""
-
-    def write_file(self, path: Path, pieces: Sequence[Piece]) -> None:
-        """Create, write, fsync."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             for piece in pieces:
@@ -74,40 +33,40 @@ class RealFileSystem:
             os.close(descriptor)
 
     def append(self, descriptor: int, piece: Piece) -> int:
-        """One `write`."""
+        """Write at the end of an open file; return how many bytes went in. Not synced."""
         return os.write(descriptor, piece)
 
     def sync_file(self, path: Path) -> None:
-        """Fsync."""
+        """Return when the contents of `path` survive a power loss."""
         _sync(path, os.O_RDONLY)
 
     def sync_directory(self, path: Path) -> None:
-        """Fsync."""
+        """Return when the names in `path` survive a power loss."""
         _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def rename(self, source: Path, target: Path) -> None:
-        """`rename(2)`."""
+        """Give `source` the name `target` in one step, replacing a file of that name."""
         os.rename(source, target)
 
     def unlink(self, path: Path) -> None:
-        """`unlink(2)`."""
+        """Remove one file."""
         os.unlink(path)
 
     def make_directory(self, path: Path) -> None:
-        """`mkdir(2)`."""
+        """Make one directory; its parent exists."""
         os.mkdir(path)
 
     def remove_tree(self, path: Path) -> None:
-        """Depth first."""
+        """Remove a directory and everything in it."""
         shutil.rmtree(path)
 
     def free_bytes(self, path: Path) -> int:
-        """`statvfs(3)`."""
+        """Space left for ordinary users on the disk that holds `path`."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
 
-REAL = RealFileSystem()
+REAL = FileSystem()
 
 
 def _write_all(descriptor: int, piece: Piece) -> None:

@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from ludus.storage.append_file import AppendFile
 from ludus.storage.filesystem import REAL, FileSystem
 
 log = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
-_CHUNK = 1 << 16
 
 
 class JsonlWriter:
@@ -39,12 +37,11 @@ class JsonlWriter:
         self._most_bytes = most_bytes
         self._fs = fs
         self._encoder = msgspec.json.Encoder(enc_hook=_plain)
-        self._descriptor: int | None = None
-        self._size = 0
+        self._file = AppendFile(path, end=b"\n", fs=fs)
         self._lock = threading.Lock()
         self._closed = False
         try:
-            self._open()
+            self._file.open()
         except OSError as error:
             log.warning("%s: cannot be opened yet: %s", path, error)
 
@@ -57,40 +54,25 @@ class JsonlWriter:
         with self._lock:
             if self._closed:
                 return self._drop("closed")
-            if self._size and self._size + len(line) > self._most_bytes:
+            if self._file.size and self._file.size + len(line) > self._most_bytes:
                 self._rotate()
-            return self._append(line)
+            try:
+                self._file.append(line)
+            except OSError as error:
+                return self._drop(error.strerror or str(error))
+            return True
 
     def close(self) -> None:
         """Close the file for good; lines that still come are dropped."""
         with self._lock:
             self._closed = True
-            self._release()
+            self._file.close()
 
     def __enter__(self) -> JsonlWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _release(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def _append(self, line: bytes) -> bool:
-        try:
-            descriptor = self._open() if self._descriptor is None else self._descriptor
-            written = self._fs.append(descriptor, line)
-            if written < len(line):
-                os.ftruncate(descriptor, self._size)
-                return self._drop("a full disk")
-        except OSError as error:
-            return self._drop(str(error))
-        self._size += written
-        return True
 
     def _drop(self, reason: str) -> bool:
         self.dropped += 1
@@ -98,18 +80,11 @@ class JsonlWriter:
             log.warning("%s: %d lines lost so far (%s)", self.path, self.dropped, reason)
         return False
 
-    def _open(self) -> int:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._size = _whole_lines(descriptor)
-        os.ftruncate(descriptor, self._size)
-        self._descriptor = descriptor
-        return descriptor
-
     def _rotate(self) -> None:
         try:
-            self._release()
+            self._file.close()
             self._fs.rename(self.path, rotated(self.path))
-            self._open()
+            self._file.open()
         except OSError as error:
             log.warning("%s: cannot be rotated: %s", self.path, error)
 
@@ -127,10 +102,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
         except FileNotFoundError:
             continue
         with file:
-            for line in file:
-                record = _parse(line)
-                if record is not None:
-                    yield record
+            yield from (record for line in file if (record := _parse(line)) is not None)
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
@@ -149,15 +121,3 @@ def _plain(value: object) -> object:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return str(value)
-
-
-def _whole_lines(descriptor: int) -> int:
-    """Length of the file up to and including its last newline."""
-    end = os.fstat(descriptor).st_size
-    while end > 0:
-        start = max(0, end - _CHUNK)
-        at = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if at >= 0:
-            return start + at + 1
-        end = start
-    return 0

@@ -15,7 +15,6 @@ import socket
 import time
 import weakref
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ludus.errors import RunLocked, StorageError
@@ -71,9 +70,7 @@ class RunLock:
         self.acquire()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def _sign(self, descriptor: int) -> None:

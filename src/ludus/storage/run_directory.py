@@ -1,4 +1,4 @@
-"""The layout of a run directory, in one place.
+"""The layout of a run directory, and of a run in stages, in one place.
 
     runs/x/  format.json  config.yaml  catalog.sqlite  lock  control.sock  metrics.jsonl  events.jsonl
              checkpoints/<update>/  episodes/*.arrow  experiences/*.arrow  policies/<name>/<version>/
@@ -20,12 +20,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import struct
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from ludus.errors import StorageError
+from ludus.errors import CorruptRecord, StorageError
 from ludus.storage.atomic import ensure_directory, read_json, sweep_leftovers, temporary_name, write_json, write_text
 from ludus.storage.filesystem import REAL, FileSystem
 
@@ -35,42 +38,59 @@ _FOLDERS = ("checkpoints", "episodes", "experiences", "policies", "quarantine", 
 _STARTED = {"format.json", "config.yaml", "lock", "control.sock", "opponents.json", "lm_config.json", "voice.json"}
 _OWN_NAMES = {*_FOLDERS, *_STARTED}
 """What a creation that was cut short can have left, and what a population tells a learner before it begins."""
+_STAGED_NAMES = {"stages.json", "config.yaml", "lock", "control.sock"}
+_STAGE_FOLDER = re.compile(r"[0-9]{1,4}_[A-Za-z0-9_-]{1,64}")
+
+
+class _Below:
+    """The path of a file or folder that lies in a directory."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: RunDirectory | StagedDirectory, kind: type) -> Path:
+        return run.path / self._name
 
 
 class RunDirectory:
     """Names every path of a run."""
 
+    format = _Below("format.json")
+    config = _Below("config.yaml")
+    catalog = _Below("catalog.sqlite")
+    lock = _Below("lock")
+    control = _Below("control.sock")
+    metrics = _Below("metrics.jsonl")
+    events = _Below("events.jsonl")
+    checkpoints = _Below("checkpoints")
+    episodes = _Below("episodes")
+    experiences = _Below("experiences")
+    refused = _Below("refused")
+    imports = _Below("imports")
+    inbox = _Below("inbox")
+    expert = _Below("expert")
+    pairs = _Below("pairs")
+    base = _Below("base")
+    teacher = _Below("teacher")
+    opponents = _Below("opponents.json")
+    learners = _Below("learners")
+    feeds = _Below("feeds.json")
+    tensorboard = _Below("tensorboard")
+    wandb = _Below("wandb")
+    wandb_id = _Below("wandb.json")
+    policies = _Below("policies")
+    quarantine = _Below("quarantine")
+    logs = _Below("logs")
+
     def __init__(self, path: Path, *, fs: FileSystem = REAL) -> None:
         self.path = path
-        self.format = path / "format.json"
-        self.config = path / "config.yaml"
-        self.catalog = path / "catalog.sqlite"
-        self.lock = path / "lock"
-        self.control = path / "control.sock"
-        self.metrics = path / "metrics.jsonl"
-        self.events = path / "events.jsonl"
-        self.checkpoints = path / "checkpoints"
-        self.episodes = path / "episodes"
-        self.experiences = path / "experiences"
-        self.refused = path / "refused"
-        self.imports = path / "imports"
-        self.inbox = path / "inbox"
-        self.expert = path / "expert"
-        self.pairs = path / "pairs"
-        self.base = path / "base"
-        self.teacher = path / "teacher"
-        self.opponents = path / "opponents.json"
-        old = path / "voice.json"  # as runs before 2026-11-17 call it
-        self.lm_config = old if old.is_file() else path / "lm_config.json"
-        self.learners = path / "learners"
-        self.feeds = path / "feeds.json"
-        self.tensorboard = path / "tensorboard"
-        self.wandb = path / "wandb"
-        self.wandb_id = path / "wandb.json"
-        self.policies = path / "policies"
-        self.quarantine = path / "quarantine"
-        self.logs = path / "logs"
         self._fs = fs
+
+    @property
+    def lm_config(self) -> Path:
+        """How the language models of a population, and of its learners, speak."""
+        old = self.path / "voice.json"  # as runs before 2026-11-17 call it
+        return old if old.is_file() else self.path / "lm_config.json"
 
     def policy(self, name: str, version: int) -> Path:
         """Where one published version is."""
@@ -87,7 +107,7 @@ class RunDirectory:
             StorageError: there is something else than a run here.
         """
         if not self.is_run():
-            self._refuse_foreign()
+            _refuse_foreign(self.path, _OWN_NAMES, "a run")
         ensure_directory(self.path, fs=self._fs)
 
     def create(self, config_yaml: str) -> None:
@@ -139,8 +159,7 @@ class RunDirectory:
         version = note.get("format") if isinstance(note, dict) else None
         if not isinstance(version, int):
             raise StorageError(f"{self.format} does not say which format the run has")
-        if version > FORMAT:
-            raise StorageError(f"{self.path} has format {version}, this ludus reads up to {FORMAT}; upgrade ludus")
+        _refuse_newer(self.path, version)
         self._make_folders()
 
     def new_attempt(self) -> Path:
@@ -169,15 +188,106 @@ class RunDirectory:
         for name in _FOLDERS:
             ensure_directory(self.path / name, fs=self._fs)
 
-    def _refuse_foreign(self) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise StorageError(f"{self.path} is not a directory")
-        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
-        foreign = [name for name in names if name not in _OWN_NAMES and not name.startswith(".tmp-")]
-        if foreign:
-            raise StorageError(
-                f"{self.path} is not empty and not a run (it has {foreign[0]}); choose another --run-dir"
-            )
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BegunStage:
+    """A stage that has begun, and whether it is done."""
+
+    folder: str
+    is_done: bool = False
+
+
+class StagedDirectory:
+    """Names every path of a run in stages.
+
+        runs/x/  stages.json  config.yaml  lock  1_sft/  2_mix/  3_grpo/
+
+    Every stage is a run directory of its own; `stages.json` says which have begun and which of those are done, and
+    `config.yaml` is the config as it was written. Invariant: a directory has stages when it has `stages.json`, and
+    then it is not itself a run.
+    """
+
+    stages = _Below("stages.json")
+    config = _Below("config.yaml")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def is_staged(self) -> bool:
+        """Whether there is a run in stages here, of whatever format."""
+        return self.stages.is_file()
+
+    def prepare(self) -> None:
+        """Make the directory itself, so that it can be locked.
+
+        Raises:
+            StorageError: there is something else than a run in stages here.
+        """
+        if not self.is_staged():
+            if RunDirectory(self.path).is_run():
+                raise StorageError(f"{self.path} is a run without stages; choose another --run-dir")
+            _refuse_foreign(self.path, _STAGED_NAMES, "a run in stages")
+        ensure_directory(self.path)
+
+    def read(self) -> tuple[BegunStage, ...]:
+        """The stages that have begun, in order.
+
+        Raises:
+            StorageError: a newer ludus made the run.
+            CorruptRecord: the file does not say what it should.
+        """
+        if not self.is_staged():
+            return ()
+        note = read_json(self.stages, most_bytes=1_000_000)
+        _refuse_newer(self.path, note.get("format") if isinstance(note, dict) else None)
+        try:
+            return tuple(_begun(entry) for entry in note["stages"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptRecord(f"{self.stages} does not say which stages have begun: {error!r}") from error
+
+    def write(self, begun: Sequence[BegunStage]) -> None:
+        """Say which stages have begun, durably."""
+        entries = [{"folder": stage.folder, "done": stage.is_done} for stage in begun]
+        write_json(self.stages, {"format": FORMAT, "system": "ludus", "stages": entries})
+
+    def stage(self, folder: str) -> RunDirectory:
+        """The run directory of a stage."""
+        return RunDirectory(self.path / folder)
+
+    def newest(self) -> RunDirectory | None:
+        """The run of the newest stage that has one."""
+        runs = [self.stage(begun.folder) for begun in self.read()]
+        return next((run for run in reversed(runs) if run.is_run()), None)
+
+
+def find_run(path: Path) -> RunDirectory:
+    """The run at a path; of a run in stages, its newest stage. Nothing needs to be there."""
+    staged = StagedDirectory(path)
+    return (staged.newest() if staged.is_staged() else None) or RunDirectory(path)
+
+
+def _begun(entry: object) -> BegunStage:
+    if not isinstance(entry, dict):
+        raise TypeError(entry)
+    folder, is_done = entry["folder"], entry["done"]
+    if not isinstance(folder, str) or not isinstance(is_done, bool) or not _STAGE_FOLDER.fullmatch(folder):
+        raise ValueError(entry)
+    return BegunStage(folder=folder, is_done=is_done)
+
+
+def _refuse_foreign(path: Path, own_names: set[str], what: str) -> None:
+    """Never write into a directory that holds something else."""
+    if path.exists() and not path.is_dir():
+        raise StorageError(f"{path} is not a directory")
+    names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+    foreign = [name for name in names if name not in own_names and not name.startswith(".tmp-")]
+    if foreign:
+        raise StorageError(f"{path} is not empty and not {what} (it has {foreign[0]}); choose another --run-dir")
+
+
+def _refuse_newer(path: Path, version: object) -> None:
+    if isinstance(version, int) and version > FORMAT:
+        raise StorageError(f"{path} has format {version}, this ludus reads up to {FORMAT}; upgrade ludus")
 
 
 def _spread_subdirectories(path: Path) -> None:

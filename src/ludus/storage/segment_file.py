@@ -10,6 +10,7 @@ Not covered: an attacker. A checksum detects accidents.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +51,16 @@ class Segment:
 def segment_name(first_seq: int) -> str:
     """The file name of the segment that starts there."""
     return f"{first_seq:012d}{SUFFIX}"
+
+
+def segment_starts(directory: Path) -> list[int]:
+    """Where the segments in a directory start, ascending; none when there is no directory."""
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name.removesuffix(SUFFIX) for entry in entries if entry.name.endswith(SUFFIX)]
+    except OSError:
+        return []
+    return sorted(int(name) for name in names if name.isdigit())
 
 
 class SegmentEncoder:

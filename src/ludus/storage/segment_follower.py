@@ -9,23 +9,32 @@ them has changed for `settle_s`, and then passed over with a warning.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ludus.errors import CorruptRecord
-from ludus.storage.segment_file import SUFFIX, Segment, open_segment, segment_name
+from ludus.storage.segment_file import Segment, open_segment, segment_name, segment_starts
 
 log = logging.getLogger(__name__)
 
 SETTLE_S = 5.0
 LIST_AGAIN_S = 5.0
 """A change of the directory's time is seen at once; on some shared disks it comes late or not at all."""
+
+
+class _Suspect(NamedTuple):
+    """Something that may still be on its way."""
+
+    start: int
+    """Of the segment behind a gap, or of the damaged one."""
+    signature: tuple[Any, ...]
+    since: float
+    unchanged_since: float
 
 
 class SegmentFollower:
@@ -50,15 +59,13 @@ class SegmentFollower:
         self._starts: list[int] = []
         self._opened: tuple[Segment, pa.RecordBatch] | None = None
         self._listed: tuple[float, int | None] | None = None
-        self._suspect: tuple[Any, ...] = ()
-        self._suspected_at = 0.0
-        self._changed_at = 0.0
+        self._suspect: _Suspect | None = None
         self._is_after_damage = False
 
     @property
     def is_settling(self) -> bool:
         """Whether `next` found something that may still be on its way, and not for long."""
-        return bool(self._suspect) and self._clock() - self._suspected_at < self._settle_s
+        return self._suspect is not None and self._clock() - self._suspect.since < self._settle_s
 
     def next(self) -> tuple[Segment, pa.RecordBatch] | None:
         """The first segment from the cursor on; None while there is none that can be read."""
@@ -72,7 +79,7 @@ class SegmentFollower:
             except CorruptRecord as error:
                 if not self._may_pass_over(start, str(error)):
                     return None
-        self._suspect = ()
+        self._suspect = None
         return None
 
     def take(self, segment: Segment) -> None:
@@ -86,7 +93,7 @@ class SegmentFollower:
             # Not mapped: a file that goes away on another machine would take this process with it.
             path = self.directory / segment_name(start)
             self._opened = open_segment(path, log=self.directory.name, is_mapped=False)
-        self._suspect = ()
+        self._suspect = None
         return self._opened
 
     def _list_again(self) -> None:
@@ -97,13 +104,12 @@ class SegmentFollower:
             changed = None
         if self._listed is not None and self._listed[1] == changed and now - self._listed[0] < LIST_AGAIN_S:
             return
-        names = _names(self.directory) if changed is not None else []
-        self._starts = sorted(int(name[: -len(SUFFIX)]) for name in names if name[: -len(SUFFIX)].isdigit())
+        self._starts = segment_starts(self.directory)
         self._listed = now, changed
 
     def _may_skip(self, start: int) -> bool:
         """Whether rows between the cursor and `start` will not come any more."""
-        if not self._is_after_damage and not self._has_settled(start, ("gap", start)):
+        if not self._is_after_damage and not self._has_settled(start, ("gap",)):
             return False
         if self.cursor:  # what was trimmed before anybody followed this log was never waited for
             gone = start - self.cursor
@@ -120,7 +126,7 @@ class SegmentFollower:
         except FileNotFoundError:
             self._starts.remove(start)
             return True
-        if not self._has_settled(start, ("damaged", start, found.st_size, found.st_mtime_ns)):
+        if not self._has_settled(start, ("damaged", found.st_size, found.st_mtime_ns)):
             return False
         log.warning("%s is passed over: %s", self.directory / segment_name(start), reason)
         self.damaged += 1
@@ -130,17 +136,9 @@ class SegmentFollower:
         return True
 
     def _has_settled(self, start: int, signature: tuple[Any, ...]) -> bool:
-        now = self._clock()
-        if self._suspect[1:2] != (start,):
-            self._suspected_at = now
-        if self._suspect != signature:
-            self._suspect, self._changed_at = signature, now
-        return now - self._changed_at >= self._settle_s
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        with os.scandir(directory) as entries:
-            return [entry.name for entry in entries if entry.name.endswith(SUFFIX)]
-    except OSError:
-        return []
+        now, before = self._clock(), self._suspect
+        since = before.since if before is not None and before.start == start else now
+        is_same = before is not None and (before.start, before.signature) == (start, signature)
+        unchanged_since = before.unchanged_since if before is not None and is_same else now
+        self._suspect = _Suspect(start, signature, since, unchanged_since)
+        return now - unchanged_since >= self._settle_s

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ludus.errors import StorageError
 from ludus.records import Experiences, join
 from ludus.storage.arrow import experiences_from_batch
-from ludus.storage.segment_file import SUFFIX, Segment, open_segment, segment_name
+from ludus.storage.segment_file import Segment, open_segment, segment_name, segment_starts
 
 SequenceNumbers = NDArray[np.int64] | Sequence[int]
 
@@ -37,8 +37,7 @@ class SegmentReader:
 
     def refresh(self) -> None:
         """List the directory again."""
-        names = (path.name for path in self.directory.glob(f"*{SUFFIX}"))
-        self._starts = sorted(int(name[: -len(SUFFIX)]) for name in names if name[: -len(SUFFIX)].isdigit())
+        self._starts = segment_starts(self.directory)
 
     def starts(self) -> list[int]:
         """First sequence number of every known segment, ascending."""
@@ -61,38 +60,12 @@ class SegmentReader:
             self._open.popitem(last=False)
         return found
 
-    def read(self, first_seq: int, rows: int) -> pa.Table:
-        """The rows that exist in `[first_seq, first_seq + rows)`, in order."""
-        parts = []
-        position, end = first_seq, first_seq + rows
-        while position < end:
-            found = self._find(position)
-            if found is None:
-                following = bisect_right(self._starts, position)
-                if following == len(self._starts):
-                    break
-                position = self._starts[following]
-                continue
-            segment, batch = found
-            stop = min(end, segment.end_seq)
-            parts.append(batch.slice(position - segment.first_seq, stop - position))
-            position = stop
-        return _as_table(parts)
-
-    def read_rows(self, sequence_numbers: SequenceNumbers) -> pa.Table:
+    def read_experiences(self, sequence_numbers: SequenceNumbers) -> Experiences:
         """Exactly these rows, in this order; a number may occur more than once.
 
         Raises:
             StorageError: one of them is not in the log (any more).
         """
-        numbers = np.asarray(sequence_numbers, np.int64)
-        found = list(self._by_segment(numbers))
-        table = _as_table([_pick(batch, rows) for batch, rows, _ in found])
-        order = _restoring_order([positions for _, _, positions in found])
-        return table if order is None else table.take(pa.array(order))
-
-    def read_experiences(self, sequence_numbers: SequenceNumbers) -> Experiences:
-        """As `read_rows`, straight to numpy: the fast way to a batch."""
         numbers = np.asarray(sequence_numbers, np.int64)
         found = list(self._by_segment(numbers))
         if not found:
@@ -104,7 +77,7 @@ class SegmentReader:
     def scan(self) -> Iterator[tuple[int, pa.Table]]:
         """Every segment as (first sequence number, rows), in order."""
         for first_seq in self.starts():
-            yield first_seq, _as_table([self.segment(first_seq)[1]])
+            yield first_seq, pa.Table.from_batches([self.segment(first_seq)[1]])
 
     def add(self, first_seq: int) -> None:
         """Learn of a new segment without listing the directory."""
@@ -157,20 +130,7 @@ def _is_run(rows: NDArray[np.int64]) -> bool:
     return bool(len(rows) and rows[-1] - rows[0] == len(rows) - 1 and np.all(rows[1:] > rows[:-1]))
 
 
-def _pick(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
-    return batch.slice(int(rows[0]), len(rows)) if _is_run(rows) else batch.take(pa.array(rows))
-
-
 def _pick_experiences(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Experiences:
     if _is_run(rows):
-        return experiences_from_batch(_pick(batch, rows))
+        return experiences_from_batch(batch.slice(int(rows[0]), len(rows)))
     return experiences_from_batch(batch).take(rows)  # numpy gathers ragged rows faster than Arrow
-
-
-def _as_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    if not batches:
-        return pa.table({})
-    try:
-        return pa.Table.from_batches(batches)
-    except pa.ArrowInvalid as error:
-        raise StorageError(f"rows of different columns or shapes cannot be one table: {error}") from error

@@ -26,10 +26,9 @@ from numpy.typing import NDArray
 
 from ludus.errors import CorruptRecord
 from ludus.records import Experiences
-from ludus.storage.atomic import ensure_directory, write_bytes
+from ludus.storage.atomic import ensure_directory, move_to_quarantine, write_bytes
 from ludus.storage.catalog import Catalog
 from ludus.storage.filesystem import REAL, FileSystem
-from ludus.storage.quarantine import move_to_quarantine
 from ludus.storage.row_keys import RowKeys
 from ludus.storage.segment_file import Segment, SegmentEncoder, segment_name
 from ludus.storage.segment_reader import SegmentReader, SequenceNumbers
@@ -74,7 +73,6 @@ class SegmentLog:
     def __init__(self, run_dir: Path, name: LogName, catalog: Catalog, *, fs: FileSystem = REAL) -> None:
         self.name = name
         self.directory = run_dir / name
-        self._quarantine = run_dir / "quarantine"
         self._catalog = catalog
         self._fs = fs
         ensure_directory(self.directory, fs=fs)
@@ -91,11 +89,6 @@ class SegmentLog:
     def next_seq(self) -> int:
         """The number that the next committed row will get."""
         return self._next_seq
-
-    @property
-    def first_seq(self) -> int:
-        """The lowest number still in the log (`next_seq` when it is empty)."""
-        return min(self._segments, default=self._next_seq)
 
     def __len__(self) -> int:
         """Committed rows that are in the log now."""
@@ -146,14 +139,6 @@ class SegmentLog:
             self._reader.add(segment.first_seq)
         return done
 
-    def read(self, first_seq: int, rows: int) -> pa.Table:
-        """The committed rows that exist in `[first_seq, first_seq + rows)`, in order."""
-        return self._reader.read(first_seq, rows)
-
-    def read_rows(self, sequence_numbers: SequenceNumbers) -> pa.Table:
-        """Exactly these rows, in this order."""
-        return self._reader.read_rows(sequence_numbers)
-
     def read_experiences(self, sequence_numbers: SequenceNumbers) -> Experiences:
         """Exactly these rows as numpy columns, in this order."""
         return self._reader.read_experiences(sequence_numbers)
@@ -201,7 +186,8 @@ class SegmentLog:
 
     def _recover(self) -> Recovery:
         """Make catalog and files agree."""
-        next_seq, self._trimmed_before, settled_before = self._read_log_row()
+        query = "SELECT next_seq, trimmed_before, settled_before FROM logs WHERE name = ?"
+        next_seq, self._trimmed_before, settled_before = (*self._catalog.query(query, (self.name,)), (0, 0, 0))[0]
         self._keys.load(settled_before)
         rows = self._catalog.query("SELECT first_seq, first_seq + rows FROM segments WHERE log = ?", (self.name,))
         known = {row[0] for row in rows}
@@ -242,9 +228,12 @@ class SegmentLog:
     def _set_aside(self, start: int, reason: str) -> None:
         path = self.directory / segment_name(start)
         self._reader.forget(start)
-        moved_to = move_to_quarantine(path, self._quarantine, reason, fs=self._fs)
+        moved_to = move_to_quarantine(path, self.directory.parent / "quarantine", reason, fs=self._fs)
         with self._catalog.transaction():
-            self._catalog.add_quarantined(source=path, reason=reason, moved_to=moved_to)
+            self._catalog.execute(
+                "INSERT INTO quarantined(source, reason, moved_to, created) VALUES(?, ?, ?, ?)",
+                (str(path), reason, str(moved_to), time.time()),
+            )
             self._unregister([start])
 
     def _register(self, segments: list[Segment]) -> None:
@@ -264,13 +253,6 @@ class SegmentLog:
         row = (self.name, next_seq, before, self._keys.settled_before)
         self._catalog.execute("INSERT OR REPLACE INTO logs VALUES(?, ?, ?, ?)", row)
 
-    def _read_log_row(self) -> tuple[int, int, int]:
-        rows = self._catalog.query(
-            "SELECT next_seq, trimmed_before, settled_before FROM logs WHERE name = ?", (self.name,)
-        )
-        next_seq, trimmed_before, settled_before = rows[0] if rows else (0, 0, 0)
-        return next_seq, trimmed_before, settled_before
-
     def _readable(self, segments: list[Segment]) -> list[tuple[Segment, pa.RecordBatch]]:
         """Their rows; a segment that has rotted since it was written is set aside instead."""
         readable = []
@@ -283,16 +265,13 @@ class SegmentLog:
         return readable
 
     def _report(self, adopted: list[int], quarantined: list[int], missing: list[int], left: list[int]) -> Recovery:
-        def names(starts: list[int]) -> tuple[str, ...]:
-            return tuple(segment_name(start) for start in starts)
-
+        names = [tuple(map(segment_name, starts)) for starts in (adopted, quarantined, missing, left)]
+        found = Recovery(adopted=names[0], quarantined=names[1], missing=names[2], leftovers=names[3])
         if missing:
-            log.error("%s: %d segments are gone: %s", self.directory, len(missing), ", ".join(names(missing)))
+            log.error("%s: %d segments are gone: %s", self.directory, len(missing), ", ".join(found.missing))
         if adopted:
             log.info("%s: adopted %d segments that the catalog did not know", self.directory, len(adopted))
-        return Recovery(
-            adopted=names(adopted), quarantined=names(quarantined), missing=names(missing), leftovers=names(left)
-        )
+        return found
 
 
 def _as_batch(table: pa.Table | pa.RecordBatch) -> pa.RecordBatch | None:
