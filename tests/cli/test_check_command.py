@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ludus.cli.check import check
+from ludus.cli.run import check
 
 app = typer.Typer(rich_markup_mode=None)
 app.command()(check)

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ludus.cli.games import games
+from ludus.cli.listings import games
 from ludus.errors import ConfigError
 
 app = typer.Typer()
@@ -78,6 +78,8 @@ def test_help_has_an_example() -> None:
 
 
 def test_importing_the_command_is_light() -> None:
-    program = "import sys, ludus.cli.games; print([m for m in ('jax', 'pyspiel', 'pgx', 'numpy') if m in sys.modules])"
+    program = (
+        "import sys, ludus.cli.listings; print([m for m in ('jax', 'pyspiel', 'pgx', 'numpy') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

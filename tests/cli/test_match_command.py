@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ludus.cli.app import app
-from ludus.cli.match_progress import PlainProgress
+from ludus.cli.match import PlainProgress
 from ludus.config import LeagueConfig, MlpConfig
 from ludus.errors import ConfigError
 from ludus.league import Cell, Pool
@@ -174,7 +174,7 @@ def test_long_matches_tell_how_far_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = iter([0.0, 1.0, 6.0, 6.0, 7.0])
-    monkeypatch.setattr("ludus.cli.match_progress.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("ludus.cli.match.time.monotonic", lambda: next(now))
     tell = PlainProgress(3000)
     for done in (10, 1200, 1300, 3000):
         tell(done)

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from ludus.cli.population import final_lines, population_progress
-from ludus.cli.progress import LivePanel, PlainLines
+from ludus.cli.progress import LivePanel, PlainLines, population_progress
+from ludus.cli.summary import final_lines
 from ludus.config import RunConfig, build_config, resolve
 from ludus.reports.sparklines import decades, sparkline
 from ludus.runs.controls import Activity

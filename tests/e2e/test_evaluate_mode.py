@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 from killing import count_events, episodes, finish, kill, start, wait_for_event
 
 from ludus import SingleRun, parse_config
-from ludus.cli.measured import measured_table
+from ludus.cli.summary import measured_table
 from ludus.errors import ConfigError, StorageError
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef

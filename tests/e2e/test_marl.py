@@ -84,7 +84,7 @@ def test_a_published_version_carries_its_scale_and_its_critic(recurrent_run: Pat
 
 
 def test_a_policy_that_remembers_can_be_played_against(recurrent_run: Path) -> None:
-    from ludus.cli.table import Table
+    from ludus.cli.tables import Table
 
     ref = PolicyRef.parse("main@0")
     table = Table(RunDirectory(recurrent_run), "pettingzoo:mpe.simple_speaker_listener_v4(max_cycles=6)", ref, seed=0, greedy=True)  # fmt: skip

@@ -12,7 +12,7 @@ from ludus import SingleRun, load_config, parse_config
 from ludus.cli.league import league
 from ludus.cli.match import match
 from ludus.cli.plot import plot
-from ludus.cli.tabular_table import TabularTable
+from ludus.cli.tables import TabularTable
 from ludus.errors import ConfigError
 from ludus.games.open_spiel_tables import to_open_spiel
 from ludus.games.sequence_form_building import build_sequence_form, load_turn_based

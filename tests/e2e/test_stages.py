@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 from killing import count_events, describe, finish, kill, start, wait_for_event
 
 from ludus import SingleRun, load_config, parse_config
-from ludus.cli.runs import open_run
+from ludus.cli.arguments import open_run
 from ludus.errors import ConfigError, LudusError, StorageError
 from ludus.policies import Policy, PolicyStore
 from ludus.runs.staged import StagedRun, make_run

@@ -16,7 +16,7 @@ from promises import ELSEWHERE, PROMISES, check_promises
 
 import ludus
 from ludus import SingleRun, parse_config
-from ludus.cli.metrics import metrics
+from ludus.cli.listings import metrics
 from ludus.errors import ConfigError
 from ludus.telemetry.metric_table import METRICS, find_metric, metrics_page, search_metrics
 

@@ -1,4 +1,4 @@
-"""The `ludus` command. Each subcommand is one thin module beside this one; heavy imports happen inside them.
+"""The `ludus` command. Subcommands are the modules beside this one; heavy imports happen inside them.
 
 Exit codes: 0 done, 1 failure with the real cause first, 2 bad input, 130 interrupted.
 """
@@ -20,23 +20,24 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 
 EXIT_FAILURE, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
-COMMANDS = (
-    "run",
-    "daemon",
-    "check",
-    "games",
-    "league",
-    "plot",
-    "metrics",
-    "replay",
-    "play",
-    "match",
-    "inspect",
-    "export",
-    "serve",
-    "tui",
-    "bench",
-)
+COMMANDS = {
+    "run": "run",
+    "daemon": "daemon",
+    "check": "run",
+    "games": "listings",
+    "league": "league",
+    "plot": "plot",
+    "metrics": "listings",
+    "replay": "replay",
+    "play": "play",
+    "match": "match",
+    "inspect": "inspect",
+    "export": "serve",
+    "serve": "serve",
+    "tui": "tui",
+    "bench": "bench",
+}
+"""Each command, in the order of the help, and the module that has it."""
 GROUPS = ("model", "debug")
 """Commands that have commands of their own."""
 TALKATIVE = ("httpcore", "httpcore2", "httpx", "httpx2", "openai")
@@ -78,12 +79,10 @@ def root(
         logging.getLogger(library).setLevel(logging.WARNING)
 
 
-for command in COMMANDS:
-    module: Any = import_module(f"ludus.cli.{command}")
-    app.command(name=command)(getattr(module, command))
+for command, home in COMMANDS.items():
+    app.command(name=command)(getattr(import_module(f"ludus.cli.{home}"), command))
 for group in GROUPS:
-    module = import_module(f"ludus.cli.{group}")
-    app.add_typer(module.app, name=group)
+    app.add_typer(import_module(f"ludus.cli.{group}").app, name=group)
 
 
 def main() -> None:

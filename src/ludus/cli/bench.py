@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
     from ludus.bench.figure import Figure
@@ -23,41 +26,13 @@ def bench(
 
     Example: ludus bench loop --json
     """
-    from ludus.errors import ConfigError
-
     if name not in NAMES:
         raise ConfigError(f"no benchmark is called {name!r}; there are: {', '.join(NAMES)}")
-    figures = measure(name, rounds, seconds)
+    measure = getattr(import_module(f"ludus.bench.{name}"), f"bench_{name}")
+    figures: list[Figure] = measure(rounds=rounds, seconds=seconds)
     if as_json:
         typer.echo(json.dumps({figure.name: figure.to_json() for figure in figures}, indent=1))
         return
     for figure in figures:
         peer = f"   {figure.ratio:7.3f} x {figure.peer} ({figure.peer_value:,.0f})" if figure.ratio is not None else ""
         typer.echo(f"{figure.name:<34} {figure.value:>12,.0f} {figure.unit}{peer}")
-
-
-def measure(name: str, rounds: int, seconds: float) -> list[Figure]:
-    """Run one benchmark."""
-    if name == "store":
-        from ludus.bench.store import bench_store
-
-        return bench_store(rounds=rounds, seconds=seconds)
-    if name == "lm":
-        from ludus.bench.lm import bench_lm
-
-        return bench_lm(rounds=rounds, seconds=seconds)
-    if name == "watch":
-        from ludus.bench.watch import bench_watch
-
-        return bench_watch(rounds=rounds, seconds=seconds)
-    if name == "telemetry":
-        from ludus.bench.telemetry import bench_telemetry
-
-        return bench_telemetry(rounds=rounds, seconds=seconds)
-    if name == "tui":
-        from ludus.bench.tui import bench_tui
-
-        return bench_tui(rounds=rounds, seconds=seconds)
-    from ludus.bench.loop import bench_loop
-
-    return bench_loop(rounds=rounds, seconds=seconds)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ludus.cli.arguments import Plugins, StrictResume
+
 if TYPE_CHECKING:
     from ludus.daemon.client import Client
     from ludus.daemon.service import Service
@@ -20,10 +22,8 @@ if TYPE_CHECKING:
 
 def daemon(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of all messages, and end.")] = False,
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers your own parts.")] = None,
-    strict_resume: Annotated[
-        bool, typer.Option(help="Refuse to fall back when the newest checkpoint is damaged.")
-    ] = False,
+    plugin: Plugins = None,
+    strict_resume: StrictResume = False,
 ) -> None:
     """Serve a run over standard input and output, one JSON object a line: {"type": ..., "payload": {...}, "id": ...}.
 

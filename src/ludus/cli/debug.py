@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from ludus.cli.arguments import AsJson, Overrides, Plugins, open_run
+from ludus.errors import ConfigError, EnvError
+from ludus.plugins import load_plugins
 
 if TYPE_CHECKING:
     from ludus.config import RunConfig
@@ -28,9 +33,7 @@ def root() -> None:
 @app.command()
 def workflow(
     config: Annotated[Path, typer.Argument(help="YAML file of a run that has tasks.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Values that replace those of the file.")
-    ] = None,
+    overrides: Overrides = None,
     task: Annotated[int, typer.Option(help="Which training task of the run.", min=0)] = 0,
     run: Annotated[
         Path | None, typer.Option(help="A run whose published policy is used. Default: the model as it is.")
@@ -38,12 +41,12 @@ def workflow(
     policy: Annotated[str | None, typer.Option(help="With --run: the version, such as main@12. Default: newest.")] = (
         None
     ),
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers your own parts.")] = None,
+    plugin: Plugins = None,
     greedy: Annotated[bool, typer.Option(help="Take the likeliest token instead of sampling.")] = False,
     every_token: Annotated[
         bool, typer.Option("--every-token", help="A line for each token, also for those that were not sampled.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Attempt one task as the run would, and show every turn, token, log-probability, mask and reward.
 
@@ -54,7 +57,6 @@ def workflow(
       ludus debug workflow my.yaml workflow.max_tokens=64 --run runs/mine --every-token
     """
     from ludus.config import load_config, resolve_stages
-    from ludus.plugins import load_plugins
 
     plugins = [str(file) for file in plugin or []]
     load_plugins(plugins)
@@ -78,8 +80,6 @@ def _open(
     config: RunConfig, file: Path, run: Path | None, policy: str | None, plugins: list[str]
 ) -> tuple[LanguageRunner, PolicyRef]:
     """The runner, and the version that speaks."""
-    from ludus.cli.runs import open_run
-    from ludus.errors import ConfigError
     from ludus.explore.messages import Setup
     from ludus.explore.runners.text_building import build_language_runner
     from ludus.inference.local.engine import LocalEngine
@@ -114,7 +114,6 @@ def _open(
 
 
 def _find_task(config: RunConfig, number: int, ref: PolicyRef, *, greedy: bool) -> Task:
-    from ludus.errors import ConfigError
     from ludus.orchestrator.task_sets import Playables, make_tasks
     from ludus.records import Seat
     from ludus.tasks import load_taskset
@@ -128,9 +127,6 @@ def _find_task(config: RunConfig, number: int, ref: PolicyRef, *, greedy: bool) 
 
 
 def _attempt(runner: LanguageRunner, task: Task) -> dict[str, Any]:
-    import traceback
-
-    from ludus.errors import EnvError
     from ludus.explore.runners.workflow_trace import trace
 
     runner.submit([task])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ludus.cli.arguments import AsJson, Run, open_run
+
 if TYPE_CHECKING:
     from ludus.storage.run_directory import RunDirectory
 
@@ -16,7 +18,7 @@ EXPORTED = 1000
 
 
 def inspect(
-    run: Annotated[Path, typer.Argument(help="Directory of the run, live or finished.")],
+    run: Run,
     episodes: Annotated[int, typer.Option(help="How many of the newest episodes to list.")] = NEWEST,
     samples: Annotated[int, typer.Option(help="How many rows to show: verified ones, and of each reason.")] = 1,
     reason: Annotated[str, typer.Option(help="Only rows that were refused for this reason.")] = "",
@@ -26,7 +28,7 @@ def inspect(
     bring_back: Annotated[
         Path | None, typer.Option("--import", help="Import the edits made in an exported file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show progress, checkpoints, versions, recorded episodes, sample rows and refused rows.
 
@@ -35,7 +37,6 @@ def inspect(
     Example: ludus inspect runs/connect_four
     """
     from ludus.cli.inspect_rows import find_samples, take_rows, write_rows
-    from ludus.cli.runs import open_run
     from ludus.storage.lock import RunLock
 
     directory, config = open_run(run)

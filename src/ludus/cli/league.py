@@ -1,18 +1,28 @@
-"""`ludus league`: the ladder and the payoffs of a run, finished or alive."""
+"""`ludus league`: the ladder and the payoffs of a run, finished or alive; the standing of a population."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ludus.cli.arguments import AsJson, Run, open_run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from ludus.reports.population_standing import PopulationStanding
+
+SPARKS = 40
+
 
 def league(
-    run: Annotated[Path, typer.Argument(help="Directory of the run, live or finished.")],
+    run: Run,
     png: Annotated[Path | None, typer.Option(help="Folder for the pictures. Default: RUN/league.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show ratings and the payoff matrix, and draw both as PNG and SVG.
 
@@ -21,14 +31,12 @@ def league(
 
     Example: ludus league runs/connect_four
     """
-    from ludus.cli.runs import open_run
     from ludus.reports.ladder import standing_of_run
     from ludus.storage.catalog import Catalog
 
     directory, config = open_run(run)
     folder = png or directory.path / "league"
     if config.population is not None:
-        from ludus.cli.league_population import show_population
         from ludus.runs.population.standing import standing_of_population
 
         show_population(standing_of_population(directory, config), config.name, folder, as_json=as_json)
@@ -62,3 +70,81 @@ def name_pictures(pictures: list[Path]) -> str:
     names = dict.fromkeys(path.stem for path in pictures)
     forms = dict.fromkeys(path.suffix for path in pictures)
     return f"pictures: {pictures[0].parent}: {', '.join(names)} ({' and '.join(forms)})"
+
+
+def show_population(standing: PopulationStanding, name: str, folder: Path, *, as_json: bool) -> None:
+    """Print everything, and draw it."""
+    from ludus.reports.charts import save_pictures
+
+    pictures = save_pictures(folder, figures(standing, name))
+    if as_json:
+        typer.echo(json.dumps({**standing.to_json(), "pictures": [str(path) for path in pictures]}, allow_nan=False))
+        return
+    from rich.console import Console
+
+    console = Console()
+    print_standing(console, standing)
+    console.print(name_pictures(pictures), highlight=False, soft_wrap=True)
+
+
+def figures(standing: PopulationStanding, name: str) -> dict[str, Figure]:
+    """The pictures that this population has something for, by the name of their file."""
+    from ludus.reports import charts
+
+    drawn = {
+        "payoffs": charts.payoff_figure(standing, f"{name}: payoffs"),
+        "meta_strategy": charts.meta_strategy_figure(standing, f"{name}: meta-strategy, % of the games"),
+        standing.exploitability.metric.rpartition("/")[2]: charts.exploitability_figure(standing, name),
+    }
+    if standing.is_rated:
+        drawn["ladder"] = charts.population_ladder_figure(standing, f"{name}: ladder")
+    if standing.lineage:
+        drawn["lineage"] = charts.lineage_figure(standing, f"{name}: lineage")
+    return drawn
+
+
+def print_standing(console: Console, standing: PopulationStanding) -> None:
+    """Tables, bars, the curve and the lineage."""
+    from ludus.reports.lineage_text import HEADLINE, lineage_lines
+    from ludus.reports.population_tables import ladder_table, meta_strategy_table, payoff_table
+
+    console.print(ladder_table(standing))
+    payoffs = payoff_table(standing)
+    if payoffs is not None:
+        console.print(payoffs)
+    else:
+        _say(console, f"{standing.players} players: pairs make no table of payoffs; see the column payoff above")
+        _say(console, "")
+    if standing.history:
+        console.print(meta_strategy_table(standing))
+    if standing.lineage:
+        _say(console, HEADLINE)
+        for line in lineage_lines(standing, console.width):
+            _say(console, line)
+        _say(console, "")
+    for line in closing_lines(standing):
+        _say(console, line)
+
+
+def closing_lines(standing: PopulationStanding) -> list[str]:
+    """The curve of exploitability, and what it all comes to."""
+    from ludus.reports.sparklines import decades, sparkline
+
+    lines, found = [], standing.exploitability
+    if found.values:
+        thinned = found.values[:: -(-len(found.values) // SPARKS)]
+        shown = sparkline(decades(thinned), 0.0, 1.0)
+        lines.append(f"{found.label}: {found.values[0]:.4g} {shown} {found.values[-1]:.4g}")
+    if not standing.shared:
+        values = ", ".join(f"{value:.6g}" for value in standing.values[1:])
+        lines.append(f"generation {standing.generation:,}, value of seat 0: {standing.values[0]:.6g}; others: {values}")
+    else:
+        lines.append(f"generation {standing.generation:,}")
+    if standing.relative_performance is not None:
+        gain = standing.relative_performance
+        lines.append(f"second half of the generations against the first: {gain:+.3g} (relative performance)")
+    return lines
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from ludus.cli.arguments import AsJson, GameKey, GamePlugins, Run, open_run
+from ludus.plugins import load_plugins
 
+if TYPE_CHECKING:
     from ludus.records import Episode
     from ludus.reports.match_report import Report
 
+PLAIN_EVERY_S = 5.0
+"""Seconds between lines of progress, where there is no terminal."""
+
 
 def match(
-    run: Annotated[Path, typer.Argument(help="Directory of the run, live or finished.")],
+    run: Run,
     a: Annotated[str, typer.Argument(help="First player: main@12, 12, latest, or a fixed player such as mcts-25.")],
     b: Annotated[str, typer.Argument(help="Second player, written the same way.")],
     games: Annotated[int, typer.Option(min=1, max=1_000_000, help="Games to play; seats alternate.")] = 100,
@@ -25,28 +33,22 @@ def match(
     greedy: Annotated[
         bool, typer.Option("--greedy/--sample", help="Play the likeliest move, or sample as in training.")
     ] = False,
-    game: Annotated[str | None, typer.Option(help="Which of the run's games. Default: the first.")] = None,
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers the run's game.")] = None,
+    game: GameKey = None,
+    plugin: GamePlugins = None,
     moves_only: Annotated[bool, typer.Option("--moves", help="Show moves without the positions.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Play two members of a run against each other, and show score and games. The run is not changed.
 
     Example: ludus match runs/connect_four latest mcts-25 --games 200 --show 1
     """
-    import os
-
-    from ludus.cli.match_members import Table
-    from ludus.cli.match_progress import following
-    from ludus.cli.runs import open_run
-    from ludus.plugins import load_plugins
     from ludus.runtime import limit_threads
 
     load_plugins(plugin or [])
     directory, config = open_run(run)
     if config.policy.model is None:
         limit_threads(1, os.environ)  # before anything loads JAX
-    from ludus.cli.match_games import play_match
+    from ludus.cli.match_games import Table, play_match
     from ludus.reports.match_report import expected_score, make_report
 
     table = Table(directory, config, game)
@@ -88,8 +90,8 @@ def tell(report: Report, shown: Sequence[Mapping[str, Any]], *, greedy: bool) ->
 
 def shown_game(episode: Episode, report: Report, *, moves_only: bool) -> dict[str, Any]:
     """One game for people and programs: who sat where, what happened, what each got."""
-    from ludus.cli.match_games import seats_of_first
     from ludus.games.episode_text import move_lines
+    from ludus.reports.match_report import seats_of_first
 
     first = seats_of_first(episode)
     return {
@@ -97,3 +99,33 @@ def shown_game(episode: Episode, report: Report, *, moves_only: bool) -> dict[st
         "moves": list(move_lines(episode, moves_only=moves_only)),
         "returns": list(episode.returns),
     }
+
+
+@contextmanager
+def following(games: int) -> Iterator[Callable[[int], None]]:
+    """Show how far a match is, on stderr: gives a function that is told how many games are over."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield PlainProgress(games)
+        return
+    columns = (TextColumn("playing"), BarColumn(), MofNCompleteColumn(), TextColumn("games"), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("playing", total=games)
+        yield lambda done: progress.update(task, completed=done)
+
+
+class PlainProgress:
+    """A line every few seconds; nothing for a match that is over sooner."""
+
+    def __init__(self, games: int) -> None:
+        self._games = games
+        self._last = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        """Say how many games are over, when it is time."""
+        if done < self._games and time.monotonic() - self._last >= PLAIN_EVERY_S:
+            self._last = time.monotonic()
+            print(f"{done:,} of {self._games:,} games", file=sys.stderr, flush=True)

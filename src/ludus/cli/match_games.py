@@ -1,33 +1,142 @@
-"""Play the games of a match in this process.
+"""A match between two members of a run: who can play, and the games, played in this process.
 
-Invariant: the games depend on the members, the seed and the number of games alone. Nothing is written.
+Invariant: a member that was found can play the game of the match; one that cannot is an error that names those who can.
+The games depend on the members, the seed and the number of games alone. Nothing is written.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ludus.cli.match_members import Side, Table
+from ludus.cli.arguments import choose_game
+from ludus.config import RunConfig, nearest_word
 from ludus.errors import ConfigError, RolloutError
 from ludus.explore.messages import Setup
-from ludus.explore.players.fixed import Player, make_player
+from ludus.explore.players.fixed import BUILT_IN, PLAYERS, Player, make_player
+from ludus.explore.players.text import TextPlayer, make_text_player
 from ludus.explore.runners.host_runner import HostRunner
-from ludus.games.protocol import Game
+from ludus.games import make_game
+from ludus.games.protocol import Game, GameSpec
+from ludus.games.text_protocol import TextGame
+from ludus.games.text_registry import make_text_game
 from ludus.league.matchmaking.matchmaker import evaluation_seats
+from ludus.lm.language_shape import LanguageModelShape
+from ludus.policies import PolicyStore, TabularShape
 from ludus.records import Episode, PolicyName, PolicyRef, Task, TaskId, derive_seed
 from ludus.runtime import Pulse
+from ludus.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from ludus.explore.runners.language_runner import LanguageRunner
     from ludus.explore.runners.mixed_runner import MixedRunner
 
+LATEST = "latest"
+MOST_NAMED = 12
+"""Versions that an error names; of more, the first and the last."""
 VERSIONS_IN_FLIGHT = 64
 """Games at once where networks decide for many of them together."""
 PLAYERS_IN_FLIGHT = 8
 """Games at once where somebody thinks about one after the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One player of a match."""
+
+    ref: PolicyRef
+    is_version: bool
+    """Whether it has weights; else it is a fixed player or an endpoint."""
+
+    @property
+    def label(self) -> str:
+        """Name for people."""
+        return str(self.ref) if self.is_version else str(self.ref.name)
+
+
+class Table:
+    """The game of a match, and everybody who can be asked to it."""
+
+    def __init__(self, run: RunDirectory, config: RunConfig, game: str | None) -> None:
+        """`game` is a key of the run's games; None for the first."""
+        keys = [choice.key for choice in config.games]
+        none = "attempts tasks and plays no games; there is nobody to play against"
+        self.key = choose_game(run.path, keys, game, none=none)
+        self.run, self.config = run, config
+        self.store = PolicyStore(run.policies)
+        self.words: TextGame | None = None
+        self.board: Game | None = None
+        if config.policy.model is not None:
+            self.words = make_text_game(self.key)
+            self.spec: GameSpec = self.words.spec
+        else:
+            self.board = make_game(self.key)
+            self.spec = self.board.spec
+        if self.spec.players < 2:
+            raise ConfigError(f"{self.key} has one seat; a match needs a game of two or more")
+
+    def find(self, text: str) -> Side:
+        """The member that a person means by `main@12`, `12`, `main`, `latest`, `random` or `mcts-25`.
+
+        Raises:
+            ConfigError: there is no such member, or it cannot play this game.
+        """
+        name, _, version = text.rpartition("@") if "@" in text else ("", "", text)
+        if version == LATEST or (version.isascii() and version.isdigit() and len(version) < 10):
+            return self._version(text, name or self.config.policy.name, version)
+        if text in self.store.names():
+            return self._version(text, text, LATEST)
+        if text in self.config.explore.endpoints:
+            return Side(ref=PolicyRef(name=PolicyName(text)), is_version=False)
+        return self._fixed(text)
+
+    def is_table(self, side: Side) -> bool:
+        """Whether a side is a table of probabilities, which PSRO has computed."""
+        return side.is_version and isinstance(self.store.shape(side.ref), TabularShape)
+
+    def speaks(self, side: Side) -> bool:
+        """Whether a side is a language model."""
+        return side.is_version and isinstance(self.store.shape(side.ref), LanguageModelShape)
+
+    def _version(self, text: str, name: str, version: str) -> Side:
+        versions = self.store.versions(name)
+        if not versions:
+            raise self._unknown(text)
+        wanted = versions[-1].version if version == LATEST else int(version)
+        for ref in versions:
+            if ref.version == wanted:
+                return Side(ref=ref, is_version=True)
+        nearest = min(versions, key=lambda ref: abs(ref.version - wanted))
+        raise self._unknown(text, nearest=str(nearest))
+
+    def _fixed(self, text: str) -> Side:
+        try:
+            self._try_to_make(text)
+        except ConfigError:
+            # A player that exists has its own reasons; somebody unknown may be a version that is misspelled.
+            if text.partition("-")[0] in BUILT_IN or text in PLAYERS:
+                raise
+            raise self._unknown(text) from None
+        return Side(ref=PolicyRef(name=PolicyName(text)), is_version=False)
+
+    def _try_to_make(self, name: str) -> None:
+        if self.words is not None:
+            make_text_player(name, self.words)
+        elif self.board is not None:
+            make_player(name, self.board)
+
+    def _unknown(self, text: str, nearest: str | None = None) -> ConfigError:
+        versions = [str(ref) for name in self.store.names() for ref in self.store.versions(name)]
+        others = [*BUILT_IN, *self.config.explore.endpoints, LATEST]
+        near = nearest or nearest_word(text, [*versions, *others])
+        hint = f"; did you mean {near}?" if near else "."
+        named = versions if len(versions) <= MOST_NAMED else [*versions[:3], "...", *versions[-3:]]
+        here = f"It has published {', '.join(named)}" if versions else "It has published no policy yet"
+        fixed = "random, first, mcts-25, minimax-3" + "".join(f", {name}" for name in self.config.explore.endpoints)
+        return ConfigError(f"{text!r} is no member of {self.run.path}{hint} {here}. Fixed players are such as {fixed}")
 
 
 def play_match(
@@ -75,11 +184,6 @@ def make_tasks(table: Table, sides: tuple[Side, Side], *, games: int, seed: int,
     ]
 
 
-def seats_of_first(episode: Episode) -> list[int]:
-    """Where the first side of a match sat."""
-    return [int(seat) for seat in episode.task.inputs["first"]]
-
-
 def _places(table: Table, number: int) -> list[int]:
     teams = table.spec.teams or tuple(range(table.spec.players))
     return [seat for seat, team in enumerate(teams) if team == teams[number % table.spec.players]]
@@ -121,7 +225,7 @@ def _board_runner(table: Table, sides: tuple[Side, Side], slots: int) -> HostRun
 
 def _players(table: Table, sides: tuple[Side, Side]) -> dict[str, Player | None]:
     """By the name on a seat; None where a network decides."""
-    from ludus.cli.tabular_table import TabularPlayer
+    from ludus.cli.tables import TabularPlayer
 
     found: dict[str, Player | None] = {}
     for side in sides:
@@ -155,23 +259,29 @@ def _mixed_runner(table: Table, sides: tuple[Side, Side], slots: int) -> MixedRu
 
 
 def _text_runner(table: Table, sides: tuple[Side, Side], slots: int) -> LanguageRunner:
-    from ludus.explore.runners.text_building import build_language_runner
-    from ludus.lm.language_shape import LanguageModelShape
-
     versions = [side.ref for side in sides if side.is_version] or table.store.versions(table.config.policy.name)[-1:]
     if not versions:
         raise ConfigError(f"{table.run.path} has published no policy yet")
-    shape = table.store.shape(versions[0])
+    return language_runner(table.run, table.config, versions[0], name=f"{table.config.name}/match", slots=slots)
+
+
+def language_runner(
+    run: RunDirectory,
+    config: RunConfig,
+    ref: PolicyRef,
+    *,
+    name: str,
+    slots: int,
+    guests: Mapping[str, TextPlayer] | None = None,
+) -> LanguageRunner:
+    """What plays a run's games of words here, for as long as they take; `guests` are further fixed players."""
+    from ludus.explore.runners.text_building import build_language_runner
+
+    shape = PolicyStore(run.policies).shape(ref)
     if isinstance(shape, LanguageModelShape):
-        shape = shape.standing_on(table.run.base)
-    setup = Setup(
-        run_dir=str(table.run.path),
-        run=f"{table.config.name}/match",
-        config=table.config.model_dump_json(),
-        shape=shape.to_json(),
-        slots=slots,
-    )
-    return build_language_runner(setup, table.config, Pulse(), deadline_s=math.inf, is_patient=False)
+        shape = shape.standing_on(run.base)
+    setup = Setup(run_dir=str(run.path), run=name, config=config.model_dump_json(), shape=shape.to_json(), slots=slots)
+    return build_language_runner(setup, config, Pulse(), extra_players=guests, deadline_s=math.inf, is_patient=False)
 
 
 def _board(table: Table) -> Game:

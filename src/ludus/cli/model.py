@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ludus.cli.arguments import AsJson
+from ludus.errors import ConfigError
+
 if TYPE_CHECKING:
     from ludus.lm.language_models import LanguageModel
 
@@ -56,7 +59,6 @@ def fetch(
     _needs_llm()
     import logging
 
-    from ludus.errors import ConfigError
     from ludus.lm import fetch_model
     from ludus.lm.built_in_models import built_in_folder
 
@@ -70,7 +72,7 @@ def fetch(
 @app.command()
 def show(
     path: Annotated[str, typer.Argument(help="Folder, id of a model on the hub, or ludus/tiny or ludus/smollm2.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Load a language model as a run would, and describe it. An unusable model is refused with the reason.
 
@@ -115,8 +117,6 @@ def _facts(model: LanguageModel) -> dict[str, Any]:
 def _needs_llm() -> None:
     """Language models are an extra; say so instead of showing a failed import."""
     from importlib.util import find_spec
-
-    from ludus.errors import ConfigError
 
     missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if missing:

@@ -1,20 +1,29 @@
-"""`ludus play`: sit down against a trained policy."""
+"""`ludus play`: sit down against a trained policy, on a board or in words."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from ludus.cli.arguments import GameKey, GamePlugins, choose_game, open_run
+from ludus.errors import ConfigError, RolloutError
+from ludus.plugins import load_plugins
+
 if TYPE_CHECKING:
-    from ludus.cli.table import Table
-    from ludus.cli.tabular_table import TabularTable
+    import numpy as np
+
+    from ludus.cli.tables import Table, TabularTable
     from ludus.config import RunConfig
     from ludus.games.protocol import Position
-    from ludus.records import PolicyRef
+    from ludus.games.text_protocol import TextPosition
+    from ludus.records import Episode, PolicyRef
     from ludus.storage.run_directory import RunDirectory
 
+Move = TypeVar("Move", int, str)
+PERSON = "you"
 HELP = "type a move, ? for the legal moves, q to leave"
 
 
@@ -25,8 +34,8 @@ def play(
     ] = None,
     seat: Annotated[int, typer.Option(help="Your seat, counted from 0; seat 0 moves first.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of chance and of the policy's sampling.")] = 0,
-    game: Annotated[str | None, typer.Option(help="Which of the run's games. Default: the first.")] = None,
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers the run's game.")] = None,
+    game: GameKey = None,
+    plugin: GamePlugins = None,
     sample: Annotated[
         bool,
         typer.Option(help="Sample the policy's moves instead of taking the likeliest. Tabular policies always sample."),
@@ -36,53 +45,46 @@ def play(
 
     Example: ludus play runs/connect_four --seat 1
     """
-    from ludus.cli.runs import open_run
-    from ludus.cli.table import Table
-    from ludus.cli.tabular_table import TabularTable
-    from ludus.errors import ConfigError
-    from ludus.plugins import load_plugins
     from ludus.policies.choosing import choose_policy
 
     load_plugins(plugin or [])
     directory, config = open_run(run)
-    keys = [choice.key for choice in config.games]
-    if not keys:
-        raise ConfigError(f"{run} has no games; ludus inspect {run} shows its attempts at tasks")
-    key = game or keys[0]
-    if key not in keys:
-        raise ConfigError(f"{run} does not play {key}; it plays: {', '.join(keys)}")
+    none = f"has no games; ludus inspect {run} shows its attempts at tasks"
+    key = choose_game(run, [choice.key for choice in config.games], game, none=none)
     ref = choose_policy(directory, config, policy)
     if config.policy.model is not None:
         talk(directory, config, key, ref, seat=seat, seed=seed, greedy=not sample)
         return
+    from ludus.cli.tables import Table, TabularTable
+
     table: Table | TabularTable = (
         TabularTable(directory, key, ref, seed=seed)
         if config.population is not None and config.population.oracle == "exact"
         else Table(directory, key, ref, seed=seed, greedy=not sample)
     )
-    if not 0 <= seat < table.players:
-        raise ConfigError(f"--seat {seat}: {key} has seats 0 to {table.players - 1}")
-    typer.echo(f"You are seat {seat} of {table.players} against {ref} at {key}; {HELP}.")
+    greet(table.spec.players, seat, ref, key)
     returns = converse(table, seat)
     if returns is None:
         typer.echo("Left the game.")
         return
     typer.echo(table.position.text())
-    typer.echo(outcome(returns, seat, together=table.is_cooperative))
+    typer.echo(outcome(returns, seat, together=table.spec.is_cooperative))
+
+
+def greet(players: int, seat: int, ref: PolicyRef, key: str) -> None:
+    """Say how to play, if the game has such a seat."""
+    if not 0 <= seat < players:
+        raise ConfigError(f"--seat {seat}: {key} has seats 0 to {players - 1}")
+    typer.echo(f"You are seat {seat} of {players} against {ref} at {key}; {HELP}.")
 
 
 def talk(
     directory: RunDirectory, config: RunConfig, key: str, ref: PolicyRef, *, seat: int, seed: int, greedy: bool
 ) -> None:
     """Play one game of words against a language model."""
-    from ludus.cli.play_text import play_in_words
-    from ludus.errors import ConfigError
     from ludus.games.text_registry import make_text_game
 
-    players = make_text_game(key).spec.players
-    if not 0 <= seat < players:
-        raise ConfigError(f"--seat {seat}: {key} has seats 0 to {players - 1}")
-    typer.echo(f"You are seat {seat} of {players} against {ref} at {key}; {HELP}.")
+    greet(make_text_game(key).spec.players, seat, ref, key)
     episode = play_in_words(directory, config, key, ref, seat=seat, seed=seed, greedy=greedy)
     if episode.error:
         typer.echo("Left the game." if episode.error.startswith("Left") else f"The game failed: {episode.error}")
@@ -93,6 +95,49 @@ def talk(
     typer.echo(outcome(list(episode.returns), seat))
 
 
+class Left(RolloutError):
+    """The person left the game."""
+
+
+class Person:
+    """Whoever sits at the terminal, in a game of words."""
+
+    def choose(self, position: TextPosition, seat: int, rng: np.random.Generator) -> str:
+        """Show what is new and ask for a legal move."""
+        from ludus.games.move_text import find_move
+
+        typer.echo(position.news(seat))
+        moves = position.moves(seat)
+
+        def read(text: str) -> str | None:
+            return text if text and (moves is None or find_move(text, moves) is not None) else None
+
+        legal = ", ".join(moves) if moves else "this game cannot list them"
+        chosen = ask(read, legal)
+        if chosen is None:
+            raise Left("left")
+        return chosen
+
+
+def play_in_words(
+    directory: RunDirectory, config: RunConfig, key: str, ref: PolicyRef, *, seat: int, seed: int, greedy: bool
+) -> Episode:
+    """One game of a person against a language model; the episode's error says when the person left."""
+    from ludus.cli.match_games import language_runner
+    from ludus.games.text_registry import make_text_game
+    from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
+
+    runner = language_runner(directory, config, ref, name=config.name, slots=1, guests={PERSON: Person()})
+    person, others = Seat(policy=PolicyRef(name=PolicyName(PERSON))), Seat(policy=ref, greedy=greedy)
+    seats = tuple(person if place == seat else others for place in range(make_text_game(key).spec.players))
+    runner.submit([Task(id=TaskId(0), game=key, seed=seed, seats=seats, purpose="evaluate")])
+    while not runner.is_idle:
+        runner.step()
+    (episode,) = runner.harvest().episodes
+    runner.close()
+    return episode
+
+
 def converse(table: Table | TabularTable, seat: int) -> list[float] | None:
     """Play one game; None when the person leaves."""
     position: Position = table.position
@@ -101,7 +146,7 @@ def converse(table: Table | TabularTable, seat: int) -> list[float] | None:
         for mover in acting:
             if mover == seat:
                 typer.echo(position.text(seat))
-                chosen = ask(position, seat)
+                chosen = ask_on_board(position, seat)
                 if chosen is None:
                     return None
                 moves[mover] = chosen
@@ -114,10 +159,8 @@ def converse(table: Table | TabularTable, seat: int) -> list[float] | None:
     return [float(value) for value in position.returns()]
 
 
-def ask(position: Position, seat: int) -> int | None:
+def ask(understand: Callable[[str], Move | None], legal: str) -> Move | None:
     """Ask for a legal move until there is one; None for leaving."""
-    legal = list(position.legal(seat))
-    names = {action: position.action_text(seat, action) for action in legal}
     while True:
         try:
             text = input("your move> ").strip()
@@ -126,12 +169,18 @@ def ask(position: Position, seat: int) -> int | None:
         if text.lower() in ("q", "quit", "exit"):
             return None
         if text == "?":
-            typer.echo("legal moves: " + ", ".join(f"{action} ({name})" for action, name in names.items()))
-            continue
-        chosen = understand(text, names)
-        if chosen is not None:
+            typer.echo(f"legal moves: {legal}")
+        elif (chosen := understand(text)) is not None:
             return chosen
-        typer.echo(f"{text[:40]!r} is not a legal move here; {HELP}")
+        else:
+            typer.echo(f"{text[:40]!r} is not a legal move here; {HELP}")
+
+
+def ask_on_board(position: Position, seat: int) -> int | None:
+    """A legal action; None for leaving."""
+    names = {action: position.action_text(seat, action) for action in position.legal(seat)}
+    legal = ", ".join(f"{action} ({name})" for action, name in names.items())
+    return ask(lambda text: understand(text, names), legal)
 
 
 def understand(text: str, names: dict[int, str]) -> int | None:

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from ludus.cli.arguments import open_run
+from ludus.errors import ConfigError
+
 
 def plot(
     runs: Annotated[
@@ -29,7 +32,6 @@ def plot(
       ludus plot runs/connect_four --metric train/entropy --metric 'train/*_kl' --out /tmp/training.svg
       ludus plot 'mix=runs/study/mix-*' 'grpo=runs/study/grpo-*' --metric 'evaluate/*/success' --out study.png
     """
-    from ludus.errors import ConfigError
     from ludus.reports.curves import draw_curves, draw_labelled
     from ludus.storage.atomic import write_bytes
 
@@ -60,9 +62,6 @@ def _find_runs(texts: Sequence[str]) -> list[tuple[str, list[Path]]]:
     """Label and directories; runs without a label have their name as one."""
     from glob import glob
 
-    from ludus.cli.runs import open_run
-    from ludus.errors import ConfigError
-
     found: dict[str, list[Path]] = {}
     for text in texts:
         label, separator, pattern = text.rpartition("=") if not Path(text).exists() else ("", "", text)
@@ -76,7 +75,6 @@ def _find_runs(texts: Sequence[str]) -> list[tuple[str, list[Path]]]:
 
 
 def _read(run: Path, metric: Sequence[str] | None) -> dict[str, list[tuple[float, float]]]:
-    from ludus.errors import ConfigError
     from ludus.reports.curves import DEFAULT, read_curves
 
     curves = read_curves(run / "metrics.jsonl", metric or DEFAULT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 from rich.console import Console, Group
@@ -13,8 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ludus.cli.population import exploitability, learning_progress, population_progress, unit_of
-from ludus.cli.summary import evaluation_scores, held_out_scores, print_summary
+from ludus.cli.summary import evaluation_scores, exploitability, held_out_scores, print_summary, unit_of
 from ludus.daemon.rates import Rate
 from ludus.daemon.reports import Reporter
 from ludus.reports.sparklines import decades, sparkline
@@ -22,59 +21,46 @@ from ludus.reports.sparklines import decades, sparkline
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ludus.config import RunConfig
     from ludus.runs.driver import Status
     from ludus.runs.staged import AnyRun
 
 PLAIN_EVERY_S = 5.0
+MEASURING = "measuring"
+"""What a status names while nobody learns."""
+_WHOLE_RUNS = ("psro", "self_play", "fixed", "sequential_league")
+"""Schedulers whose learners all learn for `train.steps`."""
 
 
-class Display(Protocol):
-    """Shows statuses as they come."""
+class Display:
+    """Shows statuses as they come: this one nothing, others a line, an object or a panel."""
 
-    def __enter__(self) -> Display: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        """Restore what was changed to show something."""
 
     def show(self, status: Status) -> None:
         """Take a new status; called a few times a second."""
-        ...
 
     def summarise(self, status: Status) -> None:
         """Say how it ended and what to do next."""
-        ...
 
 
 def make_display(loop: AnyRun, *, quiet: bool, json_lines: bool) -> Display:
     """The display that fits where the output goes."""
     if quiet:
-        return Silent()
+        return Display()
     if json_lines:
         return JsonLines()
     console = Console()
     return LivePanel(console, loop) if console.is_terminal else PlainLines(console, loop)
 
 
-class Silent:
-    """Shows nothing."""
-
-    def __enter__(self) -> Silent:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to restore."""
-
-    def show(self, status: Status) -> None:
-        """Nothing."""
-
-    def summarise(self, status: Status) -> None:
-        """Nothing."""
-
-
-class JsonLines(Silent):
+class JsonLines(Display):
     """One JSON object a second, and one at the end."""
 
     def __init__(self) -> None:
@@ -88,15 +74,26 @@ class JsonLines(Silent):
             print(msgspec.json.encode(asdict(status)).decode(), flush=True)
 
 
-class PlainLines(Silent):
-    """A line every few seconds: for logs and pipes."""
+class TextDisplay(Display):
+    """What people read: progress in its own form, and a summary at the end."""
 
     def __init__(self, console: Console, loop: AnyRun) -> None:
         self._console = console
         self._loop = loop
+        self._rate = Rate()
+
+    def summarise(self, status: Status) -> None:
+        """The ladder and where things are."""
+        print_summary(self._console, self._loop, status)
+
+
+class PlainLines(TextDisplay):
+    """A line every few seconds: for logs and pipes."""
+
+    def __init__(self, console: Console, loop: AnyRun) -> None:
+        super().__init__(console, loop)
         self._last = -PLAIN_EVERY_S
         self._stage = ("", 0)
-        self._rate = Rate()
 
     def show(self, status: Status) -> None:
         """Print when it is time, or when the stage has changed."""
@@ -114,24 +111,18 @@ class PlainLines(Silent):
         line = f"{which_stage(status)}{status.stage:<10} {steps}{speed}  {scores}"
         print(line.rstrip(), file=self._console.file, flush=True)
 
-    def summarise(self, status: Status) -> None:
-        """The ladder and where things are."""
-        print_summary(self._console, self._loop, status)
 
-
-class LivePanel(Silent):
+class LivePanel(TextDisplay):
     """A panel that is redrawn in place."""
 
     def __init__(self, console: Console, loop: AnyRun) -> None:
-        self._console = console
-        self._loop = loop
+        super().__init__(console, loop)
         self._live = Live(console=console, refresh_per_second=4, transient=False)
-        self._rate = Rate()
         self._reporter = Reporter(loop)
         self._curves: dict[str, list[float]] = {}
         self._generation = -1
 
-    def __enter__(self) -> LivePanel:
+    def __enter__(self) -> Self:
         self._live.__enter__()
         return self
 
@@ -146,10 +137,6 @@ class LivePanel(Silent):
         self._live.update(
             Group(self._headline(status, rate), self._bar(status), self._rooms(status), self._facts(status))
         )
-
-    def summarise(self, status: Status) -> None:
-        """The ladder and where things are."""
-        print_summary(self._console, self._loop, status)
 
     def _headline(self, status: Status, rate: float) -> Text:
         left = (status.total_steps - status.steps) / rate if rate > 0 else 0.0
@@ -240,6 +227,31 @@ def warm_up_progress(status: Status) -> str:
     if status.stage != "warming up" or done is None or loss is None:
         return ""
     return f"{done:.0%} of the games learnt from, loss {loss:.3f}"
+
+
+def population_progress(config: RunConfig, status: Status) -> str:
+    """Who is learning, and how far the population is from an equilibrium; or how far its game's tree is walked."""
+    if config.population is None:
+        return ""
+    found = exploitability(status.metrics)
+    parts = [learning_progress(config, status)]
+    if found is not None:
+        parts.append(f"NashConv {found[0]:.4g} ({found[1]})")
+    elif "psro/histories" in status.metrics:
+        parts.append(f"{status.metrics['psro/histories']:,.0f} histories found")
+    return "  ".join(part for part in parts if part)
+
+
+def learning_progress(config: RunConfig, status: Status) -> str:
+    """`main learns: 1,200 of 5,000 steps`; empty where nothing is learnt."""
+    steps = status.metrics.get("psro/learner_steps")
+    if steps is None or not status.stage_name or config.population is None or status.stage == "starting":
+        return ""
+    if status.stage != "training" or status.stage_name == MEASURING:
+        return status.stage_name
+    learners = status.stage_name.split(", ")
+    whole = config.train.steps * len(learners) if config.population.scheduler in _WHOLE_RUNS else 0
+    return f"{status.stage_name}: {steps:,.0f}{f' of {whole:,}' if whole else ''} steps"
 
 
 def _duration(seconds: float) -> str:

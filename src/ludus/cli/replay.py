@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ludus.cli.arguments import GamePlugins, open_run
+from ludus.errors import ConfigError
+from ludus.plugins import load_plugins
+
 if TYPE_CHECKING:
     from ludus.records import Episode
 
@@ -14,16 +18,14 @@ if TYPE_CHECKING:
 def replay(
     run: Annotated[Path, typer.Argument(help="Directory of the run.")],
     episode: Annotated[str, typer.Argument(help="Episode id (or its beginning), or `last`.")] = "last",
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers the run's game.")] = None,
+    plugin: GamePlugins = None,
     moves_only: Annotated[bool, typer.Option("--moves", help="Print the moves without the positions.")] = False,
 ) -> None:
     """Replay a recorded episode from its seed and moves. `ludus inspect RUN` lists episodes.
 
     Example: ludus replay runs/connect_four last
     """
-    from ludus.cli.runs import open_run
     from ludus.games.episode_text import episode_lines
-    from ludus.plugins import load_plugins
 
     load_plugins(plugin or [])
     directory, _ = open_run(run)
@@ -39,7 +41,6 @@ def replay(
 
 def find_episode(run: Path, wanted: str) -> Episode:
     """The recorded episode with this id or the only one that begins with it."""
-    from ludus.errors import ConfigError
     from ludus.storage.arrow import episodes_from_table
     from ludus.storage.segment_reader import SegmentReader
 

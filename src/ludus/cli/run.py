@@ -1,7 +1,8 @@
-"""`ludus run`: start or resume a run."""
+"""`ludus run`: start or resume a run. `ludus check`: say what a config would run, without doing anything."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -12,6 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ludus.cli.arguments import Overrides, Plugins, StrictResume, split_config
+from ludus.errors import ConfigError
+from ludus.plugins import load_plugins
+
 if TYPE_CHECKING:
     from ludus.runs.driver import Status
     from ludus.runs.staged import AnyRun
@@ -21,14 +26,10 @@ def run(
     config: Annotated[
         Path | None, typer.Argument(help="YAML file of the run. Without it: the Connect Four demo.")
     ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Values that replace those of the file.")
-    ] = None,
+    overrides: Overrides = None,
     run_dir: Annotated[Path | None, typer.Option(help="Where the run lives. Default: runs/<name>.")] = None,
-    plugin: Annotated[list[Path] | None, typer.Option(help="Python file that registers your own parts.")] = None,
-    strict_resume: Annotated[
-        bool, typer.Option(help="Refuse to fall back when the newest checkpoint is damaged.")
-    ] = False,
+    plugin: Plugins = None,
+    strict_resume: StrictResume = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object per report.")] = False,
 ) -> None:
@@ -41,7 +42,6 @@ def run(
       ludus run my.yaml --plugin my_game.py --run-dir /data/runs/first
       ludus run my.yaml mode=evaluate policy.start=runs/first evaluate.versions=all
     """
-    from ludus.cli.overrides import split_config
     from ludus.daemon.hosting import hosted
     from ludus.daemon.launch import open_loop
 
@@ -79,3 +79,48 @@ def watch(loop: AnyRun, *, quiet: bool, json_lines: bool) -> Status:
         display.show(status)
     display.summarise(status)
     return status
+
+
+def check(
+    config: Annotated[Path | None, typer.Argument(help="YAML file of the run. Without it: the demo's config.")] = None,
+    overrides: Overrides = None,
+    plugin: Plugins = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of configs, for editors.")] = False,
+) -> None:
+    """Validate a config and print every derived value. All mistakes are shown at once, with exit code 2.
+
+    Games, players, opponents and transforms are looked up, too: what passes here can run here.
+
+    \b
+    Examples:
+      ludus check examples/connect_four.yaml
+      ludus check my.yaml train.minibatch=512 league.opponents.0.weight=2
+      ludus check my.yaml --plugin my_game.py
+      ludus check --schema > ludus.schema.json
+    """
+    from ludus.config import describe, json_schema, load_or_demo, resolve_stages, stage_folder
+
+    if schema:
+        typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        return
+    from ludus.runs.staged import check_stages, make_run
+
+    try:
+        load_plugins([str(file) for file in plugin or []])
+        loaded = load_or_demo(*split_config(config, overrides))
+        stages = resolve_stages(loaded)
+        check_stages(stages)
+        if loaded.population is not None and loaded.population.oracle == "learned":
+            make_run(loaded)  # what its learners are is found out by whoever runs them; nothing is written
+    except ConfigError as error:
+        for problem in error.problems:
+            typer.echo(problem, err=True)
+        raise typer.Exit(2) from None
+    for number, stage in enumerate(stages):
+        if loaded.stages:
+            typer.echo(f"stage {number + 1} of {len(stages)}: {loaded.stages[number].name}")
+        name = stage_folder(number, loaded.stages[number].name) if loaded.stages else ""
+        rows = describe(stage, loaded.home / name)
+        width = max(len(label) for label, _ in rows)
+        for label, value in rows:
+            typer.echo(f"{label:<{width}}  {value}")

@@ -1,4 +1,4 @@
-"""`ludus serve`: talk to a run's language models over the OpenAI API."""
+"""A run's policies, used elsewhere: `ludus serve` over the OpenAI API, `ludus export` as files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from ludus.cli.arguments import Run, open_run
 from ludus.errors import ConfigError
 
 
 def serve(
-    run: Annotated[Path, typer.Argument(help="Directory of the run, live or finished.")],
+    run: Run,
     host: Annotated[str, typer.Option(help="Address to listen on. Others than this machine's own need a token.")] = (
         "127.0.0.1"
     ),
@@ -29,9 +30,9 @@ def serve(
 
     Example: ludus serve runs/tictactoe --port 8000
     """
-    from ludus.cli.runs import open_run
-
-    _check_installed()
+    missing = [name for name in ("starlette", "torch", "transformers", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"serving needs {' and '.join(missing)}; install: pip install 'ludus[llm]'")
     from ludus.http.access import read_token
     from ludus.serve.app import make_app
     from ludus.serve.running import bind, url_of
@@ -51,7 +52,23 @@ def serve(
         run_server(make_app(service, token=token), listener)
 
 
-def _check_installed() -> None:
-    missing = [name for name in ("starlette", "torch", "transformers", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"serving needs {' and '.join(missing)}; install: pip install 'ludus[llm]'")
+def export(
+    run: Annotated[Path, typer.Argument(help="Directory of the run.")],
+    out: Annotated[Path | None, typer.Option(help="Folder to write. Default: RUN/export/<policy>-<version>.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Version to export, such as main@12. Default: the newest.")] = None,
+    force: Annotated[bool, typer.Option(help="Replace the folder if it exists.")] = False,
+) -> None:
+    """Write a policy as safetensors with a JSON card: weights, network, game and weights hash.
+
+    Example: ludus export runs/connect_four --out /tmp/connect_four
+    """
+    from ludus.policies import PolicyStore
+    from ludus.policies.choosing import choose_policy
+    from ludus.policies.export import export_policy
+
+    directory, config = open_run(run)
+    ref = choose_policy(directory, config, policy)
+    target = out or directory.path / "export" / f"{ref.name}-{ref.version:08d}"
+    loaded = export_policy(PolicyStore(directory.policies), ref, target, replace=force)
+    typer.echo(f"{ref}  {loaded.weights_hash}  trained for {loaded.step:,} steps")
+    typer.echo(f"written: {target}")

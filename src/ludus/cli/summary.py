@@ -6,21 +6,24 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.table import Table
 
-from ludus.cli.population import final_lines, unit_of
+from ludus.storage.jsonl import read_jsonl
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from ludus.config import RunConfig
     from ludus.runs.driver import Status
     from ludus.runs.staged import AnyRun
 
 LAST_WORDS = 6
 """Replies of the last game that are shown at the end."""
+EXPLOITABILITY = (("psro/nash_conv", "exact"), ("psro/nash_conv_bound", "lower bound"))
+"""Metrics of it, and what each is worth; the first that there is counts."""
 
 
 def print_summary(console: Console, loop: AnyRun, status: Status) -> None:
@@ -34,8 +37,6 @@ def print_summary(console: Console, loop: AnyRun, status: Status) -> None:
         return
     print_stages(console, loop)
     if loop.config.mode == "evaluate":
-        from ludus.cli.measured import measured_table
-
         console.print(measured_table(loop.run.events))
         say(console, f"run: {status.run_dir}    metrics: {loop.run.metrics}")
         return
@@ -70,6 +71,32 @@ def print_population(console: Console, loop: AnyRun, status: Status) -> None:
     say(console, f"run: {run}    population: {ludus} league {run}{play}")
 
 
+def final_lines(status: Status, events: Path) -> list[str]:
+    """How it ended: the last NashConv, what it cost, and why there was no further generation."""
+    metrics, found = status.metrics, exploitability(status.metrics)
+    nash_conv = "NashConv not known" if found is None else f"NashConv {found[0]:.6g} ({found[1]})"
+    ended = [event["reason"] for event in read_jsonl(events) if event.get("event") == "population_done"]
+    return [
+        f"{nash_conv} after {status.steps:,} generations, {_policies(metrics)} policies; "
+        + "; ".join([*_costs(metrics), f"{metrics.get('psro/cpu_s', 0.0):.2f} CPU-seconds of PSRO"]),
+        *([f"no further generation: {ended[-1]}"] if ended else []),
+    ]
+
+
+def _policies(metrics: Mapping[str, float]) -> str:
+    seats = [f"psro/seat_{seat}/policies" for seat in (0, 1)]
+    return " + ".join(f"{metrics[name]:.0f}" for name in (*seats, "psro/policies") if name in metrics)
+
+
+def _costs(metrics: Mapping[str, float]) -> list[str]:
+    words = (
+        ("psro/value", "value of seat 0: {:.6g}"),
+        ("psro/steps", "{:,.0f} steps of learners"),
+        ("psro/matches", "{:,.0f} matches"),
+    )
+    return [text.format(metrics[name]) for name, text in words if name in metrics]
+
+
 def print_measured(console: Console, loop: AnyRun, status: Status) -> None:
     """The ladder, where games are played, and the newest scores."""
     from ludus.reports.ladder import standing_of_run
@@ -90,13 +117,36 @@ def print_measured(console: Console, loop: AnyRun, status: Status) -> None:
 def print_stages(console: Console, loop: AnyRun) -> None:
     """A line for each stage with what was measured in it last; nothing where there are none."""
     from ludus.runs.staged import StagedRun
-    from ludus.storage.jsonl import read_jsonl
 
     for run in loop.runs if isinstance(loop, StagedRun) else ():
         newest: dict[str, float] = {}
         for line in read_jsonl(run.metrics):
             newest |= {**evaluation_scores(line), **held_out_scores(line)}
         say(console, f"{run.path.name:<16} " + "  ".join(f"{name} {value:.1%}" for name, value in newest.items()))
+
+
+def measured_table(events: Path) -> Table:
+    """From the events of a run, oldest version first; one that was measured again counts once."""
+    found = {event["policy"]: event for event in read_jsonl(events) if event.get("event") == "measured"}
+    rows = sorted(found.values(), key=lambda event: int(event["policy"].rpartition("@")[2]))
+    names = list(dict.fromkeys(name for event in rows for name in event["scores"]))
+    table = Table(title="Measured", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for name in ("version", "step", *(name.removeprefix("evaluate/").replace("/", "\n") for name in names)):
+        table.add_column(name, justify="left" if name == "version" else "right")
+    for event in rows:
+        scores = (f"{event['scores'][name]:.3f}" if name in event["scores"] else "" for name in names)
+        table.add_row(event["policy"], f"{event['step']:,}", *scores)
+    return table
+
+
+def unit_of(config: RunConfig) -> str:
+    """What a run counts."""
+    return "steps" if config.population is None else "generations"
+
+
+def exploitability(metrics: Mapping[str, float]) -> tuple[float, str] | None:
+    """How far a population is from an equilibrium, and whether that is exact; None where it is not known."""
+    return next(((metrics[name], worth) for name, worth in EXPLOITABILITY if name in metrics), None)
 
 
 def evaluation_scores(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ludus.cli.arguments import open_run
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ def make_source(
 
 
 def _attach(run_dir: Path, overrides: list[str]) -> Source:
-    from ludus.cli.runs import open_run
     from ludus.daemon.run_watch import RunWatch
     from ludus.monitor.attached_source import AttachedSource
 

@@ -10,7 +10,6 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from ludus.cli.match_games import seats_of_first
 from ludus.config import RunConfig
 from ludus.league.catalog_tables import read_tables
 from ludus.league.matchmaking.member import Member
@@ -178,6 +177,11 @@ def _rated(members: Sequence[Member], ref: PolicyRef, *, is_newest: bool) -> Mem
         by_name = listed.get(str(ref.name))
         found = by_name if by_name is None or by_name.kind == "fixed" or is_newest else None
     return found
+
+
+def seats_of_first(episode: Episode) -> list[int]:
+    """Where the first side of a match sat."""
+    return [int(seat) for seat in episode.task.inputs["first"]]
 
 
 def _mean_returns(episode: Episode, first: Sequence[int]) -> tuple[float, float]:

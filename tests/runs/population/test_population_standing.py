@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ludus.cli.league_population import closing_lines, figures, print_standing
+from ludus.cli.league import closing_lines, figures, print_standing
 from ludus.league.matchmaking.roster import Recruit, Roster, label
 from ludus.league.payoffs.empirical_game import EmpiricalGame
 from ludus.league.payoffs.normal_form import product

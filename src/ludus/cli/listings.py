@@ -1,4 +1,4 @@
-"""`ludus games`: what can be played on this machine."""
+"""What there is: `ludus games`, the games of this machine; `ludus metrics`, and what each means."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from ludus.cli.arguments import AsJson
+from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
     from ludus.games import GameListing
@@ -21,7 +24,7 @@ def games(
     ] = "",
     in_words: Annotated[bool, typer.Option("--text", help="Only games that language models can play.")] = False,
     show_all: Annotated[bool, typer.Option("--all", help="Also list what cannot be played, and why.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the games that are installed.
 
@@ -32,7 +35,6 @@ def games(
       ludus games poker
       ludus games 'textarena:*' --all
     """
-    from ludus.errors import ConfigError
     from ludus.games import available_games, available_text_games
 
     listings = sorted([*available_games(), *available_text_games()], key=lambda listing: listing.key)
@@ -85,3 +87,28 @@ def _row(listing: GameListing) -> tuple[str, ...]:
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def metrics(
+    name: Annotated[str, typer.Argument(help="A metric, or a word to look for. Without it: all.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: unit and meaning by name.")] = False,
+) -> None:
+    """Explain metrics: meaning and unit.
+
+    \b
+    Examples:
+      ludus metrics train/approx_kl
+      ludus metrics staleness
+    """
+    from ludus.telemetry.metric_table import METRICS, search_metrics
+
+    found = search_metrics(name) if name else list(METRICS)
+    if not found:
+        raise ConfigError(f"no metric has {name!r} in its name or meaning; all of them: ludus metrics")
+    if as_json:
+        table = {metric.name: {"unit": metric.unit, "meaning": metric.meaning} for metric in found}
+        typer.echo(json.dumps(table, indent=1, ensure_ascii=False))
+        return
+    width = max(len(metric.name) for metric in found)
+    for metric in found:
+        typer.echo(f"{metric.name:<{width}}  {metric.meaning}  [{metric.unit}]")

@@ -1,18 +1,22 @@
-"""A game between a person and a table of probabilities: what `ludus play` needs of a run that computed a population."""
+"""A game between a person and a policy: the position, and what a network or a table of probabilities decides."""
 
 from __future__ import annotations
 
 import json
+import os
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ludus.errors import ConfigError
 from ludus.games import make_game
 from ludus.policies import PolicyStore, TabularShape
 from ludus.policies.tabular_shape import LISTING
 from ludus.records import PolicyRef, derive_seed
+from ludus.records.uniforms import uniforms
+from ludus.runtime import limit_threads
 from ludus.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -21,25 +25,49 @@ if TYPE_CHECKING:
 Lookup = dict[str, tuple[list[int], list[float]]]
 
 
+class Table:
+    """One game with a network on every seat but the person's."""
+
+    def __init__(self, run: RunDirectory, game_key: str, ref: PolicyRef, *, seed: int, greedy: bool) -> None:
+        limit_threads(1, os.environ)
+        from ludus.explore.actors import NetworkActors
+
+        self._actors = NetworkActors(PolicyStore(run.policies))
+        self._ref = ref
+        self._seed = np.uint64(derive_seed(seed, "act"))
+        self._greedy = greedy
+        self._ply = 0
+        self._memories: dict[int, NDArray[np.float32]] = {}
+        game = make_game(game_key)
+        self.spec = game.spec
+        self.position = game.start(derive_seed(seed, "game"))
+
+    def decide(self, seat: int) -> int:
+        """What the policy plays in this seat."""
+        spec = self.spec
+        observation = np.zeros((1, *spec.observation_shape), np.float32)
+        self.position.observe(seat, observation[0])
+        legal = np.zeros((1, spec.actions), np.bool_)
+        legal[0, self.position.legal(seat)] = True
+        uniform = uniforms(np.array([self._seed]), np.array([self._ply], np.uint64), np.array([seat], np.uint64))
+        self._ply += 1
+        memory, greedy = self._memories.get(seat), np.array([self._greedy])
+        decided = self._actors.act(self._ref, observation, legal, uniform, greedy, memory=memory)
+        self._memories[seat] = decided.memory
+        return int(decided.actions[0])
+
+
 class TabularTable:
     """One game with a table on every seat but the person's. It always samples: its mixture is its strategy."""
 
-    is_cooperative = False
-    """Tables are of games that somebody loses."""
-
     def __init__(self, run: RunDirectory, game_key: str, ref: PolicyRef, *, seed: int) -> None:
-        store = PolicyStore(run.policies)
-        self._game = make_game(game_key)
-        if self._game.spec.is_simultaneous:
+        game = make_game(game_key)
+        self.spec = game.spec
+        if self.spec.is_simultaneous:
             raise ConfigError(f"{game_key}: seats move at the same time, and its tables are of the game in turns")
-        self._seats = read_seats(store, ref)
+        self._seats = read_seats(PolicyStore(run.policies), ref)
         self._random = Random(derive_seed(seed, "act"))
-        self.position = self._game.start(derive_seed(seed, "game"))
-
-    @property
-    def players(self) -> int:
-        """Seats of the game."""
-        return self._game.spec.players
+        self.position = game.start(derive_seed(seed, "game"))
 
     def decide(self, seat: int) -> int:
         """What the table plays in this seat."""
