@@ -12,7 +12,7 @@ from ludus.config import MemoryConfig, MlpConfig
 from ludus.explore.actors import NetworkActors
 from ludus.explore.runners.host_runner import HostRunner
 from ludus.games import make_game
-from ludus.games.global_state import state_size, write_state
+from ludus.games.protocol import write_state
 from ludus.policies import PolicyShape, PolicyStore, as_numpy
 from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
 from ludus.train.bptt_chunks import make_rows
@@ -30,7 +30,7 @@ def test_recorded_decisions_are_those_of_the_unrolled_network(key: str, tmp_path
         layout="channels_first",
         games=(key,),
         critic="central",
-        state_size=state_size(game.spec),
+        state_size=game.spec.state_size,
         normalises_value=True,
     )
     network, random = shape.build(), np.random.default_rng(0)
@@ -64,7 +64,7 @@ def test_recorded_decisions_are_those_of_the_unrolled_network(key: str, tmp_path
 def test_a_game_without_a_state_shows_what_all_seats_see() -> None:
     game = make_game("open_spiel:kuhn_poker")
     position = game.start(3)
-    state = np.full(state_size(game.spec), np.nan, np.float32)
+    state = np.full(game.spec.state_size, np.nan, np.float32)
     write_state(position, game.spec, state)
     seen = np.zeros((2, *game.spec.observation_shape), np.float32)
     for seat in range(2):

@@ -9,7 +9,7 @@ import pytest
 
 from ludus.errors import ConfigError, EnvError
 from ludus.games.pgx import PgxGame, PgxPosition
-from ludus.games.pgx_rules import REFUSED, RULES
+from ludus.games.pgx_rules import ACTION_NAMES, REFUSED, RULES
 
 SLOW_TO_TRACE = {"animal_shogi", "chess", "gardner_chess", "minatar-seaquest", "shogi", "sparrow_mahjong"}
 
@@ -59,7 +59,7 @@ def test_rules_table_says_what_the_environment_says(name: str) -> None:
     assert rules.players == env.num_players == state.rewards.shape[0]
     assert (rules.actions,) == state.legal_action_mask.shape
     assert rules.observation_shape == state.observation.shape
-    assert not rules.action_names or len(rules.action_names) == rules.actions
+    assert name not in ACTION_NAMES or len(ACTION_NAMES[name]) == rules.actions
 
 
 def test_rules_table_has_every_game_of_pgx() -> None:
@@ -162,5 +162,5 @@ def test_game_without_a_twin_says_so_when_a_bot_wants_its_state() -> None:
 
 
 def test_actions_have_names_where_there_are_any() -> None:
-    assert PgxGame("2048").start(1).action_text(0, PgxGame("2048").start(1).legal(0)[0]) in RULES["2048"].action_names
+    assert PgxGame("2048").start(1).action_text(0, PgxGame("2048").start(1).legal(0)[0]) in ACTION_NAMES["2048"]
     assert PgxGame("kuhn_poker").start(0).action_text(0, 0) == "Bet"

@@ -10,9 +10,8 @@ import pytest
 
 from ludus.errors import ConfigError
 from ludus.games import make_game
-from ludus.games.device_game import find_device_game
-from ludus.games.tabulated import Tabulated
-from ludus.games.tabulated_env import TabulatedEnv
+from ludus.games.registry import find_device_game
+from ludus.games.tabulated import Tabulated, TabulatedEnv
 from ludus.games.tabulating import tabulate
 
 GAMES = [

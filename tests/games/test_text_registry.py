@@ -15,14 +15,14 @@ from ludus.games import (
     available_text_games,
     make_text_game,
     register_text_game,
-    text_registry,
+    registry,
 )
 from ludus.games.text_open_spiel import OpenSpielTextGame
 
 
 @pytest.fixture
 def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_registry.TEXT_GAMES, "added", {})
+    monkeypatch.setattr(registry.TEXT_GAMES, "added", {})
 
 
 class Own(OpenSpielTextGame):
@@ -88,7 +88,7 @@ def test_name_that_would_look_like_a_backend_is_refused() -> None:
 
 
 def test_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_registry, "find_spec", lambda package: None)
+    monkeypatch.setattr(registry, "find_spec", lambda package: None)
     with pytest.raises(ConfigError, match="textarena is not installed; pip install"):
         make_text_game("textarena:Nim-v0")
     assert [game.key for game in available_text_games() if not game.ok] == ["textarena:*"]

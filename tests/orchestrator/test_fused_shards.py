@@ -16,8 +16,8 @@ from jax.sharding import Mesh, PartitionSpec
 from ludus import SingleRun, parse_config
 from ludus.config import resolve
 from ludus.errors import ConfigError
-from ludus.games.device_game import find_device_game
 from ludus.games.pgx import PgxGame
+from ludus.games.registry import find_device_game
 from ludus.games.sequence_form_building import build_sequence_form
 from ludus.games.tabulating import tabulate
 from ludus.league.exact.network_policies import NetworkPolicies

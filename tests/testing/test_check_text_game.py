@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ludus.errors import EnvError
+from ludus.games.protocol import InvalidMove
 from ludus.games.text_open_spiel import OpenSpielTextGame, OpenSpielTextPosition
-from ludus.games.text_protocol import InvalidMove
 from ludus.testing import ConformanceError, check_text_game
 
 

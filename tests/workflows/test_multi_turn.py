@@ -10,7 +10,7 @@ import pytest
 from attempting import Make, attempt, part, run
 
 from ludus.errors import ConfigError
-from ludus.games.text_protocol import InvalidMove
+from ludus.games.protocol import InvalidMove
 from ludus.workflows.environments import EnvStep, register_environment
 from ludus.workflows.gymnasium_text import plain
 

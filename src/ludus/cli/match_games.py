@@ -20,9 +20,8 @@ from ludus.explore.players.fixed import BUILT_IN, PLAYERS, Player, make_player
 from ludus.explore.players.text import TextPlayer, make_text_player
 from ludus.explore.runners.host_runner import HostRunner
 from ludus.games import make_game
-from ludus.games.protocol import Game, GameSpec
-from ludus.games.text_protocol import TextGame
-from ludus.games.text_registry import make_text_game
+from ludus.games.protocol import Game, GameSpec, TextGame
+from ludus.games.registry import make_text_game
 from ludus.league.matchmaking.matchmaker import evaluation_seats
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import PolicyStore, TabularShape

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from ludus.cli.tables import Table, TabularTable
     from ludus.config import RunConfig
-    from ludus.games.protocol import Position
-    from ludus.games.text_protocol import TextPosition
+    from ludus.games.protocol import Position, TextPosition
     from ludus.records import Episode, PolicyRef
     from ludus.storage.run_directory import RunDirectory
 
@@ -82,7 +81,7 @@ def talk(
     directory: RunDirectory, config: RunConfig, key: str, ref: PolicyRef, *, seat: int, seed: int, greedy: bool
 ) -> None:
     """Play one game of words against a language model."""
-    from ludus.games.text_registry import make_text_game
+    from ludus.games.registry import make_text_game
 
     greet(make_text_game(key).spec.players, seat, ref, key)
     episode = play_in_words(directory, config, key, ref, seat=seat, seed=seed, greedy=greedy)
@@ -124,7 +123,7 @@ def play_in_words(
 ) -> Episode:
     """One game of a person against a language model; the episode's error says when the person left."""
     from ludus.cli.match_games import language_runner
-    from ludus.games.text_registry import make_text_game
+    from ludus.games.registry import make_text_game
     from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
 
     runner = language_runner(directory, config, ref, name=config.name, slots=1, guests={PERSON: Person()})

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.games.global_state import state_size
 from ludus.games.protocol import GameSpec
 from ludus.records import REQUIRED_STEP_COLUMNS, SEQUENCE_COLUMNS, Experiences
 
@@ -219,8 +218,8 @@ def _shape_problem(experiences: Experiences, spec: GameSpec) -> str | None:
     if legal is not None and legal.shape[1] != spec.actions:
         return f"legal has {legal.shape[1]} actions, the game {spec.actions}"
     state = experiences.steps.get("state")
-    if state is not None and state.shape[1:] != (state_size(spec),):
-        return f"state has shape {state.shape[1:]}, the game's is ({state_size(spec)},)"
+    if state is not None and state.shape[1:] != (spec.state_size,):
+        return f"state has shape {state.shape[1:]}, the game's is ({spec.state_size},)"
     return None
 
 

@@ -1,13 +1,24 @@
 """What is played. Light to import: OpenSpiel, pgx, TextArena and JAX are loaded when a game of theirs is made."""
 
-from ludus.games.device_game import DeviceGame, find_device_game
-from ludus.games.listing import GameListing, available_games
-from ludus.games.protocol import Game, GameSpec, Position
-from ludus.games.registry import make_game, register_backend, register_game
-from ludus.games.searchable import SearchablePosition
-from ludus.games.text_listing import available_text_games
-from ludus.games.text_protocol import InvalidMove, TextGame, TextPosition
-from ludus.games.text_registry import make_text_game, register_text_game
+from ludus.games.listing import GameListing, available_games, available_text_games
+from ludus.games.protocol import (
+    DeviceGame,
+    Game,
+    GameSpec,
+    InvalidMove,
+    Position,
+    SearchablePosition,
+    TextGame,
+    TextPosition,
+)
+from ludus.games.registry import (
+    find_device_game,
+    make_game,
+    make_text_game,
+    register_backend,
+    register_game,
+    register_text_game,
+)
 
 __all__ = [
     "DeviceGame",

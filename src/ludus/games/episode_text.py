@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ludus.errors import EnvError, RolloutError, boundary
-from ludus.games.registry import make_game
-from ludus.games.text_registry import make_text_game
+from ludus.games.registry import make_game, make_text_game
 from ludus.records import Episode
 
 

@@ -1,18 +1,20 @@
-"""What can be played here with numbered moves, for `ludus games` and for error messages.
+"""What can be played here, with numbered moves or in words, for `ludus games` and for error messages.
 
 Invariant: quick (well under a second) and without side effects: OpenSpiel's games are read from its register, pgx's
-and PettingZoo's from our tables, so neither JAX nor a large game is loaded. Not listed: OpenSpiel's few games written
-in Python, which are played by name (`open_spiel:python_kuhn_poker`).
+and PettingZoo's from our tables, TextArena's ids from its source, so neither JAX, TextArena nor a large game is loaded.
+Not listed: OpenSpiel's few games written in Python, which are played by name (`open_spiel:python_kuhn_poker`), and ids
+of TextArena that only tell a game with other words (`-train`, `-raw`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ludus.errors import LudusError
-from ludus.games.protocol import GameSpec
-from ludus.games.registry import GAMES, make_game, missing_package
+from ludus.games.protocol import Game, GameSpec, TextGame
+from ludus.games.registry import GAMES, TEXT_GAMES, make_game, make_text_game, missing_package
 
 SLOW_TO_LOAD = frozenset({"colored_trails"})
 """OpenSpiel's games that take more than a tenth of a second to load; what only loading can tell is left out."""
@@ -43,12 +45,25 @@ class GameListing:
 
 def available_games() -> list[GameListing]:
     """Every game with numbered moves that is known here, playable or not, by key."""
-    games = [*_registered_games(), *_open_spiel_games(), *_pettingzoo_games(), *_pgx_games()]
+    registered = [_registered_game(name, make_game) for name in GAMES.names()]
+    games = [*registered, *_open_spiel_games(), *_pettingzoo_games(), *_pgx_games()]
     return sorted(games, key=lambda listing: listing.key)
 
 
-def describe_spec(spec: GameSpec, *, in_words: bool = False) -> GameListing:
-    """The line for a game that has been made."""
+def available_text_games() -> list[GameListing]:
+    """Every game that is known here in words only, playable or not, by key."""
+    registered = [_registered_game(name, make_text_game, in_words=True) for name in TEXT_GAMES.names()]
+    return sorted([*registered, *_text_arena_games()], key=lambda listing: listing.key)
+
+
+def _registered_game(name: str, make: Callable[[str], Game | TextGame], *, in_words: bool = False) -> GameListing:
+    try:
+        return _describe(make(name).spec, in_words=in_words)
+    except (LudusError, ImportError, AttributeError) as error:
+        return GameListing(key=name, ok=False, reason=str(error), in_words=in_words)
+
+
+def _describe(spec: GameSpec, *, in_words: bool = False) -> GameListing:
     return GameListing(
         key=spec.key,
         players=str(spec.players),
@@ -61,15 +76,8 @@ def describe_spec(spec: GameSpec, *, in_words: bool = False) -> GameListing:
     )
 
 
-def _registered_games() -> list[GameListing]:
-    return [_registered_game(name) for name in GAMES.names()]
-
-
-def _registered_game(name: str) -> GameListing:
-    try:
-        return describe_spec(make_game(name).spec)
-    except (LudusError, ImportError, AttributeError) as error:
-        return GameListing(key=name, ok=False, reason=str(error))
+def _players(fewest: int, most: int) -> str:
+    return str(fewest) if fewest == most else f"{fewest}-{most}"
 
 
 def _pgx_games() -> list[GameListing]:
@@ -77,19 +85,8 @@ def _pgx_games() -> list[GameListing]:
 
     if problem := missing_package("pgx"):
         return [GameListing(key="pgx:*", ok=False, reason=problem)]
-    playable = [
-        GameListing(
-            key=f"pgx:{name}",
-            players=str(rules.players),
-            dynamics="sequential",
-            has_chance=rules.has_chance,
-            information="perfect" if rules.has_perfect_information else "imperfect",
-            actions=rules.actions,
-            observation_shape=rules.observation_shape,
-        )
-        for name, rules in RULES.items()
-    ]
-    return playable + [GameListing(key=f"pgx:{name}", ok=False, reason=reason) for name, reason in REFUSED.items()]
+    refused = [GameListing(key=f"pgx:{name}", ok=False, reason=reason) for name, reason in REFUSED.items()]
+    return [*map(_describe, RULES.values()), *refused]
 
 
 def _pettingzoo_games() -> list[GameListing]:
@@ -132,10 +129,9 @@ def _open_spiel_game(game_type: Any) -> GameListing:
     if not reason and game_type.short_name not in SLOW_TO_LOAD:
         game = pyspiel.load_game(game_type.short_name)
         actions, shape = game.num_distinct_actions(), tensor_shape(game)
-    fewest, most = game_type.min_num_players, game_type.max_num_players
     return GameListing(
         key=f"open_spiel:{game_type.short_name}",
-        players=str(fewest) if fewest == most else f"{fewest}-{most}",
+        players=_players(game_type.min_num_players, game_type.max_num_players),
         dynamics=game_type.dynamics.name.lower().replace("_", "-"),
         has_chance=game_type.chance_mode.name != "DETERMINISTIC",
         information=game_type.information.name.lower().removesuffix("_information").replace("_", "-"),
@@ -145,3 +141,24 @@ def _open_spiel_game(game_type: Any) -> GameListing:
         ok=not reason,
         reason=reason,
     )
+
+
+def _text_arena_games() -> list[GameListing]:
+    from ludus.games.text_arena_catalog import VARIANTS, known_ids, player_range, refusal
+
+    if problem := missing_package("textarena"):
+        return [GameListing(key="textarena:*", ok=False, reason=problem, in_words=True)]
+    return [
+        GameListing(
+            key=f"textarena:{id}",
+            players=_players(*player_range(game)),
+            dynamics="sequential",
+            has_chance=None,
+            observation_shape=(),
+            in_words=True,
+            ok=not refusal(game),
+            reason=refusal(game),
+        )
+        for id, game in known_ids().items()
+        if not id.endswith(VARIANTS)
+    ]

@@ -17,8 +17,7 @@ import numpy as np
 from pettingzoo import AECEnv, ParallelEnv
 
 from ludus.errors import ConfigError
-from ludus.games.pettingzoo_catalog import ENVIRONMENTS
-from ludus.games.pettingzoo_loading import Factory, make_factory, parse_name
+from ludus.games.pettingzoo_catalog import ENVIRONMENTS, Factory, make_factory, parse_name
 from ludus.games.pettingzoo_position import ParallelPosition, PettingZooPosition, Rules, TurnPosition
 from ludus.games.pettingzoo_spaces import Senses
 from ludus.games.protocol import GameSpec

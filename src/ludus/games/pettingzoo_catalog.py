@@ -1,16 +1,29 @@
-"""The environments of PettingZoo and of MPE2 that ludus knows by name: `pettingzoo:<family>.<environment>`.
+"""The environments of PettingZoo and of MPE2 that ludus knows by name, and what makes them.
 
-Invariant: a key is looked up here before anything is imported, so a config can never name code to import. Facts that an
-environment does not tell itself are written down here: who is in a team, and what its outcomes are like. To add one: an
-entry in `ENVIRONMENTS`. Not here: those whose actions are not discrete (multiwalker, pistonball), those that show
-pictures of a screen (Atari, cooperative_pong), and hanabi, which OpenSpiel has itself.
+A key is `pettingzoo:<family>.<environment>`, with parameters if any. Invariants: a key is looked up here before
+anything is imported, so a config can never name code to import; every refusal is a `ConfigError` of one line. Light to
+import. Facts that an environment does not tell itself are written down here: who is in a team, and what its outcomes
+are like. To add one: an entry in `ENVIRONMENTS`. Not here: those whose actions are not discrete (multiwalker,
+pistonball), those that show pictures of a screen (Atari, cooperative_pong), and hanabi, which OpenSpiel has itself.
 """
 
 from __future__ import annotations
 
+import ast
+import os
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib import import_module
 from importlib.util import find_spec
 from math import inf
+from typing import Any
+
+from ludus.errors import ConfigError
+
+Factory = Callable[[], Any]
+"""Makes a `pettingzoo.ParallelEnv` or a `pettingzoo.AECEnv`."""
 
 FAMILIES = {
     "mpe": "mpe2",
@@ -19,6 +32,12 @@ FAMILIES = {
     "sisl": "pettingzoo.sisl",
 }
 """The package that holds each family."""
+
+OWN = ("api", "agent_id")
+"""Parameters that ludus reads itself."""
+
+_NAME = re.compile(r"([A-Za-z0-9_.]+)(?:\((.*)\))?", flags=re.DOTALL)
+_PARAMETER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*([A-Za-z0-9_.+-]+)\s*")
 
 Teams = tuple[tuple[str, ...], ...]
 """Agents of each team, by name or by the part of it before the number."""
@@ -101,3 +120,61 @@ def missing_for(name: str) -> str:
     packages = (FAMILIES[name.partition(".")[0]].partition(".")[0], "pygame", *ENVIRONMENTS[name].needs)
     lacking = ["pygame-ce" if package == "pygame" else package for package in packages if find_spec(package) is None]
     return f"needs {' and '.join(lacking)}; pip install {' '.join(lacking)}" if lacking else ""
+
+
+def parse_name(name: str) -> tuple[str, dict[str, Any]]:
+    """Split `mpe.simple_spread_v3(N=3)` into the environment and its parameters."""
+    match = _NAME.fullmatch(name)
+    if not match:
+        raise ConfigError(f"pettingzoo:{name[:80]}: expected a name, or name(parameter=value,...)")
+    environment = match[1]
+    if environment not in ENVIRONMENTS:
+        nearest = get_close_matches(environment, ENVIRONMENTS, n=2, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(f'pettingzoo:{near}' for near in nearest)}?" if nearest else ""
+        raise ConfigError(f"pettingzoo:{name}: no environment {environment!r} is known{hint}")
+    return environment, _parameters(name, match[2] or "")
+
+
+def make_factory(name: str, environment: str, parameters: dict[str, Any]) -> Factory:
+    """What makes the environment, imported and with its parameters bound."""
+    if problem := missing_for(environment):
+        raise ConfigError(f"pettingzoo:{name}: {problem}")
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # what it would print belongs to nobody's output
+    module = import_module(module_of(environment))
+    make = module.parallel_env if _is_parallel(name, ENVIRONMENTS[environment], parameters) else module.env
+    own = {key: value for key, value in parameters.items() if key not in OWN}
+
+    def factory() -> Any:
+        try:
+            return make(**own)
+        except (TypeError, ValueError, AssertionError) as error:
+            raise ConfigError(f"pettingzoo:{name}: {_first_line(error)}") from error
+
+    return factory
+
+
+def _is_parallel(name: str, facts: Facts, parameters: dict[str, Any]) -> bool:
+    api = parameters.get("api", "parallel" if facts.simultaneous else "aec")
+    if api not in ("parallel", "aec") or (api == "parallel" and not facts.simultaneous):
+        expected = "parallel or aec" if facts.simultaneous else "aec"
+        raise ConfigError(f"pettingzoo:{name}: expected api={expected}, got {api!r}")
+    return bool(api == "parallel")
+
+
+def _parameters(name: str, text: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for entry in text.split(",") if text.strip() else ():
+        match = _PARAMETER.fullmatch(entry)
+        if not match or match[1] in values:
+            raise ConfigError(f"pettingzoo:{name}: expected parameter=value, each once, got {entry.strip()!r}")
+        try:
+            values[match[1]] = ast.literal_eval(match[2])
+        except (ValueError, SyntaxError):  # neither a number nor True, False or None
+            values[match[1]] = match[2]
+    if "render_mode" in values:
+        raise ConfigError(f"pettingzoo:{name}: games are played without a screen; leave render_mode out")
+    return values
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

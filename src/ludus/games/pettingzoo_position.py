@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ludus.errors import EnvError
 from ludus.games.pettingzoo_spaces import Senses
 from ludus.games.protocol import GameSpec
-from ludus.games.render import render_observation
+from ludus.games.render import render_seen
 
 _SEEDS = 1 << 31
 
@@ -97,9 +97,9 @@ class PettingZooPosition(ABC):
         seats = range(self._spec.players) if seat is None else (seat,)
         lines = [f"ply {self._ply}" + ("" if self._acting else ", over")]
         for each in seats:
-            seen = np.zeros(self._spec.observation_shape, np.float32)
-            self.observe(each, seen)
-            lines.append(f"{self._rules.agents[each]}, {self._returns[each]:g} so far, sees {_shown(seen)}")
+            board = "\n" if len(self._spec.observation_shape) == 3 else ""
+            seen = board + render_seen(self, self._spec, each)
+            lines.append(f"{self._rules.agents[each]}, {self._returns[each]:g} so far, sees {seen}")
         return "\n".join(lines)
 
     def action_text(self, seat: int, action: int) -> str:
@@ -208,7 +208,3 @@ class TurnPosition(PettingZooPosition):
     def _info(self, agent: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self._env.infos.get(agent, {})
         return found
-
-
-def _shown(seen: NDArray[np.float32]) -> str:
-    return "\n" + render_observation(seen) if seen.ndim == 3 else render_observation(seen)

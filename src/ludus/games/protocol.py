@@ -1,17 +1,27 @@
-"""What a game is, to every other room. Add a game by writing these two small classes and registering the first.
+"""What a game is, to every other room. Add a game by writing two small classes and registering the first.
 
 A `Game` describes itself and starts positions; a `Position` is one game in progress. Chance is resolved inside the
 position from its seed, so the same seed and the same actions always give the same game.
+
+In a `TextGame`, observations and moves are text, and a move may be wrong. A `TextPosition` tells a seat what is new
+since it last looked and takes its move as text. Seats act one at a time; where a game lets them act together, the
+position asks for them in turn and shows nobody what others have chosen before all have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ludus.errors import EnvError
+
+if TYPE_CHECKING:
+    import jax
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +54,7 @@ class GameSpec:
     layout: Literal["channels_first", "channels_last"] = "channels_first"
     """Which axis of a board observation holds the planes."""
     tree: str = ""
-    """Name by which OpenSpiel walks the game's whole tree, with these actions and observations; empty where it cannot.
-    """
+    """Name of the OpenSpiel game with the same tree, actions and observations; empty where there is none."""
     is_searchable: bool = False
     """Whether positions are `SearchablePosition`s, so that OpenSpiel's players can look ahead in them."""
 
@@ -54,6 +63,11 @@ class GameSpec:
         """The seats of each side: those of a team together, every other by itself."""
         teams = self.teams or tuple(range(self.players))
         return tuple(tuple(seat for seat, of in enumerate(teams) if of == team) for team in dict.fromkeys(teams))
+
+    @property
+    def state_size(self) -> int:
+        """How many numbers `write_state` writes."""
+        return prod(self.state_shape) if self.state_shape else prod(self.observation_shape) * self.players
 
     @property
     def is_cooperative(self) -> bool:
@@ -103,6 +117,28 @@ class StatePosition(Position, Protocol):
 
 
 @runtime_checkable
+class SearchablePosition(Position, Protocol):
+    """A position that OpenSpiel's own players can search: of its games, and of games that have a twin there."""
+
+    def open_spiel_state(self) -> Any:
+        """A copy of the `pyspiel.State`; its players are the seats."""
+        ...
+
+    def from_open_spiel(self, action: int) -> int:
+        """The position's own number of one of OpenSpiel's actions."""
+        ...
+
+
+def write_state(position: Position, spec: GameSpec, out: NDArray[np.float32]) -> None:
+    """Write the whole state into `out`, `[spec.state_size]`; without a `state_shape` that is what all seats see."""
+    if spec.state_shape:
+        cast("StatePosition", position).state(out.reshape(spec.state_shape))
+        return
+    for seat, part in enumerate(out.reshape(spec.players, *spec.observation_shape)):
+        position.observe(seat, part)
+
+
+@runtime_checkable
 class Game(Protocol):
     """A game that can be played any number of times."""
 
@@ -112,5 +148,81 @@ class Game(Protocol):
         ...
 
     def start(self, seed: int) -> Position:
+        """Begin a game; the seed decides all chance."""
+        ...
+
+
+@runtime_checkable
+class DeviceGame(Protocol):
+    """A game whose steps can be compiled."""
+
+    @property
+    def spec(self) -> GameSpec:
+        """What the game is."""
+        ...
+
+    @property
+    def env(self) -> Any:
+        """With `num_players`, `init(key)` and `step(state, action, key)`, and states like pgx's."""
+        ...
+
+    def seat_order(self, state: Any) -> jax.Array:
+        """The environment's players of a fresh state by seat, `[P]`; can be jitted and mapped."""
+        ...
+
+
+class InvalidMove(EnvError):
+    """A seat's move was not one that the rules allow; the position is as it was."""
+
+
+@runtime_checkable
+class TextPosition(Protocol):
+    """One game in progress. Mutable; owned by one runner."""
+
+    def acting(self) -> int | None:
+        """The seat that must act now; None when the game is over."""
+        ...
+
+    def news(self, seat: int) -> str:
+        """What the acting seat is told before this move: at its first move the rules and the position, later what has
+        happened since its last move. Asking again before the move gives the same text."""
+        ...
+
+    def moves(self, seat: int) -> Sequence[str] | None:
+        """The legal moves of the acting seat as it would write them; None where a game cannot list them."""
+        ...
+
+    def act(self, seat: int, move: str) -> None:
+        """Make the acting seat's move.
+
+        Raises:
+            InvalidMove: the rules do not allow it.
+        """
+        ...
+
+    def returns(self) -> Sequence[float]:
+        """Total reward so far, per seat."""
+        ...
+
+    def text(self) -> str:
+        """Show the position as an onlooker sees it."""
+        ...
+
+
+@runtime_checkable
+class TextGame(Protocol):
+    """A game of words that can be played any number of times."""
+
+    @property
+    def spec(self) -> GameSpec:
+        """What the game is; `actions` is 0 and `observation_shape` empty. Constant."""
+        ...
+
+    @property
+    def blocks(self) -> bool:
+        """Whether its code may take long enough that it should run beside the event loop, in a thread."""
+        ...
+
+    def start(self, seed: int) -> TextPosition:
         """Begin a game; the seed decides all chance."""
         ...

@@ -1,32 +1,82 @@
-"""Games by key: `open_spiel:<name>`, `pgx:<name>`, `pettingzoo:<name>`, or the name of a game that somebody registered.
+"""Games by key, `<back end>:<name>` or the name of a game that somebody registered.
 
-Invariant: `make_game(key).spec.key == key`, so that the key in a record always finds the game again. Add a game from a
-plugin with `register_game`, a back end of many games (`mine:<name>`) with `register_backend`; or either from an
-installed package with an entry point in the group `ludus.games` or `ludus.backends`.
+Board games are `open_spiel:<name>`, `pgx:<name>` and `pettingzoo:<name>`, text games `open_spiel:<name>` and
+`textarena:<id>`. Invariant: `make_game(key).spec.key == key`, so that the key in a record always finds the game again;
+`make_text_game` likewise. Add a game from a plugin with `register_game` or `register_text_game`, a back end of many
+games (`mine:<name>`) with `register_backend`; or from an installed package with an entry point in the group
+`ludus.games`, `ludus.text_games` or `ludus.backends`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any, TypeVar
 
 from ludus.errors import ConfigError
-from ludus.games.protocol import Game
+from ludus.games.protocol import DeviceGame, Game, TextGame
 from ludus.plugins import Registry
 
 GameFactory = Callable[[], Game]
+TextGameFactory = Callable[[], TextGame]
 Backend = Callable[[str], Game]
 """Makes the game of a name, which is what stands after the colon of a key."""
+AnyGame = TypeVar("AnyGame", Game, TextGame)
 
-GAMES: Registry[GameFactory] = Registry(
-    "game", "ludus.games", pattern=r"[^\s:]+", expected="any letters without a colon or spaces, such as my_game"
+PACKAGES = {
+    "open_spiel": ("pyspiel", "games"),
+    "pettingzoo": ("pettingzoo", "games"),
+    "pgx": ("pgx", "games"),
+    "textarena": ("textarena", "llm"),
+}
+"""What each back end imports, and the extra of ludus that installs it."""
+
+
+def missing_package(backend: str) -> str:
+    """What to install before a back end can be used; empty when it is there."""
+    package, extra = PACKAGES[backend]
+    return "" if find_spec(package) else f"{backend} is not installed; pip install 'ludus[{extra}]'"
+
+
+def _built_in(backend: str, module: str, factory: str) -> Callable[[str], Any]:
+    """A back end of ours. Its module, which imports the back end's package, is loaded with its first game."""
+
+    def make(name: str) -> Any:
+        if problem := missing_package(backend):
+            raise ConfigError(f"game {backend}:{name}: {problem}")
+        return getattr(import_module(f"ludus.games.{module}"), factory)(name)
+
+    return make
+
+
+_NAME, _EXPECTED = r"[^\s:]+", "any letters without a colon or spaces, such as my_game"
+GAMES: Registry[GameFactory] = Registry("game", "ludus.games", pattern=_NAME, expected=_EXPECTED)
+TEXT_GAMES: Registry[TextGameFactory] = Registry("text game", "ludus.text_games", pattern=_NAME, expected=_EXPECTED)
+BACKENDS: Registry[Backend] = Registry(
+    "backend",
+    "ludus.backends",
+    built_in={
+        "open_spiel": _built_in("open_spiel", "open_spiel", "OpenSpielGame"),
+        "pettingzoo": _built_in("pettingzoo", "pettingzoo", "make_pettingzoo_game"),
+        "pgx": _built_in("pgx", "pgx", "PgxGame"),
+    },
 )
+TEXT_BACKENDS: dict[str, Callable[[str], TextGame]] = {
+    "open_spiel": _built_in("open_spiel", "text_open_spiel", "OpenSpielTextGame"),
+    "textarena": _built_in("textarena", "text_arena", "TextArenaGame"),
+}
 
 
 def register_game(name: str, factory: GameFactory) -> None:
     """Make a game known under a name; its `spec.key` must be that name."""
     GAMES.add(name, factory)
+
+
+def register_text_game(name: str, factory: TextGameFactory) -> None:
+    """Make a text game known under a name; its `spec.key` must be that name."""
+    TEXT_GAMES.add(name, factory)
 
 
 def register_backend(name: str, backend: Backend) -> None:
@@ -36,63 +86,63 @@ def register_backend(name: str, backend: Backend) -> None:
 
 def make_game(key: str) -> Game:
     """Make the game that a key names."""
-    prefix, colon, name = key.partition(":")
-    if colon:
-        if (backend := BACKENDS.get(prefix)) is None:
-            expected = " or ".join(BACKENDS.names())
-            raise ConfigError(f"game {key}: unknown backend {prefix!r}; expected {expected}{_hint(key)}")
+    prefix, colon, _ = key.partition(":")
+    backends = f"unknown backend {prefix!r}; expected {' or '.join(BACKENDS.names())}"
+    problem = backends if colon else "no such game; `ludus games` lists them"
+    return _make(key, BACKENDS.get(prefix), GAMES.get(key), problem)
+
+
+def make_text_game(key: str) -> TextGame:
+    """Make the text game that a key names."""
+    prefix, colon, _ = key.partition(":")
+    backends = f"{prefix!r} has no games of words; expected {' or '.join(TEXT_BACKENDS)}"
+    problem = backends if colon else "no such text game; `ludus games --text` lists them"
+    return _make(key, TEXT_BACKENDS.get(prefix), TEXT_GAMES.get(key), problem, in_words=True)
+
+
+def _make(
+    key: str,
+    backend: Callable[[str], AnyGame] | None,
+    factory: Callable[[], AnyGame] | None,
+    problem: str,
+    *,
+    in_words: bool = False,
+) -> AnyGame:
+    """The game of a back end or of a factory, whichever the key means; without it, raise what the problem is."""
+    _, colon, name = key.partition(":")
+    if colon and backend:
         game = backend(name)
-    elif (factory := GAMES.get(key)) is not None:
+    elif factory and not colon:
         game = factory()
     else:
-        raise ConfigError(f"game {key}: no such game; `ludus games` lists them{_hint(key)}")
+        raise ConfigError(f"game {key}: {problem}{_hint(key, in_words=in_words)}")
     if game.spec.key != key:
         raise ConfigError(f"game {key}: its spec says key={game.spec.key!r}; the two must be equal")
     return game
 
 
-def missing_package(backend: str) -> str:
-    """What to install before a backend can be used; empty when it is there."""
-    package = {"open_spiel": "pyspiel", "pgx": "pgx", "pettingzoo": "pettingzoo"}[backend]
-    return "" if find_spec(package) else f"{backend} is not installed; pip install 'ludus[games]'"
+def find_device_game(game: Game) -> DeviceGame:
+    """The game as the device plays it: itself, or the tables of its whole tree, which is built from OpenSpiel.
+
+    Raises:
+        ConfigError: it cannot be played there.
+    """
+    if isinstance(game, DeviceGame):
+        return game
+    if not game.spec.tree:
+        raise ConfigError(f"{game.spec.key}: cannot be played on the device; write topology: split")
+    from ludus.games.tabulated import TabulatedGame
+    from ludus.games.tabulating import tabulate
+
+    return TabulatedGame(game.spec, tabulate(game.spec.tree))
 
 
-def _open_spiel(name: str) -> Game:
-    _require("open_spiel", name)
-    from ludus.games.open_spiel import OpenSpielGame
+def _hint(key: str, *, in_words: bool) -> str:
+    from ludus.games.listing import available_games, available_text_games
 
-    return OpenSpielGame(name)
-
-
-def _pgx(name: str) -> Game:
-    _require("pgx", name)
-    from ludus.games.pgx import PgxGame
-
-    return PgxGame(name)
-
-
-def _pettingzoo(name: str) -> Game:
-    _require("pettingzoo", name)
-    from ludus.games.pettingzoo import make_pettingzoo_game
-
-    return make_pettingzoo_game(name)
-
-
-def _require(backend: str, name: str) -> None:
-    if problem := missing_package(backend):
-        raise ConfigError(f"game {backend}:{name}: {problem}")
-
-
-def _hint(key: str) -> str:
-    from ludus.games.listing import available_games
-
-    known = [listing.key for listing in available_games() if listing.ok]
+    listings = [*available_games(), *(available_text_games() if in_words else ())]
+    known = [listing.key for listing in listings if listing.ok and (listing.in_words or not in_words)]
     bare = key.rpartition(":")[2]
     nearest = [near for near in known if near.rpartition(":")[2] == bare]
     nearest = nearest or get_close_matches(key, known, n=3, cutoff=0.5)
     return f"; did you mean {' or '.join(nearest)}?" if nearest else ""
-
-
-BACKENDS: Registry[Backend] = Registry(
-    "backend", "ludus.backends", built_in={"open_spiel": _open_spiel, "pettingzoo": _pettingzoo, "pgx": _pgx}
-)

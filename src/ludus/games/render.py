@@ -5,10 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.games.protocol import GameSpec, Position
+
 EMPTY = "."
 SYMBOLS = "xoabcdefghijklmnpqrstuvwyz"
 """One for each observation plane, the planes of the seat and its opponent first."""
 MAX_PLANES = len(SYMBOLS)
+
+
+def render_seen(position: Position, spec: GameSpec, seat: int) -> str:
+    """Draw what a seat sees of a position."""
+    seen = np.zeros(spec.observation_shape, np.float32)
+    position.observe(seat, seen)
+    return render_observation(seen)
 
 
 def render_observation(observation: NDArray[np.float32]) -> str:

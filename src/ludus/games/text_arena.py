@@ -10,11 +10,10 @@ import re
 from collections.abc import Sequence
 
 from ludus.errors import ConfigError, EnvError, boundary
-from ludus.games.protocol import GameSpec
+from ludus.games.protocol import GameSpec, InvalidMove
 from ludus.games.text_arena_catalog import known_ids, player_range
 from ludus.games.text_arena_env import Environment, MoveRefused, Turn
 from ludus.games.text_arena_loading import load_environment, registration
-from ludus.games.text_protocol import InvalidMove
 
 MAX_PLIES = 10_000
 """A game that is not over then has failed; TextArena bounds few of its games itself."""

@@ -14,8 +14,7 @@ import pyspiel
 
 from ludus.games.move_text import find_move, listed, shorten
 from ludus.games.open_spiel import OpenSpielGame, OpenSpielPosition
-from ludus.games.protocol import GameSpec
-from ludus.games.text_protocol import InvalidMove
+from ludus.games.protocol import GameSpec, InvalidMove
 
 SHOWN_IN_ERRORS = 20
 

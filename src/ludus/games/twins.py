@@ -76,28 +76,26 @@ TWINS = {
 class TwinState:
     """OpenSpiel's state beside a pgx game, brought up to date when it is asked for."""
 
-    __slots__ = ("_cards", "_state", "_twin")
+    __slots__ = ("_cards", "_plies", "_twin", "state")
 
     def __init__(self, twin: Twin, cards: Sequence[int]) -> None:
         import pyspiel
 
         self._twin = twin
         self._cards: Iterator[int] = iter(cards)
-        self._state = pyspiel.load_game(twin.open_spiel_name).new_initial_state()
+        self._plies = 0
+        self.state: Any = pyspiel.load_game(twin.open_spiel_name).new_initial_state()
+        """The `pyspiel.State`; copy it before changing it."""
         self._deal()
 
-    def play(self, actions: Sequence[int]) -> None:
-        """Make pgx's moves in OpenSpiel's game."""
-        for action in actions:
-            if not (self._twin.has_closing_passes and self._state.is_terminal()):
-                self._state.apply_action(self._twin.to_open_spiel(action))
+    def follow(self, actions: Sequence[int]) -> None:
+        """Make those of pgx's moves, all so far, that have not been made in OpenSpiel's game."""
+        for action in actions[self._plies :]:
+            if not (self._twin.has_closing_passes and self.state.is_terminal()):
+                self.state.apply_action(self._twin.to_open_spiel(action))
             self._deal()
-
-    @property
-    def state(self) -> Any:
-        """The `pyspiel.State`; copy it before changing it."""
-        return self._state
+        self._plies = len(actions)
 
     def _deal(self) -> None:
-        while self._state.is_chance_node():
-            self._state.apply_action(next(self._cards))
+        while self.state.is_chance_node():
+            self.state.apply_action(next(self._cards))

@@ -128,7 +128,7 @@ class WordTables:
     def __init__(self, run: RunConfig, players: tuple[str, ...], text: ModelText, pulse: Pulse) -> None:
         from ludus.explore.players.text import make_text_player
         from ludus.explore.runners.text_building import build_bot_runner
-        from ludus.games.text_registry import make_text_game
+        from ludus.games.registry import make_text_game
 
         self._games = {choice.key: make_text_game(choice.key) for choice in run.games}
         for game in self._games.values():

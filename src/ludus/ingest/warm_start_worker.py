@@ -85,7 +85,7 @@ class WarmUp:
 
     def _play(self) -> Experiences:
         from ludus.explore.runners.text_building import build_bot_runner
-        from ludus.games.text_registry import make_text_game
+        from ludus.games.registry import make_text_game
         from ludus.lm.chat import ChatFormat
 
         name, chat = f"{self._config.name}/warm-start", ChatFormat(self._model.tokenizer)

@@ -12,9 +12,8 @@ from ludus.explore.players.fixed import make_player
 from ludus.explore.players.text import make_text_player
 from ludus.explore.prompts import find_prompt
 from ludus.games import Game, make_game
-from ludus.games.device_game import find_device_game
-from ludus.games.text_protocol import TextGame
-from ludus.games.text_registry import make_text_game
+from ludus.games.protocol import TextGame
+from ludus.games.registry import find_device_game, make_text_game
 from ludus.league import make_sampler
 from ludus.lm.extraction import check_extraction
 from ludus.lm.model_folder import find_model_folder

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ludus.config import RunConfig
-from ludus.games.protocol import Game, GameSpec
-from ludus.games.text_protocol import TextGame
+from ludus.games.protocol import Game, GameSpec, TextGame
 from ludus.orchestrator.policy_shape import policy_shape
 from ludus.orchestrator.policy_start import Start, find_start
 from ludus.orchestrator.task_sets import Playables

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ludus.config import RunConfig, needs_critic
 from ludus.errors import ConfigError
-from ludus.games.global_state import state_size
 from ludus.games.protocol import GameSpec
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.orchestrator.policy_start import Start
@@ -52,7 +51,7 @@ def network_shape(config: RunConfig, specs: dict[str, GameSpec]) -> PolicyShape:
 
 def _state_size(specs: dict[str, GameSpec]) -> int:
     """What a central critic sees of every game of the run."""
-    sizes = {key: state_size(spec) for key, spec in specs.items()}
+    sizes = {key: spec.state_size for key, spec in specs.items()}
     if len(set(sizes.values())) > 1:
         found = "; ".join(f"{key}: {size} numbers" for key, size in sizes.items())
         raise ConfigError(f"policy.critic: one central critic cannot see states of different sizes ({found})")

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from ludus.config import RunConfig, TasksetConfig, needs_greedy
 from ludus.errors import ConfigError
-from ludus.games.protocol import Game, GameSpec
-from ludus.games.text_protocol import TextGame
+from ludus.games.protocol import Game, GameSpec, TextGame
 from ludus.records import derive_seed
 from ludus.tasks import GameTasks, MixedTasks, Taskset, TasksetTasks, TaskStream, load_taskset
 

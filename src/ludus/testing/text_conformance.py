@@ -1,4 +1,4 @@
-"""`check_text_game`: plays a game of words at random and checks every promise of `ludus.games.text_protocol`.
+"""`check_text_game`: plays a game of words at random and checks every promise of `ludus.games.protocol`.
 
 Covered: spec, news, lists of moves, refusals that change nothing, returns, repetition from the seed, independence of
 positions. Where a game cannot list its moves, they are guessed from its news, and a game that refuses all guesses is
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from math import isfinite
 from random import Random
 
-from ludus.games.protocol import GameSpec
-from ludus.games.text_protocol import InvalidMove, TextGame, TextPosition
+from ludus.games.protocol import GameSpec, InvalidMove, TextGame, TextPosition
 from ludus.testing.conformance import ConformanceError, call, require
 
 NONSENSE = "~ no such move ~"

@@ -14,7 +14,7 @@ from typing import Any
 from ludus.config import GymnasiumConfig
 from ludus.errors import ConfigError, EnvError
 from ludus.games.move_text import find_move
-from ludus.games.text_protocol import InvalidMove
+from ludus.games.protocol import InvalidMove
 from ludus.workflows.environments import EnvStep, TextEnvironment
 
 SEEDS = 2**31

@@ -12,7 +12,7 @@ from math import fsum
 
 from ludus.config import MultiTurnConfig
 from ludus.games.move_text import listed
-from ludus.games.text_protocol import InvalidMove
+from ludus.games.protocol import InvalidMove
 from ludus.lm.extraction import check_extraction, extract
 from ludus.records import Task
 from ludus.workflows.environments import EnvStep, OwnEnvironment, find_environment

@@ -11,8 +11,8 @@ from ludus.config import PromptConfig, SamplingConfig
 from ludus.explore.players.text import TextPlayer, make_text_player
 from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.explore.runners.text_rollouts import TextRollouts
-from ludus.games.text_protocol import TextGame
-from ludus.games.text_registry import make_text_game
+from ludus.games.protocol import TextGame
+from ludus.games.registry import make_text_game
 from ludus.inference.policy_sampler import PolicySampler
 from ludus.inference.protocol import Completion, EngineCounters, Request
 from ludus.lm.chat import ChatFormat

@@ -14,7 +14,6 @@ from ludus.explore.players.network_seats import Networks, Sight
 from ludus.explore.runners.host_runner import HostRunner
 from ludus.explore.runners.mixed_runner import MixedRunner
 from ludus.games import Game, Position, make_game
-from ludus.games.global_state import state_size
 from ludus.policies import PolicyShape, PolicyStore, as_numpy
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
 
@@ -48,7 +47,7 @@ def publish(store: PolicyStore, game: Game, *, remembers: bool = False) -> None:
     shape = PolicyShape(
         network=MlpConfig(hidden=(16,), memory=MemoryConfig(size=8) if remembers else None),
         critic="central" if remembers else "shared",
-        state_size=state_size(game.spec) if remembers else 0,
+        state_size=game.spec.state_size if remembers else 0,
         observation_shape=game.spec.observation_shape,
         actions=game.spec.actions,
         layout="channels_first",

@@ -12,7 +12,7 @@ from ludus.config import LengthRewardConfig
 from ludus.errors import EngineLost, Unreachable
 from ludus.explore.players.text import make_text_player
 from ludus.explore.runners.language_runner import LanguageRunner
-from ludus.games.text_registry import make_text_game
+from ludus.games.registry import make_text_game
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
 from ludus.rewards.making import make_rewards
 

@@ -19,9 +19,7 @@ from ludus.errors import PolicyError, StorageError
 from ludus.explore.noise import noisy_action
 from ludus.explore.runners.host_runner import Actors
 from ludus.explore.runners.slot import SeatTrace
-from ludus.games.global_state import write_state
-from ludus.games.protocol import GameSpec, Position
-from ludus.games.text_protocol import TextGame, TextPosition
+from ludus.games.protocol import GameSpec, Position, TextGame, TextPosition, write_state
 from ludus.records import PolicyRef, Task, derive_seed
 from ludus.records.uniforms import uniforms
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ludus.errors import ConfigError, PolicyError
 from ludus.explore.players.fixed import Player, make_player
-from ludus.games.text_protocol import TextGame, TextPosition
+from ludus.games.protocol import TextGame, TextPosition
 
 
 class TextPlayer(Protocol):

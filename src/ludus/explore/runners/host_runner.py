@@ -20,8 +20,7 @@ from ludus.explore.noise import noisy_action
 from ludus.explore.players.fixed import Player
 from ludus.explore.runners.assembly import assemble
 from ludus.explore.runners.slot import Decision, Slot
-from ludus.games.global_state import write_state
-from ludus.games.protocol import Game
+from ludus.games.protocol import Game, write_state
 from ludus.records import Episode, EpisodeBatch, PolicyRef, Task, episode_id
 from ludus.records.uniforms import uniforms
 from ludus.runtime import NO_TASK, Pulse

@@ -16,8 +16,8 @@ from ludus.explore.players.text import TextPlayer, make_text_player
 from ludus.explore.runners.language_runner import LanguageRunner, Rollouts
 from ludus.explore.runners.text_rollouts import TextRollouts
 from ludus.explore.runners.workflow_rollouts import WorkflowRollouts
-from ludus.games.text_protocol import TextGame
-from ludus.games.text_registry import make_text_game
+from ludus.games.protocol import TextGame
+from ludus.games.registry import make_text_game
 from ludus.inference.policy_sampler import PolicySampler, make_sampling
 from ludus.inference.protocol import Completion, Engine, EngineCounters, Request
 from ludus.lm.chat import ChatFormat

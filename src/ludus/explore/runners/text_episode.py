@@ -22,7 +22,7 @@ from ludus.explore.players.network_seats import NetworkSeat
 from ludus.explore.players.text import TextPlayer
 from ludus.explore.runners.slot import SeatTrace
 from ludus.explore.speaker import Speaker
-from ludus.games.text_protocol import InvalidMove, TextGame, TextPosition
+from ludus.games.protocol import InvalidMove, TextGame, TextPosition
 from ludus.inference.conversation import Conversation
 from ludus.inference.policy_sampler import ANSWER_S
 from ludus.inference.protocol import Request

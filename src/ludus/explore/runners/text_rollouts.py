@@ -24,7 +24,7 @@ from ludus.explore.runners.conversation_rows import Row
 from ludus.explore.runners.language_runner import Finished
 from ludus.explore.runners.text_episode import TextEpisode
 from ludus.explore.speaker import Speaker
-from ludus.games.text_protocol import TextGame
+from ludus.games.protocol import TextGame
 from ludus.inference.conversation import Conversation
 from ludus.inference.policy_sampler import PolicySampler, make_sampling
 from ludus.records import Episode, EpisodeId, Task, derive_seed, episode_id

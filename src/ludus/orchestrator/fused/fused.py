@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.explore.runners.device_runner import Tally
 from ludus.games import Game
-from ludus.games.device_game import find_device_game
+from ludus.games.registry import find_device_game
 from ludus.league import Pool
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.fused.opponent_blocks import OpponentBlocks

@@ -21,8 +21,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ludus.config import TrainConfig
 from ludus.errors import ConfigError
 from ludus.explore.runners.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
-from ludus.games.device_game import DeviceGame
-from ludus.games.tabulated_env import TabulatedGame
+from ludus.games.protocol import DeviceGame
+from ludus.games.tabulated import TabulatedGame
 from ludus.policies import PolicyShape
 from ludus.train.device_advantages import gae_on_device
 from ludus.train.jax_learner import JaxLearner, LearnerState
