@@ -117,7 +117,7 @@ def test_claims_are_committed_in_order_and_state_of_other_rows_is_refused() -> N
     with pytest.raises(LudusError, match="in the order"):
         store.commit(second)
     store.commit(first)
-    assert store.epochs == pytest.approx(0.4)
+    assert store.metrics() == {"buffer/expert_epochs": pytest.approx(0.4)}
     for other in (EpochStore("expert", [Shelf(5)], seed=0, fingerprint="b"), EpochStore("expert", [Shelf(4)], seed=0)):
         with pytest.raises(StorageError, match="are not those that its checkpoint was made with"):
             other.load_state(store.state())

@@ -24,8 +24,7 @@ from ludus.buffer import EpochStore, GatheredRows, GatheredWriter, ImportStore, 
 from ludus.buffer import waiting_in_inbox
 from ludus.buffer.epochs import Cursor, draw
 from ludus.experience import Pipeline
-from ludus.sources.epoch_rows import EpochRows
-from ludus.sources.imports import ImportedRows
+from ludus.sources.offline import OfflineRows
 from ludus.sources.mixed import MixedSource
 from ludus.sources.protocol import Batch, BatchSource
 from ludus.storage.atomic import read_json, write_json
@@ -54,7 +53,7 @@ def open_stores():
     imports = ImportStore(root, Catalog(root / "catalog.sqlite"))
     rows = GatheredRows(root / "expert")
     expert = EpochStore("expert", [rows, imports.expert], seed=1, fingerprint=rows.fingerprint)
-    side = MixedSource(Nothing(), [EpochRows(expert, ROWS), ImportedRows(imports, 3)], Pipeline(),
+    side = MixedSource(Nothing(), [OfflineRows(expert, ROWS), OfflineRows(imports, 3)], Pipeline(),
                        take_inbox=imports.take_inbox)
     trained = {"expert": [], "on_policy": []}
     if CHECKPOINT.exists():

@@ -23,7 +23,7 @@ from ludus.lm.model_text import load_decoder
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import Episode, EpisodeId, Experiences, PolicyName, PolicyRef, Seat, Task, TaskId
 from ludus.runtime import Pulse, Supervisor
-from ludus.sources.expert import open_expert
+from ludus.sources.offline import open_offline
 from ludus.storage.arrow import episodes_to_table, experiences_to_table
 from ludus.storage.catalog import Catalog
 from ludus.storage.run_directory import RunDirectory
@@ -340,8 +340,7 @@ def test_process_gathers_once_and_the_sources_open_on_what_it_found(context: Any
     assert gather(context, lambda: False)
     assert context.telemetry.events == []
     with Catalog(context.run.catalog) as catalog:
-        source = open_expert(context.config, context.run, ImportStore(context.run.path, catalog))
-        assert source is not None
+        source, _ = open_offline(context.config, context.run, ImportStore(context.run.path, catalog))
         batch = source.next()
         assert batch.experiences.sequences["source"].tolist() == ["expert"] * 4
         source.commit(batch)

@@ -21,8 +21,7 @@ from ludus.errors import ConfigError
 from ludus.experience import MOST_TASKS
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
-from ludus.sources.feed import FIRST_TASK
-from ludus.sources.feed_fit import check_fit
+from ludus.sources.feed import FIRST_TASK, check_fit
 
 CYCLE = "cycle: {new_sequences: 8, updates: 1}\n"
 

@@ -13,9 +13,8 @@ from ludus.buffer import EpochStore, GatheredRows, GatheredWriter, ImportStore, 
 from ludus.experience import Pipeline
 from ludus.experience.transforms import RoleAdvantage
 from ludus.records import Experiences
-from ludus.sources.epoch_rows import EpochRows
-from ludus.sources.imports import ImportedRows
 from ludus.sources.mixed import MixedSource
+from ludus.sources.offline import OfflineRows
 from ludus.sources.protocol import Batch, BatchSource
 from ludus.storage.catalog import Catalog
 from ludus.testing.experiences import sample_experiences
@@ -79,7 +78,7 @@ def test_batch_has_rows_of_all_sources_told_apart_by_their_source(tmp_path: Path
     taken: list[int] = []
     mixed = MixedSource(
         Rollouts(sample_experiences([2] * 3, tokens=True)),
-        [EpochRows(expert, 2), EpochRows(pairs, 1), ImportedRows(imports, 4)],
+        [OfflineRows(expert, 2), OfflineRows(pairs, 1), OfflineRows(imports, 4)],
         Pipeline(),
         take_inbox=lambda: taken.append(imports.take_inbox()),
     )
@@ -114,7 +113,7 @@ def test_without_other_sources_and_transforms_the_rows_stay_the_very_same() -> N
 
 def test_batch_may_be_expert_rows_alone(tmp_path: Path) -> None:
     store = EpochStore("expert", [gathered(tmp_path / "expert", sample_experiences([2] * 3))], seed=0)
-    batch = MixedSource(Rollouts(Experiences.empty()), [EpochRows(store, 2)], Pipeline()).next()
+    batch = MixedSource(Rollouts(Experiences.empty()), [OfflineRows(store, 2)], Pipeline()).next()
     assert batch is not None
     assert batch.experiences.sequences["source"].tolist() == ["expert", "expert"]
 

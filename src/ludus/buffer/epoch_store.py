@@ -65,11 +65,11 @@ class EpochStore:
         """Items (rows, or pairs) in the store."""
         return sum(map(len, self._shelves)) // self._rows_per_item
 
-    @property
-    def epochs(self) -> float:
+    def metrics(self) -> dict[str, float]:
         """How often the store has been gone through, as far as committed."""
         cursor = self._committed
-        return cursor.epoch + cursor.position / cursor.size if cursor.size else 0.0
+        epochs = cursor.epoch + cursor.position / cursor.size if cursor.size else 0.0
+        return {f"buffer/{self.name}_epochs": epochs}
 
     def claim(self, items: int) -> Drawn:
         """Give out the next items, all of which are open until committed."""

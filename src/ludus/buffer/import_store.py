@@ -43,6 +43,8 @@ class Imported:
 class ImportStore:
     """One thread of the process that holds the run lock."""
 
+    name = "imports"
+
     def __init__(self, run_dir: Path, catalog: Catalog) -> None:
         self._log = SegmentLog(run_dir, "imports", catalog)
         self._inbox = run_dir / "inbox"
@@ -60,6 +62,10 @@ class ImportStore:
     def waiting(self) -> int:
         """On-policy rows that no batch has had yet."""
         return len(self._on_policy) - self._given
+
+    def metrics(self) -> dict[str, float]:
+        """Rows that wait, if there are any."""
+        return {"buffer/imports_waiting": float(self.waiting)} if self.waiting else {}
 
     @property
     def expert(self) -> ExpertImports:

@@ -33,17 +33,15 @@ from ludus.runs.controls import Controls
 from ludus.runs.cycle import Cycle
 from ludus.runs.cycle_source import CycleSource
 from ludus.sources.async_rollouts import AsyncRollouts
-from ludus.sources.expert import open_expert
 from ludus.sources.explore_only import ExploreOnly
-from ludus.sources.feed_source import FeedSource
-from ludus.sources.imports import ImportedRows
-from ludus.sources.mixed import MixedSource, NoRollouts
-from ludus.sources.pairs import open_pairs
+from ludus.sources.feeds import FeedSource
+from ludus.sources.mixed import MixedSource
+from ludus.sources.offline import open_offline
 from ludus.sources.protocol import BatchSource
-from ludus.sources.pulled import PulledRows
 from ludus.sources.row_store import RowStore
 from ludus.sources.sync_rollouts import SyncRollouts
 from ludus.sources.task_issuer import TaskIssuer
+from ludus.sources.without_rollouts import NoRollouts, PulledRows
 from ludus.storage.atomic import read_json
 from ludus.storage.run_directory import RunDirectory
 from ludus.tasks import TaskStream
@@ -166,11 +164,10 @@ def _split(parts: _Parts) -> Loop:
         imports.take_inbox()
         rows.buffer.discard(imports.rejected)
 
-    offline = [open_expert(config, context.run, imports), open_pairs(config, context.run)]
     transformed_on_arrival = config.schedule == "async" or config.mode != "both"
     source = MixedSource(
         rollouts,
-        [*(each for each in offline if each), ImportedRows(imports, config.train.batch_episodes or 1)],
+        open_offline(config, context.run, imports),
         build_pipeline(config.experience),
         take_inbox=take_inbox,
         raw_from=lambda: rows.log.next_seq if transformed_on_arrival else 0,
@@ -195,9 +192,7 @@ def _rollouts(parts: _Parts, rows: RowStore, issuer: TaskIssuer, learner: Traine
         return learner.in_flight
 
     if config.mode == "explore":
-        source = ExploreOnly(context, rows, issuer, progress, store, in_flight=in_flight, most_in_flight=0)
-        source.workers = parts.workers
-        return source
+        return ExploreOnly(parts.workers, context, rows, issuer, progress, store)
     kind = FeedSource if config.buffer.feeds else AsyncRollouts
     explores = {} if config.buffer.feeds else {"explores": config.mode != "train"}
     inner = kind(context, rows, issuer, progress, store, in_flight=in_flight, most_in_flight=learner.depth, **explores)

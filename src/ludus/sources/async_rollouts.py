@@ -13,7 +13,7 @@ from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.progress import Progress
 from ludus.orchestrator.run_store import RunStore
 from ludus.records import derive_seed
-from ludus.sources.logged_tasks import note_logged_episodes, note_logged_rows
+from ludus.sources.done_tasks import note_logged_episodes, note_logged_rows
 from ludus.sources.protocol import Batch, BatchSource
 from ludus.sources.row_store import RowStore
 from ludus.sources.task_issuer import TaskIssuer

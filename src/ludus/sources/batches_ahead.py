@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ludus.records import PolicyRef, Seat, TaskId
-from ludus.sources.done_tasks import DoneTasks
+
+if TYPE_CHECKING:
+    from ludus.sources.done_tasks import DoneTasks
 
 Lineup = tuple[Seat, ...]
 

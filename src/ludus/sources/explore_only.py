@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ludus.orchestrator.workers import Workers
 from ludus.sources.async_rollouts import AsyncRollouts
 from ludus.sources.protocol import Batch
@@ -10,7 +12,10 @@ from ludus.sources.protocol import Batch
 class ExploreOnly(AsyncRollouts):
     """Plays; never claims."""
 
-    workers: Workers
+    def __init__(self, workers: Workers, *parts: Any) -> None:
+        """`parts` are those of `AsyncRollouts`."""
+        super().__init__(*parts, in_flight=lambda: 0, most_in_flight=0)
+        self._workers = workers
 
     @property
     def is_exhausted(self) -> bool:
@@ -22,7 +27,7 @@ class ExploreOnly(AsyncRollouts):
         """Wait for one batch of episodes."""
         counts, episodes = self._rows.sink.counts, self._rows.batch_episodes
         goal, steps = counts.training_episodes + episodes, counts.training_steps
-        self.workers.wait_until(lambda: counts.training_episodes >= goal or self.is_exhausted, self._keep_busy)
+        self._workers.wait_until(lambda: counts.training_episodes >= goal or self.is_exhausted, self._keep_busy)
         return Batch(explored=(counts.training_steps - steps, episodes))
 
     def commit(self, batch: Batch) -> None:

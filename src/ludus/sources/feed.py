@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config import RunFeedConfig
+from ludus.config import RunConfig, RunFeedConfig, load_config
 from ludus.errors import ConfigError
 from ludus.experience import MOST_TASKS
+from ludus.lm.language_shape import LanguageModelShape
+from ludus.lm.model_folder import find_model_folder
+from ludus.lm.model_text import tokenizer_fingerprint
 from ludus.orchestrator.context import RunContext
 from ludus.policies.store import CARD
 from ludus.records import Experiences
-from ludus.sources.feed_fit import check_fit
 from ludus.storage.catalog import Catalog
 from ludus.storage.run_directory import RunDirectory, StagedDirectory
 from ludus.storage.segment_follower import SETTLE_S, SegmentFollower
@@ -75,7 +77,7 @@ class Feed:
             if stamp is None and StagedDirectory(self.run.path).is_staged():
                 raise ConfigError(f"{self._key}: {self.run.path} is a run in stages; name the folder of one of them")
             return None
-        name = _identity(self.run)
+        name = self.run.identity() or str(self.run.path.resolve())  # of a run that an earlier version made, its place
         is_same, self._stamp = name == self.name, stamp
         if is_same:
             return None
@@ -123,14 +125,45 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 
-def _identity(run: RunDirectory) -> str:
-    """Its id; of a run that an earlier version made, where it is."""
-    return run.identity() or str(run.path.resolve())
-
-
 def _weights_hash(card: Path) -> str:
     """What a published version's weights are; empty when it is not there any more."""
     try:
         return str(json.loads(card.read_text())["weights_hash"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+def check_fit(key: str, run: RunDirectory, context: RunContext) -> None:
+    """See to it that another run plays games of this one, and that its rows are what this policy learns from.
+
+    Args:
+        key: where the run is named in the config, for the message.
+
+    Raises:
+        ConfigError: they do not fit together, or the other run's config cannot be read.
+    """
+    where = f"{key}: {run.path}"
+    try:
+        theirs = load_config(run.config)
+    except ConfigError as error:
+        raise ConfigError(f"{where} cannot be read: {error}") from error
+    if theirs.buffer.feeds:
+        raise ConfigError(f"{where} is fed by other runs itself; name those here instead")
+    games = [*(game.key for game in theirs.games), *(each.game for each in theirs.tasks)]
+    if foreign := [game for game in games if game not in context.specs]:
+        mine = ", ".join(context.specs)
+        raise ConfigError(f"{where} plays {foreign[0]}, which is no game of this run ({mine}); name another run")
+    _check_policy(where, theirs, run, context)
+
+
+def _check_policy(where: str, theirs: RunConfig, run: RunDirectory, context: RunContext) -> None:
+    mine, model = context.shape, theirs.policy.model
+    if isinstance(mine, LanguageModelShape) != (model is not None):
+        what = "is a network's" if model is None else "is a language model's"
+        raise ConfigError(f"{where} {what}, and the policy of this run is not; name another run")
+    if isinstance(mine, LanguageModelShape) and model is not None:
+        folder = run.base if run.base.is_dir() else find_model_folder(model.path)
+        if tokenizer_fingerprint(folder) != tokenizer_fingerprint(find_model_folder(mine.model.path)):
+            raise ConfigError(f"{where} has another tokenizer than {mine.model.path}; name a run of the same model")
+    elif context.config.policy.critic == "central" and theirs.policy.critic != "central":
+        raise ConfigError(f"{where} does not record what a central critic sees; write policy.critic: central there")

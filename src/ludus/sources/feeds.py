@@ -1,16 +1,17 @@
-"""All runs that feed this one (`buffer.feeds`), as one stream of rows into its buffer.
+"""All runs that feed this one (`buffer.feeds`), as one stream of rows into its buffer, and batches of those.
 
 Invariants:
 - A row is inserted exactly once. It is in this run's own log before the cursor of its feed passes it; the cursors are
   part of the checkpoint, and what is read again after a resume is known by its key.
-- Rows come in right after a checkpoint only (the loop sees to it), feed by feed in turn. So a run that is killed
-  meanwhile finds the same checkpoint, the same rows and, where the feeds have not grown, the same window.
+- Rows come in right after a checkpoint only (`runs/cycle_source.py` sees to it), feed by feed in turn. So a run that is
+  killed meanwhile finds the same checkpoint, the same rows and, where the feeds have not grown, the same window.
 - With `cycle` all that is new comes in before a round, and the oldest rows make room. Without it rows come in as far as
   there is room, and the rest waits where it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,13 @@ from ludus.buffer import Buffer
 from ludus.errors import CorruptRecord
 from ludus.experience import Refusals, recheck
 from ludus.orchestrator.context import RunContext
+from ludus.orchestrator.progress import Progress
+from ludus.orchestrator.run_store import RunStore
 from ludus.records import Experiences, join
+from ludus.sources.async_rollouts import AsyncRollouts
 from ludus.sources.feed import Feed
+from ludus.sources.row_store import RowStore
+from ludus.sources.task_issuer import TaskIssuer
 from ludus.storage.arrow import experiences_from_batch
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.catalog import Catalog
@@ -152,6 +158,48 @@ class Feeds:
         self._known = [*self._known, {"id": name, "run": str(path)}]
         write_json(self._context.run.feeds, {"format": FORMAT, "feeds": self._known})
         return len(names)
+
+
+class FeedSource(AsyncRollouts):
+    """A buffer that other runs fill."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        rows: RowStore,
+        issuer: TaskIssuer,
+        progress: Progress,
+        store: RunStore,
+        **options: Any,
+    ) -> None:
+        super().__init__(context, rows, issuer, progress, store, explores=False, **options)
+        self._telemetry = context.telemetry
+        self._feeds = Feeds(context, store.catalog, rows.buffer, rows.sink.refusals)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Other runs may bring more at any time."""
+        return False
+
+    def take_in(self, wanted: int) -> bool:
+        """Take a part of what feeds bring; returns whether there is no more now."""
+        is_starving, self.is_dry = self.is_dry, False  # it is fed after this, or will be found so again
+        with self._telemetry.room("buffer"):
+            return self._feeds.take_in(is_starving=is_starving)
+
+    def state(self) -> dict[str, Any]:
+        """With the cursor of each feed."""
+        return {**super().state(), "feeds": self._feeds.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint."""
+        super().load_state(state)
+        rows = sum(count for _, count, *_ in state["buffer"]["live"])
+        self._feeds.load_state(state.get("feeds", {}), rows=rows)
+
+    def metrics(self) -> dict[str, float]:
+        """With what feeds have brought."""
+        return {**super().metrics(), **self._feeds.metrics}
 
 
 def _read_known(context: RunContext) -> list[dict[str, str]]:

@@ -15,40 +15,8 @@ import numpy as np
 
 from ludus.experience import Pipeline, with_baselines
 from ludus.records import Experiences, join
-from ludus.sources.epoch_rows import EpochRows
-from ludus.sources.imports import ImportedRows
+from ludus.sources.offline import OfflineRows
 from ludus.sources.protocol import Batch, BatchSource
-from ludus.sources.row_store import RowStore
-
-
-class NoRollouts(BatchSource):
-    """For an objective without rollouts (SFT, DPO): the rows beside them are all there is."""
-
-    def __init__(self, rows: RowStore) -> None:
-        self._rows = rows
-
-    def next(self) -> Batch:
-        """No rows."""
-        return Batch()
-
-    def commit(self, batch: Batch) -> None:
-        """Nothing was claimed."""
-
-    def state(self) -> dict[str, Any]:
-        """Of an empty buffer."""
-        return self._rows.state()
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go back to a checkpoint."""
-        self._rows.load_state(state)
-
-    def on_published(self) -> None:
-        """Old evaluation episodes can go now."""
-        self._rows.trim()
-
-    def metrics(self) -> dict[str, float]:
-        """Of the buffer."""
-        return self._rows.metrics()
 
 
 class MixedSource(BatchSource):
@@ -57,7 +25,7 @@ class MixedSource(BatchSource):
     def __init__(
         self,
         rollouts: BatchSource,
-        offline: Sequence[EpochRows | ImportedRows],
+        offline: Sequence[OfflineRows],
         pipeline: Pipeline,
         *,
         take_inbox: Callable[[], None] = lambda: None,

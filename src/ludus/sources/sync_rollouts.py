@@ -14,7 +14,7 @@ from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.progress import Progress
 from ludus.orchestrator.workers import Workers
 from ludus.sources.batches_ahead import BatchesAhead, IssuedBatch
-from ludus.sources.logged_tasks import note_logged_episodes
+from ludus.sources.done_tasks import note_logged_episodes
 from ludus.sources.protocol import Batch, BatchSource
 from ludus.sources.row_store import RowStore
 from ludus.sources.task_issuer import TaskIssuer
