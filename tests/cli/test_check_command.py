@@ -83,7 +83,9 @@ def test_a_plugin_makes_its_parts_known(tmp_path: Path) -> None:
         "from ludus.games import register_game\n"
         "from ludus.games.open_spiel import OpenSpielGame\n"
         "class Own(OpenSpielGame):\n"
-        "    spec = property(lambda self: replace(self._spec, key='own_board'))\n"
+        "    def __init__(self, name):\n"
+        "        super().__init__(name)\n"
+        "        self.spec = replace(self.spec, key='own_board')\n"
         "register_game('own_board', lambda: Own('tic_tac_toe'))\n"
     )
     file = tmp_path / "run.yaml"

@@ -14,8 +14,7 @@ from ludus.cli.match import match
 from ludus.cli.plot import plot
 from ludus.cli.tables import TabularTable
 from ludus.errors import ConfigError
-from ludus.games.open_spiel_tables import to_open_spiel
-from ludus.games.sequence_form_building import build_sequence_form, load_turn_based
+from ludus.games.sequence_form_building import build_sequence_form, load_turn_based, to_open_spiel
 from ludus.policies import PolicyStore, TabularShape
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.jsonl import read_jsonl

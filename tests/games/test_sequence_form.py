@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from ludus.errors import ConfigError
-from ludus.games.open_spiel_tables import from_open_spiel, to_open_spiel
 from ludus.games.sequence_form import Floats, SequenceForm
-from ludus.games.sequence_form_building import build_sequence_form, load_turn_based
+from ludus.games.sequence_form_building import build_sequence_form, from_open_spiel, load_turn_based, to_open_spiel
 
 GAMES = [
     "kuhn_poker",

@@ -30,7 +30,7 @@ class Own(OpenSpielTextGame):
 
     def __init__(self, key: str) -> None:
         super().__init__("tic_tac_toe")
-        self._spec = replace(self._spec, key=key)
+        self.spec = replace(self.spec, key=key)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from ludus.errors import EnvError
 from ludus.games import open_spiel_loading as loading
-from ludus.games.open_spiel_observing import Eye, open_eye
 from ludus.games.protocol import GameSpec
 
 CHANCE = int(pyspiel.PlayerId.CHANCE)
@@ -39,27 +38,22 @@ class OpenSpielGame:
         self._name = name
         self._game = loading.load(name)
         self._is_sampled = loading.samples_inside(self._game)
-        self._spec = _describe(name, self._game)
-        self._seats = tuple((seat,) for seat in range(self._spec.players))
-        self._eye: tuple[Eye, NDArray[np.float32]] | None = None
-
-    @property
-    def spec(self) -> GameSpec:
-        """What the game is."""
-        return self._spec
+        self.spec = _describe(name, self._game)
+        self._seats = tuple((seat,) for seat in range(self.spec.players))
+        self._observer: loading.Observer | None = None
 
     def start(self, seed: int) -> OpenSpielPosition:
         """Begin a game; the seed decides all chance."""
         game = loading.load_seeded(self._name, seed) if self._is_sampled else self._game
-        return OpenSpielPosition(game, self._spec, self._seats, seed, self.eye)
+        return OpenSpielPosition(game, self.spec, self._seats, seed, self.observer)
 
-    def eye(self, game: Any) -> tuple[Eye, NDArray[np.float32]]:
-        """What looks at positions of `game`, a pyspiel.Game, and the tensor it fills; shared by all of this game's."""
+    def observer(self, game: Any) -> loading.Observer:
+        """The observer of positions of `game`, a pyspiel.Game; shared by all of them unless it samples inside."""
         if self._is_sampled:
-            return open_eye(game)
-        if self._eye is None:
-            self._eye = open_eye(game)
-        return self._eye
+            return loading.make_observer(game)
+        if self._observer is None:
+            self._observer = loading.make_observer(game)
+        return self._observer
 
 
 class OpenSpielPosition:
@@ -68,10 +62,10 @@ class OpenSpielPosition:
     __slots__ = (
         "_acting",
         "_chance",
-        "_eye",
-        "_find_eye",
+        "_find_observer",
         "_game",
         "_legal",
+        "_look",
         "_player",
         "_seats",
         "_seed",
@@ -86,16 +80,16 @@ class OpenSpielPosition:
         spec: GameSpec,
         seats: tuple[tuple[int, ...], ...],
         seed: int,
-        eye: Callable[[Any], tuple[Eye, NDArray[np.float32]]],
+        observer: Callable[[Any], loading.Observer],
     ) -> None:
-        """`eye` is asked for when first needed. One thread looks at a time: what it fills is shared."""
-        self._find_eye = eye
+        """`observer` is asked for when first needed. One thread looks at a time: what it fills is shared."""
+        self._find_observer = observer
         self._game = game
         self._spec = spec
         self._seats = seats
         self._seed = seed
         self._chance: Random | None = None
-        self._eye: Eye | None = None
+        self._look: Callable[[Any, int], None] | None = None
         self._view: NDArray[np.float32] | None = None
         self._state = game.new_initial_state()
         self._legal: dict[int, list[int]] = {}
@@ -118,12 +112,12 @@ class OpenSpielPosition:
 
     def observe(self, seat: int, out: NDArray[np.float32]) -> None:
         """Write what the seat sees into `out`; nothing when the game has no tensor."""
-        if self._eye is None:
+        if self._look is None:
             if not self._spec.observation_shape:
                 return
-            self._eye, tensor = self._find_eye(self._game)
+            self._look, tensor = self._find_observer(self._game)
             self._view = tensor.reshape(self._spec.observation_shape)
-        self._eye.set_from(self._state, seat)
+        self._look(self._state, seat)
         out[...] = self._view
 
     def act(self, actions: Mapping[int, int]) -> None:

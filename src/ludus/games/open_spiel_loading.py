@@ -1,7 +1,7 @@
-"""Loads OpenSpiel games by name, and says in one line what is wrong with a bad name.
+"""Loads OpenSpiel games by name, and says what a seat is shown of them.
 
-Invariant: every refusal is a `ConfigError`, and OpenSpiel prints nothing. A game that OpenSpiel has but ludus cannot
-play is added to `UNPLAYABLE` with its reason.
+Invariant: every refusal is a `ConfigError` of one line, and OpenSpiel prints nothing. A game that OpenSpiel has but
+ludus cannot play is added to `UNPLAYABLE` with its reason.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from math import prod
 from typing import Any
 
+import numpy as np
 import pyspiel
+from numpy.typing import NDArray
 
 from ludus.errors import ConfigError
+
+Observer = tuple[Callable[[Any, int], None], NDArray[np.float32]]
+"""Looks at a `pyspiel.State` as a seat sees it, and the flat tensor that this refreshes."""
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +124,29 @@ def shows_information_state(game: Any) -> bool:
         return bool(game_type.provides_information_state_tensor)
     is_hidden = bool(game_type.information == pyspiel.GameType.Information.IMPERFECT_INFORMATION)
     return is_hidden and prod(game.information_state_tensor_shape()) <= MAX_INFORMATION_STATE_SIZE
+
+
+def make_observer(game: Any) -> Observer:
+    """The observer of a game that has a tensor.
+
+    It gives the numbers of `information_state_tensor` where `shows_information_state` says so, else those of
+    `observation_tensor`: through a buffer where OpenSpiel can do that, which is three to ten times as fast as by way
+    of a list.
+    """
+    size, recalls = prod(tensor_shape(game)), shows_information_state(game)
+    wanted = pyspiel.IIGObservationType(perfect_recall=recalls)
+    # A game written in Python makes observers of another kind.
+    observer = None if hasattr(game, "make_py_observer") else game.make_observer(wanted, {})
+    if observer is not None:
+        native = pyspiel._Observation(game, observer)
+        if native.has_tensor() and (tensor := np.frombuffer(native, np.float32)).size == size:
+            return native.set_from, tensor
+    method, listed = "information_state_tensor" if recalls else "observation_tensor", np.zeros(size, np.float32)
+
+    def look(state: Any, seat: int) -> None:
+        listed[:] = getattr(state, method)(seat)
+
+    return look, listed
 
 
 def _split(name: str) -> tuple[str, str]:

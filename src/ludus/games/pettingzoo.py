@@ -70,7 +70,7 @@ class PettingZooGame:
         env.reset(seed=0)
         has_own_state = _has_state(env)
         self._idle = [env]
-        self._spec = GameSpec(
+        self.spec = GameSpec(
             key=key,
             players=len(self.agents),
             actions=self.senses.actions,
@@ -91,17 +91,12 @@ class PettingZooGame:
             layout="channels_last",
         )
         self._rules = Rules(
-            spec=self._spec,
+            spec=self.spec,
             agents=self.agents,
             senses=self.senses,
             has_own_state=has_own_state,
             give_back=self._idle.append,
         )
-
-    @property
-    def spec(self) -> GameSpec:
-        """What the game is."""
-        return self._spec
 
     def start(self, seed: int) -> PettingZooPosition:
         """Begin a game; the seed decides all chance."""

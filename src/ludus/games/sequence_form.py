@@ -7,7 +7,7 @@ same mixture of their plans, and expected payoffs are linear in the plan of eith
 
 Invariant: information sets are ordered by the number of the seat's own decisions before them, and the sequences of an
 information set are adjacent; a best response is then one pass of a few array operations for each such level.
-`sequence_form_building.py` makes these from a game's tree, `open_spiel_tables.py` translates policies.
+`sequence_form_building.py` makes these from a game's tree.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes the sequence form of a game of OpenSpiel by walking its whole tree.
+"""Makes the sequence form of a game of OpenSpiel from its whole tree, and translates policies to OpenSpiel's tables.
 
 Invariant: what comes out is the game or nothing. A game whose form would mean something else (more seats, other than
 zero-sum, chance that cannot be listed, seats that forget) or that is too large is refused with the reason.
@@ -6,7 +6,7 @@ zero-sum, chance that cannot be listed, seats that forget) or that is too large 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,7 @@ import pyspiel
 
 from ludus.errors import ConfigError
 from ludus.games import open_spiel_loading as loading
-from ludus.games.sequence_form import SeatTree, SequenceForm
+from ludus.games.sequence_form import Floats, SeatTree, SequenceForm
 
 MOST_HISTORIES = 1_000_000
 REPORT_EVERY = 10_000
@@ -34,13 +34,13 @@ def build_sequence_form(
     Raises:
         ConfigError: there is no such game, or it has no sequence form of this size.
     """
-    walk = _Walk(name=name, most_histories=most_histories, report=report)
-    walk.visit(load_turn_based(name))
-    return walk.form()
+    builder = _TreeBuilder(name=name, most_histories=most_histories, report=report)
+    builder.expand(load_turn_based(name))
+    return builder.form()
 
 
 def load_turn_based(name: str) -> Any:
-    """The game in turns, as a `pyspiel.Game`, after a look at what its type says; the tree is not walked.
+    """The game in turns, as a `pyspiel.Game`, after a look at what its type says; the tree is not built.
 
     Raises:
         ConfigError: there is no such game, or it has no sequence form.
@@ -114,8 +114,8 @@ class _Seat:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Walk:
-    """The tree as far as it has been walked."""
+class _TreeBuilder:
+    """The tree as far as it has been expanded."""
 
     name: str
     most_histories: int
@@ -124,8 +124,8 @@ class _Walk:
     seats: tuple[_Seat, _Seat] = field(default_factory=lambda: (_Seat(), _Seat()))
     leaves: dict[tuple[int, int], float] = field(default_factory=dict)
 
-    def visit(self, game: Any) -> None:
-        """Walk the whole tree, depth first and in the order of the actions."""
+    def expand(self, game: Any) -> None:
+        """Visit the whole tree, depth first and in the order of the actions."""
         stack: list[tuple[Any, int, int, float]] = [(game.new_initial_state(), 0, 0, 1.0)]
         while stack:
             state, first, second, chance = stack.pop()
@@ -176,3 +176,31 @@ class _Walk:
 
     def _refused(self, problem: str) -> ConfigError:
         return ConfigError(f"open_spiel:{self.name}: no exact solution: {problem}")
+
+
+def to_open_spiel(form: SequenceForm, policies: Sequence[Floats]) -> Any:
+    """One `open_spiel.python.policy.TabularPolicy` for both seats; `policies` are `[sequences]` of each."""
+    from open_spiel.python.policy import TabularPolicy
+
+    table = TabularPolicy(load_turn_based(form.game))
+    for tree, policy in zip(form.seats, policies, strict=True):
+        rows = np.array([table.state_lookup[knows] for knows in tree.information_sets], np.int64)
+        table.action_probability_array[rows] = 0.0
+        table.action_probability_array[rows[tree.owners], tree.actions[1:]] = policy[1:]
+    return table
+
+
+def from_open_spiel(form: SequenceForm, seat: int, table: Any) -> Floats:
+    """A seat's policy, `[sequences]`, out of a `TabularPolicy` of the same game.
+
+    Raises:
+        ConfigError: the table lacks an information set of the game.
+    """
+    tree = form.seats[seat]
+    missing = [knows for knows in tree.information_sets if knows not in table.state_lookup]
+    if missing:
+        raise ConfigError(f"open_spiel:{form.game}: the policy does not know what to do at {missing[0]!r}")
+    rows = np.array([table.state_lookup[knows] for knows in tree.information_sets], np.int64)
+    policy = np.ones(tree.sequences)
+    policy[1:] = table.action_probability_array[rows[tree.owners], tree.actions[1:]]
+    return policy

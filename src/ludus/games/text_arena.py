@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from ludus.errors import ConfigError, EnvError, boundary
 from ludus.games.protocol import GameSpec, InvalidMove
-from ludus.games.text_arena_catalog import known_ids, player_range
+from ludus.games.text_arena_catalog import known_ids, load_environment, player_range, registration
 from ludus.games.text_arena_env import Environment, MoveRefused, Turn
-from ludus.games.text_arena_loading import load_environment, registration
 
 MAX_PLIES = 10_000
 """A game that is not over then has failed; TextArena bounds few of its games itself."""
@@ -39,21 +38,13 @@ class TextArenaGame:
         self._make = load_environment(self._id)
         self._game = known_ids()[self._id]
         self._players = _number_of_players(name, self._game, match["players"])
-        self._spec = self._describe(name)
-
-    @property
-    def spec(self) -> GameSpec:
-        """What the game is. All of TextArena's are taken to have chance and hidden information."""
-        return self._spec
-
-    @property
-    def blocks(self) -> bool:
+        self.spec = self._describe(name)
+        self.blocks = self._game in SLOW
         """Whether beginning it, or an invalid move in it, takes more than a few milliseconds."""
-        return self._game in SLOW
 
     def start(self, seed: int) -> TextArenaPosition:
         """Begin a game; the seed decides all chance."""
-        return TextArenaPosition(self._environment(), self._spec, seed)
+        return TextArenaPosition(self._environment(), self.spec, seed)
 
     def _environment(self) -> Environment:
         wrappers = registration(self._id).default_wrappers or ()
@@ -66,6 +57,7 @@ class TextArenaGame:
         )
 
     def _describe(self, name: str) -> GameSpec:
+        """The spec. All of TextArena's games are taken to have chance and hidden information."""
         environment = self._environment()
         try:
             environment.begin(0)

@@ -3,20 +3,29 @@
 TextArena answers an invalid move in its own ways: another try, a lost turn, a lost game. Here every one of them ends
 in `MoveRefused`, raised from inside `step` at the moment TextArena notices; the environment must not be used on after
 that, only begun again. Two slips of TextArena that would end a won game in an AttributeError are mended (`_mend`).
+
+TextArena repeats all that was said before every move; a conversation has it already, so a seat is told only what is
+new, as much of it as the wrappers of the game's id would show, and never its own words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ludus.games.text_arena_loading import throwing
-from ludus.games.text_arena_moves import LEGAL_MOVES
-from ludus.games.text_arena_news import tell
+from ludus.games.text_arena_catalog import throwing
+from ludus.games.text_arena_moves import legal_moves
+
+TextMessage = tuple[int, str, Any]
+"""Who speaks (-1 is the game), what, and TextArena's `ObservationType`."""
+Teller = Callable[[Sequence[TextMessage], Mapping[int, str]], list[str]]
+
+GAME = -1
+NOTHING_NEW = "It is your turn."
 
 START_ATTEMPTS = 8
 """TextArena's generators fail for some seeds; the next seeds, made from the same one, are tried."""
@@ -78,7 +87,7 @@ class Environment:
 
     def look(self) -> Turn | None:
         """Whose turn it is; None when the game is over. Once after each move: TextArena tells its messages once."""
-        moves = None if self._is_over else self._moves()
+        moves = None if self._is_over else legal_moves(self._game, self._env)
         if moves == [] and self.is_duel:
             self._lose()
         if self._is_over:
@@ -115,10 +124,6 @@ class Environment:
         except Exception:  # some of TextArena's drawings do not work
             return ""
 
-    def _moves(self) -> list[str] | None:
-        lister = LEGAL_MOVES.get(self._game)
-        return None if lister is None else lister(self._env)
-
     def _lose(self) -> None:
         """Nothing is legal, which TextArena leaves to be found out by invalid moves until they lose the game."""
         state = self._env.state
@@ -129,18 +134,16 @@ class Environment:
     def _begin(self, seed: int) -> None:
         seeds = Random(seed)
         for attempt in range(START_ATTEMPTS):
+            seed = seeds.getrandbits(31)
+            self._dice = Random(seed)
             try:
-                self._reset(seeds.getrandbits(31))
+                with throwing(self._dice):
+                    self._env = self._make()
+                    self._env.reset(num_players=self._players, seed=seed)
                 return
             except (ArithmeticError, LookupError, RuntimeError, ValueError):
                 if attempt == START_ATTEMPTS - 1:
                     raise
-
-    def _reset(self, seed: int) -> None:
-        self._dice = Random(seed)
-        with throwing(self._dice):
-            self._env = self._make()
-            self._env.reset(num_players=self._players, seed=seed)
 
     def _refuse(self, *parts: Any, **named: Any) -> None:
         reason = _reason([*parts, *named.values()])
@@ -164,3 +167,58 @@ def _mend(state: Any) -> None:
         state.set_winners = lambda player_ids, reason: state.set_outcome(reward=1.0, reason=reason)
     if not hasattr(state, "info"):
         state.info = {}
+
+
+def tell(wrappers: Sequence[type], messages: Sequence[TextMessage], seat: int, roles: Mapping[int, str]) -> str:
+    """The new messages to a seat as one text; `roles` are what the players are called."""
+    is_alone = not any(player not in (seat, GAME) for player in roles)
+    # A slip in one of TextArena's games adds observations whose text is a number.
+    heard = [message for message in messages if isinstance(message[1], str)]
+    own = [_kind(message) == "PLAYER_ACTION" and (message[0] == seat or is_alone) for message in heard]
+    heard = [message for message, is_own in zip(heard, own, strict=True) if not is_own]
+    teller = next((TELLERS[wrapper.__name__] for wrapper in wrappers if wrapper.__name__ in TELLERS), _everything)
+    told = teller(heard, roles) or _everything(heard, roles)
+    return "\n".join(text.strip() for text in told if text.strip()) or NOTHING_NEW
+
+
+def _everything(messages: Sequence[TextMessage], roles: Mapping[int, str]) -> list[str]:
+    speakers = {**roles, GAME: "GAME"}
+    return [f"[{speakers.get(player, f'Player {player}')}] {text.strip()}" for player, text, _ in messages]
+
+
+def _everything_with_last_board(messages: Sequence[TextMessage], roles: Mapping[int, str]) -> list[str]:
+    return _everything(_without_old_boards(messages), roles)
+
+
+def _game_messages(messages: Sequence[TextMessage], roles: Mapping[int, str]) -> list[str]:
+    return [message[1] for message in messages if _kind(message) not in ("PLAYER_ACTION", "GAME_ADMIN")]
+
+
+def _game_messages_with_last_board(messages: Sequence[TextMessage], roles: Mapping[int, str]) -> list[str]:
+    last_board_last = sorted(_without_old_boards(messages), key=lambda message: _kind(message) == "GAME_BOARD")
+    return _game_messages(last_board_last, roles)
+
+
+def _last_board(messages: Sequence[TextMessage], roles: Mapping[int, str]) -> list[str]:
+    shown = _without_old_boards(messages)
+    return [message[1] for message in shown if _kind(message) in ("PROMPT", "GAME_BOARD")]
+
+
+def _without_old_boards(messages: Sequence[TextMessage]) -> list[TextMessage]:
+    boards = [number for number, message in enumerate(messages) if _kind(message) == "GAME_BOARD"]
+    old = set(boards[:-1])
+    return [message for number, message in enumerate(messages) if number not in old]
+
+
+def _kind(message: TextMessage) -> str:
+    return str(getattr(message[2], "name", ""))
+
+
+TELLERS: dict[str, Teller] = {
+    "GameBoardObservationWrapper": _last_board,
+    "GameMessagesAndCurrentBoardObservationWrapper": _game_messages_with_last_board,
+    "GameMessagesObservationWrapper": _game_messages,
+    "LLMObservationWrapper": _everything,
+    "SettlersOfCatanObservationWrapper": _everything_with_last_board,
+}
+"""By the name of TextArena's wrapper."""

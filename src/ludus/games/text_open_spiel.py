@@ -57,23 +57,14 @@ class OpenSpielTextGame:
     blocks = False
 
     def __init__(self, name: str) -> None:
-        self._game = OpenSpielGame(name)
-        self._short = name.partition("(")[0]
-        self._spec = _in_words(self._game.spec)
-
-    @property
-    def spec(self) -> GameSpec:
-        """What the game is."""
-        return self._spec
-
-    @property
-    def game(self) -> OpenSpielGame:
+        self.game = OpenSpielGame(name)
         """The same game for players that choose numbers."""
-        return self._game
+        self.spec = _in_words(self.game.spec)
+        self._short = name.partition("(")[0]
 
     def start(self, seed: int) -> OpenSpielTextPosition:
         """Begin a game; the seed decides all chance."""
-        return OpenSpielTextPosition(self._game.start(seed), self._spec, self._short)
+        return OpenSpielTextPosition(self.game.start(seed), self.spec, self._short)
 
 
 class OpenSpielTextPosition:

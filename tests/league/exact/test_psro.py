@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ludus.config import StopConfig
-from ludus.games.open_spiel_tables import to_open_spiel
-from ludus.games.sequence_form_building import build_sequence_form, load_turn_based
+from ludus.games.sequence_form_building import build_sequence_form, load_turn_based, to_open_spiel
 from ludus.league.exact import ExactPsro, reason_to_stop
 
 

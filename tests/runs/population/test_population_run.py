@@ -11,8 +11,7 @@ import pytest
 
 from ludus import SingleRun, parse_config
 from ludus.errors import TrainError
-from ludus.games.open_spiel_tables import to_open_spiel
-from ludus.games.sequence_form_building import build_sequence_form, load_turn_based
+from ludus.games.sequence_form_building import build_sequence_form, load_turn_based, to_open_spiel
 from ludus.games.tabulating import tabulate
 from ludus.league.exact.network_policies import NetworkPolicies
 from ludus.policies import PolicyShape, PolicyStore
