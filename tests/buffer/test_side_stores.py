@@ -20,7 +20,7 @@ from ludus.buffer import (
     put_into_inbox,
     waiting_in_inbox,
 )
-from ludus.buffer.epochs import Cursor, draw
+from ludus.buffer.epoch_store import Cursor, draw
 from ludus.errors import CorruptRecord, LudusError, StorageError
 from ludus.records import Experiences
 from ludus.storage.arrow import experiences_to_table

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from ludus.buffer import EpochStore, GatheredRows, GatheredWriter, ImportStore, put_into_inbox
 from ludus.buffer import waiting_in_inbox
-from ludus.buffer.epochs import Cursor, draw
+from ludus.buffer.epoch_store import Cursor, draw
 from ludus.experience import Pipeline
 from ludus.sources.offline import OfflineRows
 from ludus.sources.mixed import MixedSource

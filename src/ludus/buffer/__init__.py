@@ -3,8 +3,7 @@
 Durable insert, claim, commit, and who has to wait.
 """
 
-from ludus.buffer.buffer import Buffer
-from ludus.buffer.claim import Claim
+from ludus.buffer.buffer import Buffer, Claim
 from ludus.buffer.demonstrations import (
     BadDemonstration,
     TokenRow,
@@ -16,8 +15,7 @@ from ludus.buffer.demonstrations import (
 )
 from ludus.buffer.epoch_store import Drawn, EpochStore, Shelf
 from ludus.buffer.gathered import GatheredRows, GatheredWriter, read_facts
-from ludus.buffer.import_store import ImportStore
-from ludus.buffer.inbox import put_into_inbox, waiting_in_inbox
+from ludus.buffer.import_store import ImportStore, put_into_inbox, waiting_in_inbox
 from ludus.buffer.limits import Limits, Stock, make_limits, may_claim, rows_wanted
 from ludus.buffer.samplers import SAMPLERS
 

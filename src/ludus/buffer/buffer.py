@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.buffer.claim import Claim
 from ludus.buffer.limits import Stock, make_limits, may_claim, rows_wanted
-from ludus.buffer.retention import first_needed, trim_point
 from ludus.buffer.rows import RowFacts, facts_of, facts_of_table
 from ludus.buffer.samplers import SAMPLERS, Eligible, choose_groups
-from ludus.buffer.state import decode_rests, decode_runs, encode_rests, encode_runs
+from ludus.buffer.state import decode_rests, decode_runs, encode_rests, encode_runs, first_needed, trim_point
 from ludus.buffer.window import Window
 from ludus.config import BufferConfig
 from ludus.errors import LudusError
@@ -42,6 +41,22 @@ COUNTERS = ("inserted", "duplicates", "committed", "stale", "evicted_unused", "e
 """Rows since the start of the run: inserted, dropped as repetitions, given to committed batches, refused as too old,
 pushed out by newer ones before or after their first use, gone from the log while they were still wanted, and taken out
 because somebody said so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Claim:
+    """Which rows, and how far behind the claiming version they are. Any process can read the rows by their numbers."""
+
+    id: int
+    rows: NDArray[np.int64]
+    """Sequence numbers in the experience log, `[n]`, in the order of the batch."""
+    version: int
+    """The version that will be trained."""
+    staleness: NDArray[np.int64]
+    """Versions that each row is behind, `[n]`, by its oldest element."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 class Buffer:
@@ -72,7 +87,7 @@ class Buffer:
         self._log = log
         self._rows_per_episode = rows_per_episode
         self._concurrency = concurrency
-        self._window = Window()
+        self._window = Window(self.limits.reuse, rests=config.cooldown > 0)
         self._claims: dict[int, Claim] = {}
         self._next_claim = 0
         self._batches = 0
@@ -82,11 +97,6 @@ class Buffer:
 
     def __len__(self) -> int:
         return len(self._window)
-
-    @property
-    def batch_rows(self) -> int:
-        """Sequences per batch."""
-        return self.limits.batch_rows
 
     @property
     def counters(self) -> dict[str, int]:
@@ -122,13 +132,16 @@ class Buffer:
         The choice is a pure function of the window and `seed`. Rows that are too old leave the window here, counted.
         A batch has `batch_rows` rows, or a few more where the last group would be cut.
         """
-        self._drop_stale(version)
+        if self.limits.max_staleness is not None:
+            stale = self._window.versions_behind(version) > self.limits.max_staleness
+            self._counters["stale"] += int((stale & (self._window.uses_left() > 0)).sum())
+            self._window.drop(stale)
         stock = self._stock()
         if not may_claim(self.limits, stock):
             return None
-        places = np.flatnonzero(self._are_eligible())
+        places = np.flatnonzero(self._window.eligible(self._batches + len(self._claims)))
         usage = self._window["usage"][places] + self._window["pending"][places]
-        halvings = np.minimum(usage + np.maximum(self._versions_behind(version)[places], 0), MOST_HALVINGS)
+        halvings = np.minimum(usage + np.maximum(self._window.versions_behind(version)[places], 0), MOST_HALVINGS)
         eligible = Eligible(
             usage=usage,
             priority=self._window["priority"][places] * np.exp2(-halvings.astype(np.float64)),
@@ -137,9 +150,9 @@ class Buffer:
         sampler, rng = SAMPLERS[self._config.sampler], np.random.default_rng(seed)
         group = self._window["group"][places]
         if group.any():
-            chosen = choose_groups(sampler, eligible, group, self.batch_rows, rng)
+            chosen = choose_groups(sampler, eligible, group, self.limits.batch_rows, rng)
         else:
-            chosen = np.sort(sampler(eligible, self.batch_rows, rng))
+            chosen = np.sort(sampler(eligible, self.limits.batch_rows, rng))
         return self._open_claim(places[chosen], version)
 
     def claim_tasks(self, first_task: int, count: int, *, version: int = 0) -> Claim:
@@ -149,7 +162,7 @@ class Buffer:
         several attempts the first counts. No limit applies.
         """
         task = self._window["task"]
-        places = np.flatnonzero((task >= first_task) & (task < first_task + count) & (self._uses_left() > 0))
+        places = np.flatnonzero((task >= first_task) & (task < first_task + count) & (self._window.uses_left() > 0))
         seat, attempt, task = (self._window[name][places] for name in ("seat", "attempt", "task"))
         order = np.lexsort((seat, attempt, task))
         places, task, attempt = places[order], task[order], attempt[order]
@@ -248,7 +261,7 @@ class Buffer:
             id=self._next_claim,
             rows=rows,
             version=version,
-            staleness=self._versions_behind(version)[places],
+            staleness=self._window.versions_behind(version)[places],
         )
         self._next_claim += 1
         self._claims[claim.id] = claim
@@ -276,6 +289,7 @@ class Buffer:
         self._known_before = self._log.next_seq
 
     def _admit(self, facts: RowFacts, *, new_from: int = 0, evict: bool = True) -> None:
+        is_surprise = self._config.priority == "surprise"
         self._window.append(
             seq=facts.seq,
             task=facts.task,
@@ -283,16 +297,11 @@ class Buffer:
             seat=facts.seat,
             version=facts.version,
             group=facts.group,
-            priority=self._first_priorities(facts),
+            priority=np.clip(facts.surprise, LEAST_PRIORITY, MOST_PRIORITY) if is_surprise else 1.0,
         )
         self._counters["inserted"] += int((facts.seq >= new_from).sum())
         if evict:
             self._evict()
-
-    def _first_priorities(self, facts: RowFacts) -> NDArray[np.float64]:
-        if self._config.priority == "surprise":
-            return np.clip(facts.surprise, LEAST_PRIORITY, MOST_PRIORITY)
-        return np.ones(len(facts.seq))
 
     def _evict(self) -> None:
         excess = len(self._window) - self.limits.capacity
@@ -302,35 +311,11 @@ class Buffer:
             self._counters["evicted_unused"] += excess - used
             self._window.drop_oldest(excess)
 
-    def _drop_stale(self, version: int) -> None:
-        if self.limits.max_staleness is not None:
-            stale = self._versions_behind(version) > self.limits.max_staleness
-            self._counters["stale"] += int((stale & (self._uses_left() > 0)).sum())
-            self._window.drop(stale)
-
-    def _versions_behind(self, version: int) -> NDArray[np.int64]:
-        """By row; 0 for rows of another policy, whose versions say nothing about this one's."""
-        made_by = self._window["version"]
-        behind: NDArray[np.int64] = np.where(made_by < 0, 0, version - made_by)
-        return behind
-
-    def _uses_left(self) -> NDArray[np.int32]:
-        left: NDArray[np.int32] = self.limits.reuse - self._window["usage"] - self._window["pending"]
-        return left
-
-    def _are_eligible(self) -> NDArray[np.bool_]:
-        """Which rows the next batch may have: with uses left, and rested since the last."""
-        eligible: NDArray[np.bool_] = self._uses_left() > 0
-        if self._config.cooldown:
-            eligible &= (self._window["ready"] <= self._batches + len(self._claims)) & (self._window["pending"] == 0)
-        return eligible
-
     def _stock(self, unpublished: int = 0) -> Stock:
-        left = self._uses_left()
         return Stock(
             size=len(self._window),
-            eligible=int(self._are_eligible().sum()),
-            slots=int(left.sum()),
+            eligible=int(self._window.eligible(self._batches + len(self._claims)).sum()),
+            slots=int(self._window.uses_left().sum()),
             inserted=self._counters["inserted"],
             sampled=self._counters["committed"] + sum(len(claim) for claim in self._claims.values()),
             claims=len(self._claims),

@@ -1,8 +1,11 @@
 """A store whose rows come round in epochs: expert demonstrations, and preference pairs.
 
-Invariant: claims are committed in the order in which they were made, each with the update that was trained on it; the
-state knows of committed ones alone, so after a crash the next claim is the first that was not committed, and no row is
-left out of an epoch or in it twice.
+Invariants:
+- What comes next is a pure function of (seed, cursor), and a cursor is three numbers. Rows that are added in the course
+  of an epoch join with the next one, so a cursor means the same however many rows there are by now.
+- Claims are committed in the order in which they were made, each with the update that was trained on it. The state
+  knows of committed ones alone, so after a crash the next claim is the first that was not committed, and no row is left
+  out of an epoch or in it twice.
 """
 
 from __future__ import annotations
@@ -10,14 +13,28 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.buffer.epochs import Cursor, draw
 from ludus.errors import LudusError, StorageError
 from ludus.records import Experiences, derive_seed, join
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """How far a store has been read."""
+
+    epoch: int = -1
+    """-1 before the first."""
+    position: int = 0
+    """Rows of this epoch that have been given out."""
+    size: int = 0
+    """Rows of this epoch."""
 
 
 class Shelf(Protocol):
@@ -25,7 +42,7 @@ class Shelf(Protocol):
 
     def __len__(self) -> int: ...
 
-    def read(self, places: NDArray[np.int64] | Sequence[int]) -> Experiences:
+    def read(self, places: Places | Sequence[int]) -> Experiences:
         """These rows, in this order."""
         ...
 
@@ -107,10 +124,10 @@ class EpochStore:
         self._open.clear()
         self._committed = cursor
 
-    def _read(self, places: NDArray[np.int64]) -> Experiences:
+    def _read(self, places: Places) -> Experiences:
         """Rows by number over all shelves."""
         parts: list[Experiences] = []
-        order: list[NDArray[np.int64]] = []
+        order: list[Places] = []
         first = 0
         for shelf in self._shelves:
             here = np.flatnonzero((places >= first) & (places < first + len(shelf)))
@@ -120,3 +137,30 @@ class EpochStore:
             first += len(shelf)
         rows = join(parts)
         return rows if len(parts) < 2 else rows.take(np.argsort(np.concatenate(order), kind="stable"))
+
+
+def draw(cursor: Cursor, count: int, *, seed: int, size: int) -> tuple[Places, Cursor]:
+    """The next `count` places among `size`, and the cursor behind them; a new epoch begins where one ends.
+
+    Raises:
+        LudusError: there is nothing to draw from.
+    """
+    if not size:
+        raise LudusError("there are no rows to draw from")
+    parts: list[Places] = []
+    while count:
+        if cursor.position >= cursor.size:
+            cursor = Cursor(epoch=cursor.epoch + 1, size=size)
+        part = _order(seed, cursor.epoch, cursor.size)[cursor.position : cursor.position + count]
+        parts.append(part)
+        count -= len(part)
+        cursor = Cursor(epoch=cursor.epoch, position=cursor.position + len(part), size=cursor.size)
+    return np.concatenate([np.zeros(0, np.int64), *parts]), cursor
+
+
+@lru_cache(maxsize=4)
+def _order(seed: int, epoch: int, size: int) -> Places:
+    key = derive_seed(seed, "epoch", epoch)
+    order: Places = np.random.Generator(np.random.Philox(key=key)).permutation(size)
+    order.flags.writeable = False
+    return order

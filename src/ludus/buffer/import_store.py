@@ -7,6 +7,11 @@
 
 Invariant: a row counts once it is in the log; which of them have been trained on is one number, saved with the
 checkpoint. Nobody asks how old these rows are: somebody wanted them.
+
+Decisions come through files in `inbox/`, taken by the process that owns the run. Invariant: such a file is there whole
+or not at all, and it is removed only after its rows are in the log, which drops what it has already; so every decision
+arrives exactly once, whether the run is alive or not. Its name is made from its contents: writing the same decisions
+again changes nothing.
 """
 
 from __future__ import annotations
@@ -14,19 +19,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.buffer.inbox import read_from_inbox, waiting_in_inbox
-from ludus.errors import LudusError
-from ludus.records import Experiences, places
-from ludus.storage.arrow import experiences_to_table
+from ludus.errors import CorruptRecord, LudusError
+from ludus.records import REQUIRED_STEP_COLUMNS, SEQUENCE_COLUMNS, Experiences, places
+from ludus.storage.arrow import experiences_from_bytes, experiences_to_bytes, experiences_to_table
+from ludus.storage.atomic import ensure_directory, move_to_quarantine, write_bytes
 from ludus.storage.catalog import Catalog
 from ludus.storage.segments import SegmentLog
 
+SUFFIX = ".edits"
+DECISIONS = ("on_policy", "expert", "rejected")
 RowKey = tuple[int, int, int]
 """Task, attempt, and place in the episode."""
 
@@ -76,7 +84,7 @@ class ImportStore:
         """Take what people left; returns how many rows are new. Cheap when there is nothing."""
         before = self._log.next_seq
         for path in waiting_in_inbox(self._inbox):
-            rows = read_from_inbox(path, self._quarantine)
+            rows = _read_from_inbox(path, self._quarantine)
             if len(rows):
                 self._log.append(experiences_to_table(rows))
                 self._log.commit()
@@ -155,3 +163,38 @@ class ExpertImports:
     def read(self, places: NDArray[np.int64] | Sequence[int]) -> Experiences:
         """These rows, in this order."""
         return self._log.read_experiences([self._numbers[int(place)] for place in places])
+
+
+def put_into_inbox(inbox: Path, rows: Experiences) -> Path:
+    """Leave decided rows for the run to take."""
+    payload = experiences_to_bytes(rows)
+    ensure_directory(inbox)
+    path = inbox / f"{blake2b(payload, digest_size=16).hexdigest()}{SUFFIX}"
+    write_bytes(path, payload)
+    return path
+
+
+def waiting_in_inbox(inbox: Path) -> list[Path]:
+    """What has not been taken yet."""
+    return sorted(inbox.glob(f"*{SUFFIX}")) if inbox.is_dir() else []
+
+
+def _read_from_inbox(path: Path, quarantine: Path) -> Experiences:
+    """The rows of one file; none, if it is damaged: then it is moved away."""
+    try:
+        rows = experiences_from_bytes(path.read_bytes())
+        _check(rows)
+    except CorruptRecord as error:
+        move_to_quarantine(path, quarantine, str(error))
+        return Experiences.empty()
+    return rows
+
+
+def _check(rows: Experiences) -> None:
+    missing = [name for name in (*SEQUENCE_COLUMNS, "source") if name not in rows.sequences]
+    missing += [name for name in REQUIRED_STEP_COLUMNS if name not in rows.steps]
+    if missing:
+        raise CorruptRecord(f"no column {missing[0]}")
+    unknown = set(rows.sequences["source"].tolist()) - set(DECISIONS)
+    if unknown:
+        raise CorruptRecord(f"unknown source {sorted(unknown)[0]!r}")

@@ -1,16 +1,18 @@
 """The live rows of a window as JSON: runs of consecutive rows that were used equally often.
 
 A window whose rows come and go in order is a handful of runs, whatever its size. Invariant: decoding an encoding gives
-the same rows, exactly.
+the same rows, exactly; and nothing that a resume or an open claim could read is ever trimmed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ludus.storage.segment_file import Segment
 
 Runs = list[list[Any]]
 """Rows of `[first sequence number, count, usage, priority]`."""
@@ -52,3 +54,20 @@ def decode_rests(runs: Sequence[Sequence[Any]]) -> tuple[NDArray[np.int64], NDAr
     """The rows that rest, and until which batch."""
     seq, ready, _ = decode_runs([[*run, 0.0] for run in runs])
     return seq, ready.astype(np.int64)
+
+
+def first_needed(state: Mapping[str, Any]) -> int:
+    """The lowest sequence number that a checkpoint with this buffer state could still read."""
+    live = state["live"]
+    return int(live[0][0]) if live else int(state["next_seq"])
+
+
+def trim_point(segments: Sequence[Segment], needed_from: int, keep_bytes: int) -> int:
+    """The sequence number before which segments go, so that at most `keep_bytes` of what nobody needs stay."""
+    unneeded = [segment for segment in segments if segment.end_seq <= needed_from]
+    kept = 0
+    for segment in reversed(unneeded):
+        kept += segment.size_bytes
+        if kept > keep_bytes:
+            return segment.end_seq
+    return unneeded[0].first_seq if unneeded else needed_from

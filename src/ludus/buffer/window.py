@@ -31,7 +31,10 @@ again."""
 class Window:
     """Columns of all live rows. Views returned by `[name]` are valid until rows are added or removed."""
 
-    def __init__(self) -> None:
+    def __init__(self, reuse: int, *, rests: bool) -> None:
+        """A row may be in `reuse` batches; where it `rests`, not again before the batch that its `ready` names."""
+        self._reuse = reuse
+        self._rests = rests
         self._columns: dict[str, NDArray[Any]] = {name: np.zeros(64, kind) for name, kind in COLUMNS.items()}
         self._start = 0
         self._stop = 0
@@ -74,6 +77,24 @@ class Window:
         here = places < len(seq)
         here[here] = seq[places[here]] == rows[here]
         return places[here]
+
+    def versions_behind(self, version: int) -> NDArray[np.int64]:
+        """By row; 0 for rows of another policy, whose versions say nothing about this one's."""
+        made_by = self["version"]
+        behind: NDArray[np.int64] = np.where(made_by < 0, 0, version - made_by)
+        return behind
+
+    def uses_left(self) -> NDArray[np.int32]:
+        """Batches that each row may still be in."""
+        left: NDArray[np.int32] = self._reuse - self["usage"] - self["pending"]
+        return left
+
+    def eligible(self, batch: int) -> NDArray[np.bool_]:
+        """Which rows that batch may have: with uses left, and rested since the last."""
+        eligible: NDArray[np.bool_] = self.uses_left() > 0
+        if self._rests:
+            eligible &= (self["ready"] <= batch) & (self["pending"] == 0)
+        return eligible
 
     def _make_room(self, count: int) -> None:
         length = len(self._columns["seq"])
