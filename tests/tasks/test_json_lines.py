@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ludus.errors import ConfigError
-from ludus.tasks import json_lines
-from ludus.tasks.json_lines import read_json_lines
-from ludus.tasks.json_values import MOST_ROW_BYTES
-from ludus.tasks.rows import BadRow, Row
+from ludus.tasks import sources
+from ludus.tasks.rows import MOST_ROW_BYTES, BadRow, Row
+from ludus.tasks.sources import read_json_lines
 
 Write = Callable[..., Path]
 
@@ -61,7 +60,7 @@ def test_what_is_not_one_sound_object_is_refused_and_the_rest_is_read(write: Wri
 
 
 def test_a_line_without_end_ends_the_reading(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_lines, "MOST_SKIPPED_BYTES", 2**20)
+    monkeypatch.setattr(sources, "MOST_SKIPPED_BYTES", 2**20)
     with pytest.raises(ConfigError, match=r"train.jsonl:2: a line of more than 1,048,576 bytes"):
         list(read_json_lines(write([{"prompt": "a"}, b"x" * (MOST_ROW_BYTES + 3 * 2**20)])))
 

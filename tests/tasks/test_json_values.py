@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.tasks.json_values import MOST_DEPTH, MOST_ROW_BYTES, Flaw, as_number, measure
+from ludus.tasks.rows import MOST_DEPTH, MOST_ROW_BYTES, Flaw, as_number, measure
 
 
 def nested(depth: int) -> Any:

@@ -18,8 +18,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "recipes" / "taskset.md").read_text
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr(processors.registry.OWN, "added", {})
-    monkeypatch.setattr(curricula.registry.OWN, "added", {})
+    monkeypatch.setattr(processors.OWN, "added", {})
+    monkeypatch.setattr(curricula.OWN, "added", {})
     names: dict[str, Any] = {"__name__": "documented"}
     for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
         exec(block, names)  # noqa: S102 - our own documentation

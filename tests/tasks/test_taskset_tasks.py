@@ -246,13 +246,13 @@ def test_a_state_that_cannot_be_is_refused(make: Make) -> None:
 
 def test_a_custom_order_that_leaves_the_set_is_stopped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     from ludus.tasks import Fixed, register_curriculum
-    from ludus.tasks.curricula import registry
+    from ludus.tasks.curricula import OWN
 
     class Beyond(Fixed):
         def choose(self, number: int) -> int:
             return 10
 
-    monkeypatch.setattr(registry.OWN, "added", {})
+    monkeypatch.setattr(OWN, "added", {})
     register_curriculum("beyond", lambda rows, seed: Beyond())
     tasks = TasksetTasks([make(order={"kind": "custom", "name": "beyond"})], seed=0)
     with pytest.raises(ConfigError, match="taskset sums: its order chose row 10 of 10"):

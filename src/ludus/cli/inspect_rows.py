@@ -161,8 +161,8 @@ def _decoder(directory: RunDirectory, config: RunConfig) -> Decoder | None:
 
 def _lines(path: Path) -> Iterator[Line]:
     from ludus.experience.row_files import Line
-    from ludus.tasks.json_lines import read_json_lines
     from ludus.tasks.rows import BadRow
+    from ludus.tasks.sources import read_json_lines
 
     if not path.is_file():
         raise ConfigError(f"--import {path}: no such file")

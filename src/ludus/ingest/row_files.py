@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ludus.buffer import BadDemonstration, TokenRow, as_rows, encode_messages, read_messages, read_pair
@@ -16,7 +17,7 @@ from ludus.errors import EnvError
 from ludus.lm.model_text import ModelText
 from ludus.records import Experiences
 from ludus.tasks import load_taskset
-from ludus.tasks.processors.custom import CustomProcessor
+from ludus.tasks.processors import process_each
 from ludus.workflows.prompting import fill
 
 ROWS_PER_PART = 1024
@@ -79,7 +80,7 @@ class RowFile:
             ConfigError: the file cannot be read, or none of its rows can be used.
         """
         # The last of the processors, so that it sees what will be there, and can refuse it with its line.
-        last = CustomProcessor(_PROCESSORS[self._store], self._take, {})
+        last = partial(process_each, name=_PROCESSORS[self._store], function=self._take)
         taskset = load_taskset(self._config.as_taskset(name=self._store), required=(), last=last)
         self.refused, self.refusals = taskset.refused, taskset.refusals
         for start in range(0, len(self._found), ROWS_PER_PART):

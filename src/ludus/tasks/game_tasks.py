@@ -10,11 +10,10 @@ import numpy as np
 
 from ludus.config import GameChoice
 from ludus.records import Task, TaskId, derive_seed
-from ludus.tasks.greedy_attempts import greedy_seats, is_greedy
-from ludus.tasks.protocol import EvaluationPlan, LearnsNothing, SeatsFor, evaluation_task_id
+from ludus.tasks.protocol import EvaluationPlan, SeatsFor, TaskStream, evaluation_task_id, greedy_seats, is_greedy
 
 
-class GameTasks(LearnsNothing):
+class GameTasks(TaskStream):
     """Games by weight, each task with a line-up of its own."""
 
     def __init__(self, games: Sequence[GameChoice], seed: int, group: int = 1, *, greedy: bool = False) -> None:
@@ -36,25 +35,22 @@ class GameTasks(LearnsNothing):
         draw = (derive_seed(self._seed, "game", task) % 2**32) / 2**32
         return self._keys[min(int(np.searchsorted(self._cumulative, draw, side="right")), len(self._keys) - 1)]
 
-    def training(self, first: int, count: int, seats_for: SeatsFor) -> list[Task]:
-        """Tasks `[first, first + count)`."""
-        return [self._training(TaskId(number), seats_for) for number in range(first, first + count)]
-
-    def _training(self, task: TaskId, seats_for: SeatsFor) -> Task:
-        seed = derive_seed(self._seed, "task", task)
+    def task(self, number: TaskId, seats_for: SeatsFor) -> Task:
+        """One training task."""
+        seed = derive_seed(self._seed, "task", number)
         if self._group == 1:
-            game = self.game(task)
-            return Task(id=task, game=game, seed=seed, seats=seats_for(task, game))
-        number, first = task // self._group, TaskId(task - task % self._group)
-        game = self.game(first)
-        seats = seats_for(TaskId(number), game)
+            game = self.game(number)
+            return Task(id=number, game=game, seed=seed, seats=seats_for(number, game))
+        group = number // self._group
+        game = self.game(TaskId(group * self._group))
+        seats = seats_for(TaskId(group), game)
         return Task(
-            id=task,
+            id=number,
             game=game,
             seed=seed,
-            seats=greedy_seats(seats) if self._greedy and is_greedy(task, self._group) else seats,
-            group=f"g{number}",
-            inputs={"group_seed": derive_seed(self._seed, "group", number)},
+            seats=greedy_seats(seats) if self._greedy and is_greedy(number, self._group) else seats,
+            group=f"g{group}",
+            inputs={"group_seed": derive_seed(self._seed, "group", group)},
         )
 
     def evaluation(self, job: int, plan: EvaluationPlan, *, first: int = 0) -> list[Task]:

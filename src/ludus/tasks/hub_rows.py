@@ -13,8 +13,7 @@ from typing import Any
 
 from ludus.config import shorten
 from ludus.errors import ConfigError
-from ludus.tasks.field_mapping import pick_columns
-from ludus.tasks.rows import Row
+from ludus.tasks.rows import Row, pick_columns
 
 READERS = ("arrow", "csv", "json", "parquet", "text")
 _SAVED = ("dataset_dict.json", "state.json")

@@ -15,9 +15,7 @@ from typing import Any
 
 from ludus.config import shorten
 from ludus.errors import ConfigError
-from ludus.tasks.field_mapping import pick_columns
-from ludus.tasks.json_values import MOST_RATIO, MOST_ROW_BYTES, most_unpacked
-from ludus.tasks.rows import BadRow, Row
+from ludus.tasks.rows import MOST_RATIO, MOST_ROW_BYTES, BadRow, Row, most_unpacked, pick_columns
 
 _BATCH_ROWS = 256
 _BATCH_BYTES = 64 * 2**20

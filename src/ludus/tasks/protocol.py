@@ -6,8 +6,9 @@ them can be made again after a crash. Evaluation tasks are numbered from `FIRST_
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ludus.errors import ConfigError
@@ -36,34 +37,38 @@ class EvaluationPlan:
 
 
 class TaskStream(Protocol):
-    """Makes tasks, and may learn from how they went."""
+    """Makes tasks, and may learn from how they went. As it stands, tasks follow from their numbers alone."""
 
-    learns: bool
+    learns: bool = False
     """Whether it does; if not, `absorb` and `absorb_rewards` need not be called."""
 
-    def training(self, first: int, count: int, seats_for: SeatsFor) -> list[Task]:
-        """Tasks `[first, first + count)`."""
-        ...
+    @abstractmethod
+    def task(self, number: TaskId, seats_for: SeatsFor) -> Task:
+        """One training task."""
 
+    def training(self, first: int, count: int, seats_for: SeatsFor) -> list[Task]:
+        """Training tasks `[first, first + count)`."""
+        return [self.task(TaskId(number), seats_for) for number in range(first, first + count)]
+
+    @abstractmethod
     def evaluation(self, job: int, plan: EvaluationPlan, *, first: int = 0) -> list[Task]:
         """The tasks of the `job`-th evaluation, counted from `first` on."""
-        ...
 
     def absorb(self, episodes: Iterable[Episode]) -> None:
         """Note training episodes that came back or were found in the log, in any order and any number of times."""
-        ...
+        return
 
     def absorb_rewards(self, rewards: Mapping[int, float]) -> None:
         """After a resume: note training tasks, by number, whose experience is in the log and whose episode is not."""
-        ...
+        return
 
     def settle(self, before: int | None = None) -> None:
         """Learn from what is complete. `before`: only from tasks below this one."""
-        ...
+        return
 
     def state(self) -> dict[str, Any]:
         """JSON for the checkpoint."""
-        ...
+        return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned.
@@ -71,29 +76,7 @@ class TaskStream(Protocol):
         Raises:
             ConfigError: the tasks are not those of the checkpoint.
         """
-        ...
-
-
-class LearnsNothing:
-    """Base of streams whose tasks follow from their numbers alone."""
-
-    learns = False
-
-    def absorb(self, episodes: Iterable[Episode]) -> None:
-        """Nothing is learnt."""
-
-    def absorb_rewards(self, rewards: Mapping[int, float]) -> None:
-        """Nothing is learnt."""
-
-    def settle(self, before: int | None = None) -> None:
-        """Nothing is learnt."""
-
-    def state(self) -> dict[str, Any]:
-        """There is none."""
-        return {}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """There is none."""
+        return
 
 
 def evaluation_task_id(job: int, index: int) -> TaskId:
@@ -105,3 +88,13 @@ def evaluation_task_id(job: int, index: int) -> TaskId:
     if index >= EVALUATION_STRIDE:
         raise ConfigError(f"an evaluation of more than {EVALUATION_STRIDE:,} games and attempts is too large")
     return TaskId(FIRST_EVALUATION_TASK + job * EVALUATION_STRIDE + index)
+
+
+def is_greedy(task: int, group: int) -> bool:
+    """Whether a task is the greedy attempt of its group of so many (the advantage `remax`): always the last."""
+    return task % group == group - 1
+
+
+def greedy_seats(seats: tuple[Seat, ...]) -> tuple[Seat, ...]:
+    """The same line-up with the likeliest action in the seats that learn."""
+    return tuple(replace(seat, greedy=True) if seat.learns else seat for seat in seats)

@@ -18,10 +18,8 @@ import msgspec
 
 from ludus.config import TasksetConfig, dotted
 from ludus.errors import ConfigError
-from ludus.tasks.field_mapping import check_fields, map_fields
-from ludus.tasks.json_values import Flaw, measure, most_unpacked
-from ludus.tasks.processors import Processor, make_processor
-from ludus.tasks.rows import BadRow, RefusedRows, Row
+from ludus.tasks.processors import PROCESSORS, Processor
+from ludus.tasks.rows import BadRow, Flaw, RefusedRows, Row, check_fields, map_fields, measure, most_unpacked
 from ludus.tasks.sources import read_rows
 
 log = logging.getLogger(__name__)
@@ -77,7 +75,7 @@ def load_taskset(
     try:
         rows = _read(config, refused)
         rows, dropped = _process(config, rows, refused)
-        rows = last.process(rows, refused) if last is not None else rows
+        rows = last(rows, refused) if last is not None else rows
     except ConfigError as error:
         raise ConfigError(*(f"taskset {config.name}: {problem}" for problem in error.problems)) from error
     except OSError as error:
@@ -128,7 +126,7 @@ def _process(config: TasksetConfig, rows: list[Row], refused: RefusedRows) -> tu
     for number, settings in enumerate(config.processors):
         try:
             before, refused_before = len(rows), refused.count
-            rows = make_processor(settings).process(rows, refused)
+            rows = PROCESSORS[settings.kind](settings, rows, refused)
         except ConfigError as error:
             path = dotted(("processors", number))
             raise ConfigError(*(f"{path}: {problem}" for problem in error.problems)) from error

@@ -21,14 +21,13 @@ from typing import Any
 from ludus.errors import ConfigError, StorageError
 from ludus.records import Episode, Task, TaskId, derive_seed
 from ludus.tasks.curricula import Curriculum, make_curriculum
-from ludus.tasks.greedy_attempts import greedy_seats, is_greedy
 from ludus.tasks.group_ledger import GroupLedger
-from ludus.tasks.mixture import Mixture
-from ludus.tasks.protocol import EvaluationPlan, SeatsFor, evaluation_task_id
+from ludus.tasks.mixed_tasks import Mixture
+from ludus.tasks.protocol import EvaluationPlan, SeatsFor, TaskStream, evaluation_task_id, greedy_seats, is_greedy
 from ludus.tasks.taskset import Taskset
 
 
-class TasksetTasks:
+class TasksetTasks(TaskStream):
     """Training tasks are numbered 0, 1, 2, ...; `group` of them that follow each other attempt the same row."""
 
     def __init__(
@@ -65,21 +64,18 @@ class TasksetTasks:
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 
-    def training(self, first: int, count: int, seats_for: SeatsFor) -> list[Task]:
-        """Tasks `[first, first + count)`."""
-        return [self._training(TaskId(number), seats_for) for number in range(first, first + count)]
-
-    def _training(self, task: TaskId, seats_for: SeatsFor) -> Task:
-        number = task // self._group
-        taskset, row = self._choice(number)
-        seats = seats_for(TaskId(number), taskset.game)
+    def task(self, number: TaskId, seats_for: SeatsFor) -> Task:
+        """One training task."""
+        group = number // self._group
+        taskset, row = self._choice(group)
+        seats = seats_for(TaskId(group), taskset.game)
         return Task(
-            id=task,
+            id=number,
             game=taskset.game,
-            seed=derive_seed(self._seed, "task", task),
-            seats=greedy_seats(seats) if self._is_greedy(task) else seats,
-            group=f"g{number}",
-            inputs=_inputs(taskset, row, derive_seed(self._seed, "group", number)),
+            seed=derive_seed(self._seed, "task", number),
+            seats=greedy_seats(seats) if self._is_greedy(number) else seats,
+            group=f"g{group}",
+            inputs=_inputs(taskset, row, derive_seed(self._seed, "group", group)),
         )
 
     def _is_greedy(self, task: int) -> bool:

@@ -10,9 +10,9 @@ import pytest
 
 from ludus.config import AdaptiveConfig
 from ludus.errors import StorageError
-from ludus.tasks.curricula import evidence
-from ludus.tasks.curricula.adaptive import Adaptive
-from ludus.tasks.curricula.evidence import Evidence
+from ludus.tasks import evidence
+from ludus.tasks.curricula import Adaptive
+from ludus.tasks.evidence import Evidence
 
 GROUP = 8
 

@@ -10,7 +10,7 @@ import pytest
 from ludus.config import TasksetConfig
 from ludus.errors import ConfigError
 from ludus.tasks import Taskset, load_taskset, register_processor
-from ludus.tasks.processors import registry
+from ludus.tasks.processors import OWN
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def process(tmp_path: Path) -> Callable[..., Taskset]:
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry.OWN, "added", {})
+    monkeypatch.setattr(OWN, "added", {})
 
 
 Process = Callable[..., Taskset]

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from ludus.config import OrderConfig
 from ludus.errors import ConfigError
-from ludus.tasks.curricula import Curriculum, Fixed, make_curriculum, register_curriculum, registry
+from ludus.tasks.curricula import OWN, Curriculum, Fixed, make_curriculum, register_curriculum
 
 ROWS = [{"prompt": str(i), "difficulty": (i * 7 % 20) // 2} for i in range(20)]
 ORDER: TypeAdapter[Any] = TypeAdapter(OrderConfig)
@@ -85,7 +85,7 @@ class EveryThird(Fixed):
 
 
 def test_a_plugins_order_is_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry.OWN, "added", {})
+    monkeypatch.setattr(OWN, "added", {})
     register_curriculum("thirds", EveryThird)
     register_curriculum("half", lambda rows, seed: object())  # type: ignore[arg-type, return-value]
     assert make({"kind": "custom", "name": "thirds"}).choose(2) == 6
