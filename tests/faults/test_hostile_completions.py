@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 
 from ludus.config import CodeRewardConfig, MathsRewardConfig
+from ludus.rewards.answers import AnswerReward
 from ludus.rewards.attempt import Attempt, Mark
 from ludus.rewards.code import CodeReward
-from ludus.rewards.maths.reward import MathsReward
 from ludus.sandbox.isolation import try_level
 from ludus.sandbox.limits import Limits
 from ludus.sandbox.program import GRACE_S, Ended, Level
@@ -503,7 +503,7 @@ PAYLOADS = [
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_a_maths_answer_is_never_executed(payload: str, tmp_path: Path) -> None:
     path = tmp_path / "touched"
-    reward = MathsReward(MathsRewardConfig(kind="maths"))
+    reward = AnswerReward(MathsRewardConfig(kind="maths"))
     attempt = Attempt(response=payload.format(path=path), inputs={"answer": "\\pi"})
     start = time.monotonic()
     assert asyncio.run(reward.mark(attempt)).value == 0.0

@@ -12,8 +12,7 @@ import pytest
 from ludus.config import CodeRewardConfig, SandboxConfig
 from ludus.errors import RewardError
 from ludus.rewards.attempt import Attempt, Mark
-from ludus.rewards.code import CodeReward, are_same, find_program
-from ludus.rewards.code_tests import read_tests
+from ludus.rewards.code import CodeReward, are_same, find_program, read_tests
 from ludus.sandbox.sandbox import Sandbox, make_sandbox
 
 ADD = "def add(a, b):\n    return a + b\n"

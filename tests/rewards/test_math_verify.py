@@ -10,11 +10,10 @@ import pytest
 
 from ludus.config import MathVerifyRewardConfig
 from ludus.errors import ConfigError, RewardError
-from ludus.rewards import math_verify
-from ludus.rewards.attempt import Attempt
+from ludus.rewards import registry
+from ludus.rewards.attempt import Attempt, Reward
 from ludus.rewards.custom import CustomReward, RewardProcesses
 from ludus.rewards.making import check_rewards
-from ludus.rewards.protocol import Reward
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +62,6 @@ def test_an_answer_that_takes_too_long_costs_the_episode_alone(processes: Reward
 
 
 def test_without_the_package_the_config_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(math_verify, "find_spec", lambda name: None)
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"^rewards\.math_verify: the package math-verify is not installed; pip"):
         check_rewards([MathVerifyRewardConfig(kind="math_verify")])

@@ -28,7 +28,7 @@ from ludus.lm.tiny_model import make_tiny_model
 from ludus.policies.store import PolicyStore
 from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
 from ludus.rewards.making import make_rewards
-from ludus.rewards.scalar_models import load_scalar_model
+from ludus.rewards.reward_model import load_scalar_model
 
 torch.set_num_threads(1)
 

@@ -9,8 +9,7 @@ import pytest
 
 from ludus.errors import PolicyError, RewardError, TimeoutExceeded
 from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
-from ludus.rewards.attempt import Attempt, Mark
-from ludus.rewards.protocol import Instant, Reward
+from ludus.rewards.attempt import Attempt, Instant, Mark, Reward
 from ludus.rewards.rewards import Part, Rewards
 
 TASK = Task(

@@ -3,8 +3,7 @@
 A user's own reward is a function of an `Attempt`; `register_reward` makes it known (docs/recipes/reward.md).
 """
 
-from ludus.rewards.attempt import Attempt, Mark
-from ludus.rewards.protocol import Instant, Reward
+from ludus.rewards.attempt import Attempt, Instant, Mark, Reward
 from ludus.rewards.registry import RewardFunction, register_reward
 from ludus.rewards.rewards import Rewards, Scored
 

@@ -19,12 +19,9 @@ from queue import SimpleQueue
 
 from ludus.config import CustomRewardConfig, MathVerifyRewardConfig
 from ludus.errors import ProtocolError, RewardError
-from ludus.rewards.attempt import Attempt, Mark
-from ludus.rewards.math_verify import check_installed
-from ludus.rewards.messages import Broken, FromRewards, Marked, MarkThis, Prepare, Prepared
-from ludus.rewards.protocol import Instant
-from ludus.rewards.registry import REWARDS
-from ludus.rewards.values import check_value
+from ludus.rewards.attempt import Attempt, Instant, Mark, check_value
+from ludus.rewards.registry import REWARDS, check_installed
+from ludus.rewards.worker import Broken, FromRewards, Marked, MarkThis, Prepare, Prepared
 from ludus.runtime.process import WorkerProcess, WorkerSpec
 
 MODULE = "ludus.rewards.worker"

@@ -1,13 +1,14 @@
-"""`format`: the response has the form that was asked for. Linear in its length."""
+"""Rewards for the form of a response, whatever it says: `format` (linear in its length) and `length`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from ludus.config import ResponseFormatRewardConfig
+from ludus.config import LengthRewardConfig, ResponseFormatRewardConfig
+from ludus.errors import RewardError
 from ludus.lm.linear_regex import compile_pattern
-from ludus.rewards.attempt import Attempt, Mark
-from ludus.rewards.protocol import Instant
+from ludus.rewards.attempt import Attempt, Instant, Mark
 
 
 class FormatReward(Instant):
@@ -35,3 +36,30 @@ class FormatReward(Instant):
         places = [0, *(place for match in found for place in match.span()), len(response)]
         outside = [response[places[i] : places[i + 1]] for i in range(0, len(places), 4)]
         return not any(text.strip() for text in outside)
+
+
+class LengthReward(Instant):
+    """Measures a response."""
+
+    def __init__(self, config: LengthRewardConfig, count_tokens: Callable[[str], int] | None = None) -> None:
+        """`count_tokens` is for attempts that do not say how many tokens they have."""
+        self._config = config
+        self._count_tokens = count_tokens
+
+    async def mark(self, attempt: Attempt) -> Mark:
+        """0 for a response that is short enough, down to -1."""
+        length, config = self._length(attempt), self._config
+        over = length - (config.longest - config.buffer)
+        return Mark(value=0.0 - min(max(over, 0) / config.buffer, 1.0), note=f"{length} {config.unit}")
+
+    def _length(self, attempt: Attempt) -> int:
+        match self._config.unit:
+            case "characters":
+                return len(attempt.response)
+            case "words":
+                return len(attempt.response.split())
+        if attempt.tokens is not None:
+            return attempt.tokens
+        if self._count_tokens is None:
+            raise RewardError("nobody said how many tokens the response has; measure it in characters or words")
+        return self._count_tokens(attempt.response)

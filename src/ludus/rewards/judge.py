@@ -11,9 +11,7 @@ from ludus.config import JudgeRewardConfig
 from ludus.inference.judge import Judge
 from ludus.inference.openai.engine import OpenAIEngine
 from ludus.records import derive_seed
-from ludus.rewards.attempt import Attempt, Mark
-from ludus.rewards.protocol import Instant
-from ludus.rewards.values import MOST_NOTE
+from ludus.rewards.attempt import MOST_NOTE, Attempt, Instant, Mark
 
 MOST_SHOWN_CHARS = 100_000
 """Of a response; its end is what matters."""

@@ -1,6 +1,6 @@
 """Makes the rewards that a config asks for.
 
-To add one: a config in `config.sections.rewards`, a class with `mark` and `close` (`protocol.py`), a line in `_make`.
+To add one: a config in `config.sections.rewards`, a class with `mark` and `close` (`attempt.py`), a line in `_make`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,10 @@ from ludus.config import (
     label_of,
 )
 from ludus.errors import ConfigError
-from ludus.rewards.choice import ChoiceReward
+from ludus.rewards.answers import AnswerReward, ChoiceReward, NumericReward
+from ludus.rewards.attempt import Reward
 from ludus.rewards.custom import CustomReward, RewardProcesses, check_part, name_of
-from ludus.rewards.exact import ExactReward
-from ludus.rewards.form import FormatReward
-from ludus.rewards.length import LengthReward
-from ludus.rewards.maths.reward import MathsReward
-from ludus.rewards.numeric import NumericReward
-from ludus.rewards.protocol import Reward
+from ludus.rewards.form import FormatReward, LengthReward
 from ludus.rewards.rewards import Part, Rewards
 from ludus.sandbox.isolation import find_isolation
 
@@ -102,12 +98,10 @@ def check_rewards(configs: Sequence[RewardConfig]) -> None:
 
 def _make(config: RewardConfig, around: Surroundings, processes: RewardProcesses | None) -> Reward:
     match config:
-        case ExactRewardConfig():
-            return ExactReward(config)
+        case ExactRewardConfig() | MathsRewardConfig():
+            return AnswerReward(config)
         case NumericRewardConfig():
             return NumericReward(config)
-        case MathsRewardConfig():
-            return MathsReward(config)
         case ChoiceRewardConfig():
             return ChoiceReward(config)
         case ResponseFormatRewardConfig():
@@ -119,7 +113,11 @@ def _make(config: RewardConfig, around: Surroundings, processes: RewardProcesses
 
             return CodeReward(config)
         case JudgeRewardConfig():
-            return _make_judge(config, around)
+            from ludus.rewards.judge import JudgeReward
+
+            if around.engine is None:
+                raise ConfigError(f"there is no endpoint {config.endpoint!r}; name it under explore.endpoints")
+            return JudgeReward(config, around.engine(config.endpoint))
         case ModelRewardConfig():
             from ludus.rewards.reward_model import ModelReward
 
@@ -127,11 +125,3 @@ def _make(config: RewardConfig, around: Surroundings, processes: RewardProcesses
         case CustomRewardConfig() | MathVerifyRewardConfig() if processes is not None:
             return CustomReward(config, processes)
     raise ConfigError(f"no such kind of reward: {config.kind}")
-
-
-def _make_judge(config: JudgeRewardConfig, around: Surroundings) -> Reward:
-    from ludus.rewards.judge import JudgeReward
-
-    if around.engine is None:
-        raise ConfigError(f"there is no endpoint {config.endpoint!r}; name it under explore.endpoints")
-    return JudgeReward(config, around.engine(config.endpoint))

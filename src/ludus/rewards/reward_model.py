@@ -11,11 +11,124 @@ from __future__ import annotations
 import asyncio
 import math
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
-from ludus.config import ModelRewardConfig
-from ludus.errors import RewardError
-from ludus.rewards.attempt import Attempt, Mark
-from ludus.rewards.values import check_value
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+from ludus.config import LanguageModelConfig, ModelRewardConfig
+from ludus.errors import ConfigError, RewardError, StorageError
+from ludus.lm.chat import ChatFormat
+from ludus.lm.critic import read_critic
+from ludus.lm.language_models import DTYPES, MOST_CONTEXT, load_language_model, quiet_transformers
+from ludus.lm.language_shape import LanguageModelShape
+from ludus.lm.model_folder import find_model_folder
+from ludus.lm.weights import check_version, version_parameters
+from ludus.policies.store import CARD, PolicyStore
+from ludus.records import PolicyName, PolicyRef, PolicyVersion
+from ludus.rewards.attempt import Attempt, Mark, check_value
+
+
+def load_scalar_model(config: ModelRewardConfig) -> Classifier | CriticOfVersion:
+    """Load a reward model.
+
+    Raises:
+        ConfigError: there is none, or it has no scalar head.
+    """
+    folder = Path(config.path).expanduser()
+    return CriticOfVersion(config, folder) if (folder / CARD).is_file() else Classifier(config)
+
+
+class Classifier:
+    """A sequence classifier with one output."""
+
+    def __init__(self, config: ModelRewardConfig) -> None:
+        folder, path = find_model_folder(config.path), config.path
+        with quiet_transformers():
+            settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            _check_settings(path, settings)
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+            loaded: Any = AutoModelForSequenceClassification.from_pretrained(
+                folder,
+                dtype=DTYPES[config.dtype],
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+        model, report = loaded
+        lacking = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+        if lacking:
+            raise ConfigError(f"{path} lacks {len(lacking)} of a reward model's weights: {lacking[0]}")
+        self._model: Any = model.eval().requires_grad_(False)
+        most = getattr(settings.get_text_config(), "max_position_embeddings", None)
+        self.context = min(config.context or MOST_CONTEXT, most or MOST_CONTEXT)
+
+    def tokens(self, prompt: str, response: str) -> list[int]:
+        """The conversation as the model's own template writes it, or the two texts with a space between."""
+        if self._tokenizer.chat_template:
+            messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
+            text = str(self._tokenizer.apply_chat_template(messages, tokenize=False))
+            return list(map(int, self._tokenizer.encode(text, add_special_tokens=False)))
+        return list(map(int, self._tokenizer.encode(f"{prompt} {response}")))
+
+    def score(self, tokens: list[int]) -> float:
+        """The one output."""
+        with torch.inference_mode():
+            ids = torch.tensor([tokens], device=self._model.device)
+            return float(self._model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, 0].float())
+
+
+class CriticOfVersion:
+    """A published version of a policy, with its critic."""
+
+    def __init__(self, config: ModelRewardConfig, folder: Path) -> None:
+        name, number = folder.parent.name, folder.name
+        if not number.isdigit():
+            raise ConfigError(f"{config.path}: expected a version's folder such as policies/main/00000040")
+        ref = PolicyRef(name=PolicyName(name), version=PolicyVersion(int(number)))
+        try:
+            policy = PolicyStore(folder.parents[1]).load(ref, LanguageModelShape)
+        except StorageError as error:
+            raise ConfigError(f"{config.path} is no version of a language model: {error}") from error
+        shape = policy.shape
+        base = load_language_model(_with_context(shape.model, config))
+        check_version(policy.weights, base.model, shape.model.lora)
+        critic = read_critic(policy.weights, width=base.width, device=base.model.device)
+        if critic is None:
+            raise ConfigError(f"{config.path} has no critic, so it cannot say what a response is worth; train with ppo")
+        self.context = base.context
+        self._critic = critic
+        self._model = base.model
+        own, plain = version_parameters(base.model, policy.weights, shape.model.lora), base.model.state_dict()
+        self._parameters = {name: own[name] for name in own if own[name].data_ptr() != plain[name].data_ptr()}
+        self._chat = ChatFormat(base.tokenizer)
+
+    def tokens(self, prompt: str, response: str) -> list[int]:
+        """The conversation up to where the response's turn would end: the last place that a critic learns about."""
+        opening = self._chat.opening([{"role": "user", "content": prompt}])
+        return [*opening, *self._chat.encode_reply(response)[:-1]]
+
+    def score(self, tokens: list[int]) -> float:
+        """The critic's value there."""
+        with torch.inference_mode():
+            ids = torch.tensor([tokens], device=self._model.device)
+            arguments = {"input_ids": ids, "output_hidden_states": True}
+            out = torch.func.functional_call(self._model, self._parameters, (), arguments)
+            return float(self._critic.judge(out.hidden_states[-1][0, -1:])[0])
+
+
+def _check_settings(path: str, settings: Any) -> None:
+    said = (settings.architectures or [settings.model_type])[0]
+    if not said.endswith("ForSequenceClassification"):
+        raise ConfigError(f"{path} is a {said}, not a reward model (a sequence classifier with one output)")
+    if settings.num_labels != 1:
+        raise ConfigError(f"{path} tells {settings.num_labels} classes apart; a reward model has one output")
+
+
+def _with_context(model: LanguageModelConfig, config: ModelRewardConfig) -> LanguageModelConfig:
+    changes = {"dtype": config.dtype} | ({} if config.context is None else {"context": config.context})
+    return model.model_copy(update=changes)
 
 
 class ModelReward:
@@ -26,7 +139,7 @@ class ModelReward:
         Raises:
             ConfigError: there is no such model, or it has no scalar head.
         """
-        from ludus.rewards.scalar_models import load_scalar_model
+        from ludus.rewards.reward_model import load_scalar_model
 
         self._config = config
         self._model = load_scalar_model(config)

@@ -13,9 +13,7 @@ from math import fsum
 
 from ludus.errors import RewardError, RolloutError, rollout_error
 from ludus.records import Task, derive_seed
-from ludus.rewards.attempt import Attempt, Mark
-from ludus.rewards.protocol import Reward
-from ludus.rewards.values import check_mark, check_value
+from ludus.rewards.attempt import Attempt, Mark, Reward, check_mark, check_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The process of custom rewards: a user's functions, one attempt after the other.
+"""The process of custom rewards, and what is said to it: a user's functions, one attempt after the other.
 
 Started by `custom.py`. A reward that raises or returns something else than a
 number is told as such; one that hangs is ended from outside, with this process.
@@ -8,14 +8,58 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from typing import Any
+
+import msgspec
 
 from ludus.errors import RewardError, boundary
 from ludus.plugins import load_plugins
-from ludus.rewards.attempt import Attempt, Mark
-from ludus.rewards.messages import Broken, Marked, MarkThis, Prepare, Prepared, ToRewards
+from ludus.rewards.attempt import Attempt, Mark, check_mark
 from ludus.rewards.registry import REWARDS, RewardFunction
-from ludus.rewards.values import check_mark
 from ludus.runtime import Channel, Pulse, Stop, run_worker
+
+
+class Prepare(msgspec.Struct, tag="prepare", kw_only=True):
+    """First message: where the rewards come from, and which are needed."""
+
+    plugins: list[str]
+    names: list[str]
+
+
+class Prepared(msgspec.Struct, tag="prepared", kw_only=True):
+    """The rewards are there."""
+
+
+class MarkThis(msgspec.Struct, tag="mark_this", kw_only=True):
+    """Mark one attempt."""
+
+    number: int
+    name: str
+    response: str
+    inputs: dict[str, Any]
+    options: dict[str, Any]
+    seed: int
+    tokens: int | None
+
+
+class Marked(msgspec.Struct, tag="marked", kw_only=True):
+    """The mark of an attempt, or why there is none."""
+
+    number: int
+    value: float = 0.0
+    note: str = ""
+    problem: str = ""
+
+
+class Broken(msgspec.Struct, tag="broken", kw_only=True):
+    """The process cannot go on, and why; it ends after this."""
+
+    error: str
+
+
+ToRewards = Prepare | MarkThis | Stop
+FromRewards = Prepared | Marked | Broken
+
 
 SEND_DEADLINE_S = 60.0
 

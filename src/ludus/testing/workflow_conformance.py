@@ -19,8 +19,7 @@ from ludus.inference.openai.wire import MessageFormat
 from ludus.inference.policy_sampler import PolicySampler
 from ludus.inference.protocol import Completion, EngineCounters, Request, Sampling
 from ludus.records import Episode, PolicyName, PolicyRef, Seat, Task, TaskId
-from ludus.rewards.attempt import Attempt, Mark
-from ludus.rewards.protocol import Instant
+from ludus.rewards.attempt import Attempt, Instant, Mark
 from ludus.rewards.rewards import Part, Rewards
 from ludus.testing.conformance import require
 from ludus.testing.reward_conformance import HOSTILE

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from ludus.config import EnvironmentConfig, GymnasiumConfig
 from ludus.errors import EnvError, boundary
 from ludus.plugins import Registry
-from ludus.rewards.values import check_value
+from ludus.rewards.attempt import check_value
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from ludus.errors import EnvError
-from ludus.rewards.values import check_value
+from ludus.rewards.attempt import check_value
 
 MOST_METRICS = 64
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")

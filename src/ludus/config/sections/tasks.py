@@ -1,7 +1,7 @@
 """What an engineer brings: `tasks`, a list of tasksets, each with its processors and its order.
 
 Invariant: nothing here opens a file; a config says where tasks come from, `ludus.tasks` reads them. To add a processor
-or an order: a model with its own `kind` here, its code in `ludus/tasks/processors` or `ludus/tasks/curricula`, and a
+or an order: a model with its own `kind` here, its code in `ludus/tasks/processors.py` or `curricula.py`, and a
 line in the registry there (a test compares the two).
 """
 

@@ -20,8 +20,8 @@ from ludus.explore.runners.conversation_rows import Row
 from ludus.inference.policy_sampler import PolicySampler
 from ludus.inference.protocol import Sampling
 from ludus.records import Episode, EpisodeId, Task, derive_seed
+from ludus.rewards.attempt import check_value
 from ludus.rewards.rewards import Rewards, Scored
-from ludus.rewards.values import check_value
 from ludus.workflows.outcome import Outcome, as_outcome
 from ludus.workflows.protocol import Workflow
 from ludus.workflows.rollout_model import RolloutModel

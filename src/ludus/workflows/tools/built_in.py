@@ -7,8 +7,7 @@ import re
 from collections.abc import Awaitable, Callable
 from fractions import Fraction
 
-from ludus.rewards.maths.evaluating import Number, evaluate
-from ludus.rewards.maths.parsing import CONSTANTS, FUNCTIONS, Unreadable, parse
+from ludus.rewards.expressions import CONSTANTS, FUNCTIONS, Number, Unreadable, evaluate, parse
 from ludus.sandbox.sandbox import Sandbox
 from ludus.workflows.tools.tool import ToolError
 

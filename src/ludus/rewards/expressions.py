@@ -1,4 +1,4 @@
-"""Reads an expression such as `2\\sqrt{3}+\\frac{1}{2}x^2` into a tree.
+"""Reads an expression such as `2\\sqrt{3}+\\frac{1}{2}x^2` into a tree, and evaluates it. Nothing runs as code.
 
     sum      = product (("+" | "-") product)*
     product  = signed (("*" | "/") signed | power)*        2x, 3\\pi: a factor may follow without a sign
@@ -6,24 +6,42 @@
     power    = atom ("!")* ("^" signed)?
     atom     = number | letter | "(" sum ")" | "|" sum "|" | \\frac{}{} | \\sqrt[]{} | function atom
 
-Invariant: reading takes time in proportion to the text, which is bounded, and so is the depth. Nothing is evaluated.
+A value is exact while it is a fraction, else a complex float.
+
+Invariant: reading takes time in proportion to the text, which is bounded, and so is the depth. Every operation is
+bounded: numbers that would need more than `MOST_BITS` become floats or nothing at all, so 9^9^9^9 is refused at once.
 """
 
 from __future__ import annotations
 
+import cmath
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ludus.rewards.numeric import read_number
+Number = Fraction | complex
 
+MOST_BITS = 4096
+MOST_FACTORIAL = 300
 MOST_CHARS = 600
 MOST_DEPTH = 40
 MOST_TOKENS = 250
-FUNCTIONS = ("sqrt", "sin", "cos", "tan", "ln", "log", "exp")
+MOST_DIGITS = 400
+FUNCTIONS = {
+    "sqrt": cmath.sqrt,
+    "sin": cmath.sin,
+    "cos": cmath.cos,
+    "tan": cmath.tan,
+    "ln": cmath.log,
+    "log": cmath.log10,
+    "exp": cmath.exp,
+}
 CONSTANTS = ("pi",)
 
 _TOKEN = re.compile(r"\s*(?:(?P<number>\d+(?:\.\d*)?|\.\d+)|\\(?P<command>[a-zA-Z]+)|(?P<letter>[a-zA-Z])|(?P<sign>.))")
+_DECIMAL = re.compile(r"([-+]?)(\d*)(?:\.(\d*))?(?:[eE]([-+]?\d{1,4}))?")
 
 
 class Unreadable(ValueError):
@@ -59,15 +77,25 @@ def parse(text: str) -> Node:
     return tree
 
 
+def read_number(text: str) -> Fraction | None:
+    """A number such as `-1,234.5e6`; None when it is none, or too long to be one that was meant."""
+    plain = text.strip().replace(",", "")
+    match = _DECIMAL.fullmatch(plain) if len(plain) <= MOST_DIGITS else None
+    if match is None or not (match[2] or match[3]):
+        return None
+    exponent = int(match[4] or 0)
+    if abs(exponent) > MOST_DIGITS:
+        return None
+    digits = int((match[2] or "") + (match[3] or ""))
+    value = Fraction(digits) * Fraction(10) ** (exponent - len(match[3] or ""))
+    return -value if match[1] == "-" else value
+
+
 Token = tuple[str, str]
 
 
 def _tokens(text: str) -> list[Token]:
-    tokens: list[Token] = []
-    for match in _TOKEN.finditer(text.rstrip()):
-        kind = str(match.lastgroup)
-        tokens.append((kind, match[kind]))
-    return tokens
+    return [(str(match.lastgroup), match[str(match.lastgroup)]) for match in _TOKEN.finditer(text.rstrip())]
 
 
 class _Reader:
@@ -188,3 +216,87 @@ class _Reader:
     def _expect(self, sign: str) -> None:
         if self._take(sign) is None:
             raise Unreadable(f"{sign} is missing")
+
+
+def evaluate(tree: Node, letters: Mapping[str, Number]) -> Number:
+    """The value of a tree where letters have these values.
+
+    Raises:
+        Unreadable: it has none, or it is out of bounds.
+    """
+    try:
+        return _value(tree, letters)
+    except (ArithmeticError, ValueError) as error:
+        raise Unreadable(str(error) or type(error).__name__) from None
+
+
+def _value(tree: Node, letters: Mapping[str, Number]) -> Number:
+    if tree.kind == "number":
+        return tree.value
+    if tree.kind == "letter":
+        return letters[tree.name]
+    if tree.kind == "pi":
+        return complex(math.pi)
+    values = [_value(part, letters) for part in tree.parts]
+    match tree.kind, values:
+        case "+", [a, b]:
+            return _bounded(a + b)
+        case "-", [a, b]:
+            return _bounded(a - b)
+        case "*", [a, b]:
+            return _bounded(a * b)
+        case (("/" | "frac"), [a, b]):
+            return _bounded(a / b)
+        case "^", [a, b]:
+            return _power(a, b)
+        case "neg", [a]:
+            return -a
+        case "abs", [a]:
+            return abs(a) if isinstance(a, Fraction) else complex(abs(a))
+        case "!", [a]:
+            return _factorial(a)
+        case "root", [a, b]:
+            return _power(a, Fraction(1) / b if isinstance(b, Fraction) else 1 / b)
+        case "sqrt", [Fraction() as a] if (root := _exact_root(a)) is not None:
+            return root
+        case name, [a]:
+            return FUNCTIONS[name](complex(a))
+    raise Unreadable(f"{tree.kind} is not known")
+
+
+def _bounded(value: Number) -> Number:
+    if isinstance(value, Fraction):
+        is_small = max(value.numerator.bit_length(), value.denominator.bit_length()) <= MOST_BITS
+        return value if is_small else complex(float(value))
+    return value
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
+        bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+        if bits * abs(exponent.numerator) <= MOST_BITS:
+            return base**exponent.numerator
+        raise Unreadable("a power is too large")
+    if isinstance(base, Fraction) and exponent == Fraction(1, 2) and (root := _exact_root(base)) is not None:
+        return root
+    real = complex(base)
+    is_odd_root = isinstance(exponent, Fraction) and exponent.denominator % 2 == 1
+    if is_odd_root and real.imag == 0 and real.real < 0:
+        sign = -1.0 if isinstance(exponent, Fraction) and exponent.numerator % 2 else 1.0
+        return complex(sign * (-real.real) ** float(complex(exponent).real))
+    return real ** complex(exponent)
+
+
+def _exact_root(value: Fraction) -> Fraction | None:
+    """The square root, where it is a fraction."""
+    if value < 0:
+        return None
+    above, below = math.isqrt(value.numerator), math.isqrt(value.denominator)
+    root = Fraction(above, below) if below else None
+    return root if root is not None and root * root == value else None
+
+
+def _factorial(value: Number) -> Number:
+    if not isinstance(value, Fraction) or value.denominator != 1 or not 0 <= value <= MOST_FACTORIAL:
+        raise Unreadable("a factorial is not that of a small whole number")
+    return _bounded(Fraction(math.factorial(value.numerator)))

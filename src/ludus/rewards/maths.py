@@ -1,7 +1,8 @@
 """Whether two answers are the same as mathematics.
 
-Numbers are compared as numbers, expressions with letters at three points, tuples and intervals part by part, sets and
-lists of solutions in any order, and what cannot be read as text without spaces and case.
+LaTeX is first made plainer, by replacements in linear time: what does not change the value goes. Numbers are compared
+as numbers, expressions with letters at three points, tuples and intervals part by part, sets and lists of solutions in
+any order, and what cannot be read as text without spaces and case.
 
 Covered: fractions, decimals, powers, roots, pi, elementary functions, polynomials and the like, equations `x = ...`,
 tuples, intervals and their unions, sets. Not covered, so compared as text: matrices, inequalities, words.
@@ -10,12 +11,81 @@ tuples, intervals and their unions, sets. Not covered, so compared as text: matr
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 from hashlib import blake2b
 
-from ludus.rewards.maths.cleaning import clean, plain_words
-from ludus.rewards.maths.evaluating import Number, evaluate
-from ludus.rewards.maths.parsing import MOST_CHARS, Node, Unreadable, parse
+from ludus.rewards.expressions import MOST_CHARS, Node, Number, Unreadable, evaluate, parse
+
+_NOTHING = (
+    *("\\left", "\\right", "\\bigl", "\\bigr", "\\Bigl", "\\Bigr", "\\big", "\\Big", "\\displaystyle", "\\!", "\\,"),
+    *("\\;", "\\:", "\\ ", "\\$", "$", "\\%", "%", "^\\circ", "^{\\circ}", "\\circ", "°", "\\(", "\\)", "\\[", "\\]"),
+)
+"""What is left out. Of 50% the number counts, as in the common sets of problems."""
+_SAME = {
+    "\\dfrac": "\\frac",
+    "\\tfrac": "\\frac",
+    "\\cfrac": "\\frac",
+    "\\cdot": "*",
+    "\\times": "*",
+    "\\div": "/",
+    "\\ast": "*",
+    "\\lbrace": "\\lset ",
+    "\\rbrace": "\\rset ",
+    "\\{": "\\lset ",
+    "\\}": "\\rset ",
+    "\\cup": "\\union ",
+    "\\neq": "\\ne",
+    "\\leq": "\\le",
+    "\\geq": "\\ge",
+    "\\varnothing": "\\emptyset",
+    "**": "^",
+    "×": "*",
+    "·": "*",
+    "÷": "/",
+    "−": "-",
+    "–": "-",
+    "π": "\\pi ",
+    "∞": "\\infty ",
+    "√": "\\sqrt ",
+    "≤": "\\le ",
+    "≥": "\\ge ",
+    "\u222a": "\\union ",
+    "²": "^2",
+    "³": "^3",
+    "½": "(1/2)",
+}
+_UNIT = re.compile(r"\\(?:text|mathrm|mbox|textrm|operatorname)\s?\{[a-zA-Z./ ]{1,60}(?:\^?\d)?\}\s{0,4}$")
+"""Words at the end of an answer, such as \\text{ cm}."""
+_WRAPPED = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|mbox|textrm|operatorname)\s?\{([^{}]*)\}")
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_MIXED = re.compile(r"(?<![\d.])(\d{1,9})\s{1,4}(\d{1,9}/\d{1,9})(?![\d.])")
+_SPACE = re.compile(r"(?<=[a-zA-Z0-9])\s+(?=[a-zA-Z0-9])")
+
+
+def clean(answer: str) -> str:
+    """An answer in plainer writing."""
+    text = answer.strip().rstrip(".").strip()
+    for written, plain in _SAME.items():
+        text = text.replace(written, plain)
+    text = _without_unit(text)
+    text = _WRAPPED.sub(lambda found: found[1], text)
+    for mark in _NOTHING:
+        text = text.replace(mark, "")
+    text = _MIXED.sub(r"(\1+\2)", text.strip())
+    return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
+
+
+def _without_unit(text: str) -> str:
+    """The answer without the words at its end, unless they are all there is."""
+    shorter = _UNIT.sub("", text).strip()
+    return shorter if any(sign.isdigit() for sign in shorter) else text
+
+
+def plain_words(cleaned: str) -> str:
+    """A cleaned answer as text, for answers that are no numbers: small letters, spaces only between words."""
+    return "".join(_SPACE.sub("\0", cleaned.casefold()).split()).replace("\0", " ")
+
 
 POINTS = 3
 MOST_PARTS = 32
@@ -132,3 +202,6 @@ def _close(one: Number, other: Number, tolerance: float) -> bool:
     if not all(map(math.isfinite, (a.real, a.imag, b.real, b.imag))):
         return False
     return abs(a - b) <= tolerance * max(abs(a), abs(b), 1e-9)
+
+
+__all__ = ["are_equal"]

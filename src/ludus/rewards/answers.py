@@ -1,0 +1,188 @@
+"""Rewards that find an answer in the response and compare it with the task's: `exact`, `numeric`, `maths`, `choice`.
+
+Finding is linear in the length of a response, whatever it holds; only its end is read.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+from ludus.config import ChoiceRewardConfig, ExactRewardConfig, MathsRewardConfig, NumericRewardConfig
+from ludus.errors import ConfigError, RewardError
+from ludus.lm.extraction import MAX_REPLY_CHARS, check_extraction, extract
+from ludus.rewards.attempt import Attempt, Instant, Mark
+from ludus.rewards.expressions import read_number
+from ludus.rewards.maths import are_equal
+
+ANSWER, NUMBER = "answer", "number"
+"""Ways of this room, besides those of `ludus.lm.extraction`."""
+MOST_ANSWER_CHARS = 1_000
+"""A longer answer is none."""
+
+_STATED = re.compile(r"####|\banswer\b\s{0,4}(?:is\b\s{0,2}:?|[:=])", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,4})?")
+_CLOSING = " \t.!,;:*"
+
+
+def find(how: str, response: str) -> str | None:
+    """The answer in a response; None when there is none."""
+    text = response[-MAX_REPLY_CHARS:]
+    if how == ANSWER:
+        found = find_answer(text)
+    elif how == NUMBER:
+        found = last_number(text)
+    else:
+        extracted = extract(how, text, None)
+        found = extracted.move if extracted.format_ok else None
+    return found.strip() if found is not None and len(found) <= MOST_ANSWER_CHARS else None
+
+
+def check_find(how: str, *own: str) -> None:
+    """Raise `ConfigError` when there is no such way; `own` are those of this room that are allowed."""
+    if how in own:
+        return
+    try:
+        check_extraction(how)
+    except ConfigError as error:
+        names = ", ".join((*own, "whole", "boxed", "bracket", "last_line"))
+        reason = str(error).partition(": ")[2]
+        raise ConfigError(f"find {how!r}: {reason} (ways to find an answer: {names}, regex:...)") from error
+    if how == "choice":
+        raise ConfigError("find 'choice': rewards know no legal moves; use a reward of kind choice")
+
+
+def find_answer(text: str) -> str | None:
+    """The last boxed answer, else what was last said to be the answer, else the last number."""
+    boxed = extract("boxed", text, None)
+    if boxed.format_ok:
+        return boxed.move
+    return stated_answer(text) or last_number(text)
+
+
+def stated_answer(text: str) -> str | None:
+    """The rest of the line after the last "answer is", "answer:" or "####"."""
+    last = _last(_STATED, text)
+    return None if last is None else text[last.end() :].partition("\n")[0].strip(_CLOSING) or None
+
+
+def last_number(text: str) -> str | None:
+    """The last number."""
+    last = _last(_NUMBER, text)
+    return None if last is None else last[0].rstrip(",")
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    last = None
+    for last in pattern.finditer(text):  # noqa: B007 - the last one is wanted
+        pass
+    return last
+
+
+class AnswerReward(Instant):
+    """`exact` and `maths`: compares answers as texts, or as mathematics. Space around them does not count."""
+
+    def __init__(self, config: ExactRewardConfig | MathsRewardConfig) -> None:
+        check_find(config.find, *((ANSWER, NUMBER) if isinstance(config, MathsRewardConfig) else ()))
+        self._config = config
+
+    async def mark(self, attempt: Attempt) -> Mark:
+        """1 for one of the answers, else 0."""
+        wanted = attempt.need(self._config.answer)
+        found = find(self._config.find, attempt.response)
+        if found is None:
+            return Mark(value=0.0, note="no answer found")
+        answers = wanted if isinstance(wanted, list) else [wanted]
+        is_right = any(self._are_same(found, str(answer)) for answer in answers)
+        return Mark(value=float(is_right), note=f"found {found[:200]!r}")
+
+    def _are_same(self, found: str, answer: str) -> bool:
+        if isinstance(self._config, MathsRewardConfig):
+            return are_equal(found, answer, tolerance=self._config.tolerance)
+        found, answer = found.strip(), answer.strip()
+        return found.casefold() == answer.casefold() if self._config.ignore_case else found == answer
+
+
+class NumericReward(Instant):
+    """Compares numbers."""
+
+    def __init__(self, config: NumericRewardConfig) -> None:
+        check_find(config.find, NUMBER)
+        self._config = config
+        self._tolerance = Fraction(config.tolerance)
+        self._relative = Fraction(config.relative)
+
+    async def mark(self, attempt: Attempt) -> Mark:
+        """1 for the number, else 0."""
+        wanted = _answer(attempt.need(self._config.answer), self._config.answer)
+        found = find(self._config.find, attempt.response)
+        text = None if found is None else last_number(found)
+        number = None if text is None else read_number(text)
+        if number is None:
+            return Mark(value=0.0, note="no number found")
+        most = self._tolerance + self._relative * abs(wanted)
+        return Mark(value=float(abs(number - wanted) <= most), note=f"found {text}"[:200])
+
+
+def _answer(value: Any, name: str) -> Fraction:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    number = read_number(repr(value)) if is_number else read_number(value) if isinstance(value, str) else None
+    if number is None:
+        raise RewardError(f"the task's field {name!r} is no number: {str(value)[:60]!r}")
+    return number
+
+
+class ChoiceReward(Instant):
+    """Compares letters."""
+
+    def __init__(self, config: ChoiceRewardConfig) -> None:
+        self._config = config
+        self._letter = re.compile(rf"(?<![A-Za-z0-9'])([{config.letters}])(?![A-Za-z0-9'])")
+
+    async def mark(self, attempt: Attempt) -> Mark:
+        """1 for the right option, else 0."""
+        texts = self._texts(attempt)
+        wanted = self._wanted(attempt, texts)
+        chosen = self._chosen(attempt.response[-MAX_REPLY_CHARS:], texts)
+        if chosen is None:
+            return Mark(value=0.0, note="no option found")
+        return Mark(value=float(chosen == wanted), note=f"chose {chosen}")
+
+    def _texts(self, attempt: Attempt) -> list[str]:
+        if self._config.choices is None:
+            return []
+        texts = attempt.need(self._config.choices)
+        if not isinstance(texts, list) or not 0 < len(texts) <= len(self._config.letters):
+            most = len(self._config.letters)
+            raise RewardError(f"the task's field {self._config.choices!r} is no list of at most {most} options")
+        return [str(text).strip() for text in texts]
+
+    def _wanted(self, attempt: Attempt, texts: list[str]) -> str:
+        answer, letters = attempt.need(self._config.answer), self._config.letters
+        if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(letters):
+            return letters[answer]
+        text = str(answer).strip()
+        if text.strip("()").upper() in tuple(letters):
+            return text.strip("()").upper()
+        if text in texts:
+            return letters[texts.index(text)]
+        raise RewardError(f"the task's field {self._config.answer!r} is no option: {text[:60]!r}")
+
+    def _chosen(self, response: str, texts: list[str]) -> str | None:
+        """The letter in a box, else the one that is said to be the answer, else the last one, else an option's text."""
+        boxed = extract("boxed", response, None).move
+        for place, is_first in ((boxed, True), (stated_answer(response) or "", True), (response, False)):
+            found = self._letter.findall(place)
+            if found:
+                return str(found[0] if is_first else found[-1])
+            named = self._named(place, texts)
+            if named is not None:
+                return named
+        return None
+
+    def _named(self, place: str, texts: list[str]) -> str | None:
+        if not texts or not place:
+            return None
+        named = extract("choice", place, texts).move
+        return self._config.letters[texts.index(named)] if named in texts else None
