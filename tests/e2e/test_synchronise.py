@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ludus import SingleRun, parse_config
-from ludus.experience.operators import Verdict, registry
+from ludus.experience.operators import OWN, Verdict
 from ludus.policies import PolicyStore
 from ludus.records import Experiences
 from ludus.storage.checkpoints import CheckpointStore
@@ -94,7 +94,7 @@ def test_batches_of_which_everything_is_refused_are_replaced_by_others(
         bad = np.flatnonzero(np.isin(group.sequences["task"] // BATCH, list(refused)))
         return Verdict(refused={int(row): ("unwanted", "as the test wants it") for row in bad})
 
-    monkeypatch.setitem(registry.OWN.added, "refuse", refuse)
+    monkeypatch.setitem(OWN.added, "refuse", refuse)
     operator = "experience: {operators: [{kind: custom, name: refuse}]}\n"
     seen = run(tmp_path / "run", f"{SMALL}{operator}synchronise: {{offset: {offset}}}\n")
 

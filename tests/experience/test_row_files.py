@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import pytest
 from ludus.buffer import ImportStore, put_into_inbox
 from ludus.errors import ConfigError
 from ludus.experience import KeptRows, RefusedLog
-from ludus.experience.edited_rows import EditedRows
+from ludus.experience.kept_rows import StoredRow, last_reply, view_row
+from ludus.experience.row_edits import EditedRows
 from ludus.experience.row_files import Line, export_rows, import_rows, newest_rows
-from ludus.experience.row_views import StoredRow, last_reply, view_row
 from ludus.records import Experiences
 from ludus.storage.arrow import experiences_to_table
 from ludus.storage.catalog import Catalog
@@ -30,13 +29,8 @@ def decode(tokens: Sequence[int], marks: bool) -> str:
     return "".join(chr(ord("a") + token) for token in tokens if token >= 0)
 
 
-@dataclass
-class Letters:
-    context: int = 40
-
-    @staticmethod
-    def encode(text: str) -> list[int]:
-        return [ord(letter) - ord("a") for letter in text]
+def encode(text: str) -> list[int]:
+    return [ord(letter) - ord("a") for letter in text]
 
 
 def token_rows(tasks: Sequence[int], rewards: Sequence[float]) -> Experiences:
@@ -77,7 +71,9 @@ def export(run: Path) -> Export:
 
 def bring_back(run: Path, lines: Sequence[dict[str, Any]], *, has_expert: bool = True) -> EditedRows:
     numbered = [Line(number=number, fields=line) for number, line in enumerate(lines, start=1)]
-    return import_rows(numbered, "rows.jsonl", KeptRows(run), decode=decode, text=Letters(), has_expert=has_expert)
+    return import_rows(
+        numbered, "rows.jsonl", KeptRows(run), decode=decode, text=lambda: (encode, 40), has_expert=has_expert
+    )
 
 
 def test_export_has_what_a_person_needs_to_judge_a_row(export: Export) -> None:

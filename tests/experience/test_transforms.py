@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from ludus.config import ExperienceConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.experience import TRANSFORMS, Stateless, TransformPhase, build_pipeline, decisions, register_transform
-from ludus.experience.pipeline import REGISTRIES
-from ludus.experience.transform_phases import Values
-from ludus.experience.transforms import FormatReward, InvalidMove, Normalise, NormaliseByGame, RoleAdvantage
+from ludus.experience.transforms import (
+    REGISTRIES,
+    FormatReward,
+    InvalidMove,
+    Normalise,
+    NormaliseByGame,
+    RoleAdvantage,
+    Values,
+)
 from ludus.records import Experiences
 from ludus.testing.conformance import ConformanceError
 from ludus.testing.experiences import sample_experiences

@@ -119,7 +119,7 @@ ELSEWHERE: dict[str, str] = {
     "explore/workflow/metrics/<figure>/count": "explore/runners/workflow_rollouts.py",
     "explore/endpoints/<endpoint>/failed": "explore/players/endpoints.py",
     "explore/endpoints/<endpoint>/retries": "explore/players/endpoints.py",
-    "experience/pass_rate": "experience/operators/comparisons.py",
+    "experience/pass_rate": "experience/operators.py",
     "experience/<figure>": "experience/filters.py",
     "buffer/pairs_epochs": "buffer/epoch_store.py",
     "buffer/imports_waiting": "buffer/import_store.py",

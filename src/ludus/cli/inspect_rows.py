@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,31 +12,20 @@ from ludus.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from ludus.experience import KeptRows
-    from ludus.experience.edited_rows import Encoder
+    from ludus.experience.kept_rows import Decoder, StoredRow
+    from ludus.experience.row_edits import Encoder
     from ludus.experience.row_files import Line, What
-    from ludus.experience.row_views import Decoder, StoredRow
-    from ludus.lm.model_text import ModelText
 
 SHOWN_CHARACTERS = 400
 WHAT = ("verified", "refused", "all")
 
 
 class RunText:
-    """The way of a run's model with text; loaded when it is first asked."""
+    """The text of a run's model."""
 
     def __init__(self, directory: RunDirectory, config: RunConfig) -> None:
         self._directory = directory
         self._config = config
-
-    @property
-    def context(self) -> int:
-        """Tokens that a row may have."""
-        return self._text.context
-
-    @property
-    def encode(self) -> Encoder:
-        """Makes an answer into tokens."""
-        return self._text.chat.encode_reply
 
     @property
     def folder(self) -> Path:
@@ -47,11 +35,12 @@ class RunText:
         made = self._directory.path / "base"
         return made if made.is_dir() else find_model_folder(self._model.path)
 
-    @cached_property
-    def _text(self) -> ModelText:
+    def load(self) -> tuple[Encoder, int]:
+        """What makes an answer into tokens, and how many tokens a row may have."""
         from ludus.lm.model_text import load_model_text
 
-        return load_model_text(self._model.model_copy(update={"path": str(self.folder)}))
+        text = load_model_text(self._model.model_copy(update={"path": str(self.folder)}))
+        return text.chat.encode_reply, text.context
 
     @property
     def _model(self) -> Any:
@@ -61,8 +50,8 @@ class RunText:
 def find_samples(directory: RunDirectory, config: RunConfig, count: int, reason: str) -> list[dict[str, Any]]:
     """The newest rows that were verified and the newest of each reason, as a person reads them."""
     from ludus.experience import KeptRows
+    from ludus.experience.kept_rows import view_row
     from ludus.experience.row_files import newest_rows
-    from ludus.experience.row_views import view_row
 
     kept = KeptRows(directory.path)
     rows = list(newest_rows(kept, "verified", count)) if not reason else []
@@ -123,7 +112,7 @@ def take_rows(directory: RunDirectory, config: RunConfig, path: Path, *, is_live
         str(path),
         KeptRows(directory.path),
         decode=_decoder(directory, config),
-        text=RunText(directory, config) if config.policy.model is not None else None,
+        text=RunText(directory, config).load if config.policy.model is not None else None,
         has_expert=config.buffer.expert is not None,
     )
     along = f" (and {made.along} more of their groups)" if made.along else ""
@@ -138,7 +127,7 @@ def take_rows(directory: RunDirectory, config: RunConfig, path: Path, *, is_live
 
 
 def _newest_by_reason(kept: KeptRows, count: int, reason: str) -> list[StoredRow]:
-    from ludus.experience.row_views import stored_rows
+    from ludus.experience.kept_rows import stored_rows
 
     found: dict[str, list[StoredRow]] = {}
     for rows in kept.scan_refused(newest_first=True):

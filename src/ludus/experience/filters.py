@@ -20,13 +20,10 @@ from numpy.typing import NDArray
 
 from ludus.config import ExperienceConfig
 from ludus.errors import ConfigError, LudusError
-from ludus.experience.baselines import are_greedy
-from ludus.experience.groups import find_groups
-from ludus.experience.operators import Operator, make_operator
-from ludus.experience.operators.custom import check_verdict
-from ludus.experience.operators.protocol import Values, Why
+from ludus.experience.groups import are_greedy, find_groups
+from ludus.experience.operators import Operator, Values, Why, check_verdict, make_operator
 from ludus.experience.refusals import Refusal, refusals_of, with_reasons
-from ludus.experience.transform_phases import set_totals
+from ludus.experience.transforms import set_totals
 from ludus.records import Experiences
 
 RAW_REWARD = "raw_reward"

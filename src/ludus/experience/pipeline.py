@@ -1,4 +1,4 @@
-"""The transforms of a run, in the order of its config, and the registry they are looked up in.
+"""The transforms of a run, in the order of its config.
 
 Invariant: a transform that returns something else than finite values of the same shape stops the run with its name.
 """
@@ -6,41 +6,19 @@ Invariant: a transform that returns something else than finite values of the sam
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ludus.config import CustomTransformConfig, ExperienceConfig
 from ludus.errors import ConfigError, LudusError
-from ludus.experience.transform_phases import Transform, TransformPhase, Values, set_totals
-from ludus.experience.transforms import FormatReward, InvalidMove, Normalise, NormaliseByGame, RoleAdvantage
-from ludus.plugins import Registry
+from ludus.experience.transforms import REGISTRIES, Transform, TransformPhase, Values, set_totals
 from ludus.records import Experiences
 
 log = logging.getLogger(__name__)
 
-Factory = Callable[..., Transform]
-"""Called with the transform's options as keyword arguments."""
-
-TRANSFORMS: dict[TransformPhase, dict[str, Factory]] = {
-    "final": {"role_advantage": RoleAdvantage},
-    "step": {"format": FormatReward, "invalid_move": InvalidMove},
-    "sampling": {"normalise": Normalise, "normalise_by_game": NormaliseByGame},
-}
-
-REGISTRIES: dict[TransformPhase, Registry[Factory]] = {
-    phase: Registry(f"{phase} transform", "ludus.transforms", built_in=known) for phase, known in TRANSFORMS.items()
-}
-
 Named = tuple[str, Transform]
-
-
-def register_transform(phase: TransformPhase, name: str, factory: Factory) -> None:
-    """Make a transform available in `experience.<phase>` as `{kind: custom, name: <name>, options: {…}}`."""
-    if phase not in TRANSFORMS:
-        raise ConfigError(f"no phase {phase!r}; there are {', '.join(TRANSFORMS)}")
-    REGISTRIES[phase].add(name, factory)
 
 
 class Pipeline:

@@ -7,36 +7,22 @@ file is taken or none, with one line per problem (`file:line: reason`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from ludus.errors import ConfigError
-from ludus.experience.edited_rows import EditedRows, Encoder, make_rows
-from ludus.experience.kept_rows import KeptRows, keys_of
-from ludus.experience.row_edits import BadEdit, Edit, read_edit
-from ludus.experience.row_views import Decoder, StoredRow, stored_rows, view_row
+from ludus.experience.kept_rows import Decoder, KeptRows, StoredRow, keys_of, stored_rows, view_row
+from ludus.experience.row_edits import BadEdit, Edit, EditedRows, Encoder, make_rows, read_edit
 from ludus.storage.atomic import write_bytes
 
 What = Literal["verified", "refused", "all"]
+RowText = Callable[[], tuple[Encoder, int]]
+"""Loads what makes an answer into tokens, and how many tokens a row may have."""
 MOST_PROBLEMS = 20
 MOST_LINES = 1_000_000
-
-
-class RowText(Protocol):
-    """A model's way with text, as far as rows that people wrote need it."""
-
-    @property
-    def context(self) -> int:
-        """Tokens that a row may have."""
-        ...
-
-    @property
-    def encode(self) -> Encoder:
-        """Makes an answer into tokens."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +71,7 @@ def import_rows(
     Args:
         name: What the file is called in messages.
         decode: Makes tokens text; None for boards.
-        text: Only looked at where an answer was changed.
+        text: Only called where an answer was changed.
         has_expert: Whether the run learns from expert rows.
 
     Raises:
@@ -98,7 +84,7 @@ def import_rows(
     made = None
     if not problems:
         needs_text = any(edit.response is not None for edit in edits)
-        encode, context = (text.encode, text.context) if needs_text and text else (None, None)
+        encode, context = text() if needs_text and text else (None, None)
         made = make_rows(edits, encode=encode, context=context)
         problems = list(made.problems)
     if problems or made is None:

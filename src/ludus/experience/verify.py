@@ -3,7 +3,8 @@
 Invariant: a sequence that comes out has the documented columns, finite numbers, legal actions, known versions and a
 return within its game's range; its `shaped_reward` equals its `final_reward`. A bad sequence costs itself only, a bad
 episode its own sequences; both are named in `refused`. All checks work on whole columns. To add one: a function in
-`checks.py` that flags rows.
+`checks.py` that flags rows. `recheck` promises the same of rows that another run verified, but for their episodes,
+which are not here, and for rewards, which stay as the other run shaped them.
 
 Not covered: sequences without a usable schema, and repetitions of others, are counted but not kept in `refused_rows`.
 """
@@ -83,7 +84,7 @@ def _verify_rows(
                     lambda row: "its episode did not come with it")  # fmt: skip
     for check in CHECKS:
         check(experiences, specs, known_versions, flags)
-    refused = [] if not flags.any else _name_refused(experiences, flags, gone)
+    refused = [refusal for refusal in _name_refused(experiences, flags) if refusal.episode not in bad]
     keep = ~(flags.flagged | gone)
     passed = experiences if keep.all() else experiences.take(np.flatnonzero(keep))
     shaped = passed.replace(sequences={"shaped_reward": passed.sequences["final_reward"].copy()})
@@ -125,12 +126,11 @@ def _from_zero(experiences: Experiences) -> Experiences:
     return Experiences(sequences=experiences.sequences, offsets=experiences.offsets - start, steps=steps)
 
 
-def _name_refused(experiences: Experiences, flags: RowFlags, gone: np.ndarray) -> list[Refusal]:
+def _name_refused(experiences: Experiences, flags: RowFlags) -> list[Refusal]:
     episodes, seats = experiences.sequences["episode"], experiences.sequences["seat"]
     return [
         Refusal(episode=str(episodes[row]), seat=int(seats[row]), reason=reason, detail=detail)
         for row, reason, detail in flags.entries()
-        if not gone[row]
     ]
 
 
@@ -145,3 +145,29 @@ def _refuse_all(experiences: Experiences, problem: str) -> list[Refusal]:
         Refusal(episode=str(name), seat=int(seat), reason="schema", detail=problem)
         for name, seat in zip(names, seats, strict=True)
     ]
+
+
+MOST_TASKS = 2**40
+"""Training tasks of a run are numbered below this."""
+
+
+def recheck(rows: Experiences, specs: Mapping[str, GameSpec]) -> tuple[Experiences, list[Refusal]]:
+    """The rows that can be trained on, and why the others cannot."""
+    problem = find_schema_problem(rows) or _reward_problem(rows)
+    if problem is not None:
+        refusal = Refusal(episode="?", seat=WHOLE_EPISODE, reason="schema", detail=problem)
+        return Experiences.empty(), [refusal] * len(rows)
+    flags, task = RowFlags(len(rows)), rows.sequences["task"]
+    flags.flag_rows((task < 0) | (task >= MOST_TASKS), "schema", lambda row: f"task {task[row]} is no training task")
+    for check in CHECKS:
+        check(rows, specs, lambda name, version: version >= 0, flags)
+    shaped = rows.sequences["shaped_reward"]
+    flags.flag_rows(~np.isfinite(shaped), "not_finite", lambda row: f"shaped_reward is {shaped[row]}")
+    if not flags.any:
+        return rows, []
+    return rows.take(np.flatnonzero(~flags.flagged)), _name_refused(rows, flags)
+
+
+def _reward_problem(rows: Experiences) -> str | None:
+    shaped = rows.sequences.get("shaped_reward")
+    return None if shaped is not None and shaped.dtype == np.float32 else "no column shaped_reward of float32"

@@ -13,7 +13,7 @@ import numpy as np
 
 from ludus.errors import LudusError
 from ludus.experience import Operator, Verdict, find_groups
-from ludus.experience.operators.custom import PerGroup, check_verdict
+from ludus.experience.operators import PerGroup, check_verdict
 from ludus.records import Experiences
 from ludus.testing.conformance import ConformanceError
 from ludus.testing.experiences import sample_experiences

@@ -1,6 +1,6 @@
 """From episode to batch: `experience` and `buffer`.
 
-To add an operator: a model with its own `kind` here, its code in `ludus/experience/operators`, and a line in the
+To add an operator: a model with its own `kind` here, its code in `ludus/experience/operators.py`, and a line in the
 registry there (a test compares the two).
 """
 

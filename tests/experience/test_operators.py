@@ -39,7 +39,7 @@ def reasons(filtered: Filtered) -> dict[int, str]:
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.experience.operators.registry.OWN.added", {})
+    monkeypatch.setattr("ludus.experience.operators.OWN.added", {})
 
 
 def test_config_and_registry_name_the_same_kinds() -> None:
