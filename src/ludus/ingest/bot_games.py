@@ -6,19 +6,20 @@ rollout; on boards a decision is what the seat saw, what was legal and what the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ludus.buffer import as_expert_rows
-from ludus.config import BotGamesConfig, RunConfig
+from ludus.config import BotGamesConfig, GameChoice, RunConfig
 from ludus.errors import ConfigError, RolloutError, rollout_error
 from ludus.explore.players.fixed import Player, make_player
 from ludus.explore.runners.assembly import assemble
 from ludus.explore.runners.slot import Slot
 from ludus.games import make_game
+from ludus.lm.chat import ChatFormat
 from ludus.lm.model_text import ModelText
 from ludus.records import (
     Episode,
@@ -39,20 +40,21 @@ GAMES_PER_PART = 256
 GAMES_IN_FLIGHT = 64
 
 
-class Tables(Protocol):
-    """Where games are played."""
+def bot_tasks(
+    games: Sequence[GameChoice],
+    players: Sequence[str],
+    seed: int,
+    seats_of: Callable[[str], int],
+    first: int,
+    count: int,
+) -> list[Task]:
+    """Tasks `[first, first + count)`, with players drawn for each seat."""
 
-    def seats(self, key: str) -> int:
-        """Players of a game."""
-        ...
+    def seats(task: TaskId, key: str) -> tuple[Seat, ...]:
+        drawn = [derive_seed(seed, "player", task, seat) % len(players) for seat in range(seats_of(key))]
+        return tuple(Seat(policy=PolicyRef(name=PolicyName(players[place])), learns=True) for place in drawn)
 
-    def play(self, tasks: list[Task]) -> EpisodeBatch:
-        """Play games to their ends; one that fails is a failed episode."""
-        ...
-
-    def close(self) -> None:
-        """No more games."""
-        ...
+    return GameTasks(games, seed).training(first, count, seats)
 
 
 class BotGames:
@@ -79,10 +81,12 @@ class BotGames:
             RolloutError: no game could be played.
         """
         error = ""
+        players = self._config.players
+        seed = derive_seed(self._run.seed, "expert", *players)
         with closing(self._open_tables()) as tables:
             for start in range(0, self._config.games, GAMES_PER_PART):
                 count = min(GAMES_PER_PART, self._config.games - start)
-                batch = tables.play(self._tasks(tables, start, count))
+                batch = tables.play(bot_tasks(self._run.games, players, seed, tables.seats, start, count))
                 errors = [episode.error for episode in batch.episodes if episode.error]
                 self.failed += len(errors)
                 error = errors[0] if errors else error
@@ -91,12 +95,13 @@ class BotGames:
                     yield as_expert_rows(rows, origin=origin, first=first)
                     first += len(rows)
         if self.failed == self._config.games:
-            raise RolloutError(f"none of the {self.failed} games of {', '.join(self._config.players)} ended: {error}")
+            raise RolloutError(f"none of the {self.failed} games of {', '.join(players)} ended: {error}")
 
-    def _open_tables(self) -> Tables:
+    def _open_tables(self) -> TextTables | BoardTables:
+        name, players = f"{self._run.name}/expert", self._config.players
         if self._text is None:
-            return BoardTables(self._run, self._config.players, self._pulse)
-        return WordTables(self._run, self._config.players, self._text, self._pulse)
+            return BoardTables(name, self._run, players, self._pulse)
+        return TextTables(name, self._run, players, self._text.chat, self._pulse)
 
     def _wanted(self, rows: Experiences) -> Experiences:
         if not len(rows):
@@ -111,40 +116,32 @@ class BotGames:
             order = order[fits]
         return rows.take(order)
 
-    def _tasks(self, tables: Tables, first: int, count: int) -> list[Task]:
-        names = self._config.players
-        seed = derive_seed(self._run.seed, "expert", *names)
 
-        def seats(task: TaskId, key: str) -> tuple[Seat, ...]:
-            drawn = [derive_seed(seed, "player", task, seat) % len(names) for seat in range(tables.seats(key))]
-            return tuple(Seat(policy=PolicyRef(name=PolicyName(names[place])), learns=True) for place in drawn)
+class TextTables:
+    """Text games, as a language model would hear and say them."""
 
-        return GameTasks(self._run.games, seed).training(first, count, seats)
-
-
-class WordTables:
-    """Games of words, as a language model would hear and say them."""
-
-    def __init__(self, run: RunConfig, players: tuple[str, ...], text: ModelText, pulse: Pulse) -> None:
+    def __init__(self, name: str, run: RunConfig, players: Sequence[str], chat: ChatFormat, pulse: Pulse) -> None:
+        """`name` begins the names of the episodes."""
         from ludus.explore.players.text import make_text_player
         from ludus.explore.runners.text_building import build_bot_runner
         from ludus.games.registry import make_text_game
 
         self._games = {choice.key: make_text_game(choice.key) for choice in run.games}
         for game in self._games.values():
-            for name in players:
-                make_text_player(name, game)
-        self._runner = build_bot_runner(f"{run.name}/expert", run, text.chat, pulse, slots=GAMES_IN_FLIGHT)
+            for player in players:
+                make_text_player(player, game)
+        self._runner = build_bot_runner(name, run, chat, pulse, slots=GAMES_IN_FLIGHT)
 
     def seats(self, key: str) -> int:
         """Players of a game."""
         return self._games[key].spec.players
 
-    def play(self, tasks: list[Task]) -> EpisodeBatch:
-        """Many games at once."""
+    def play(self, tasks: list[Task], report: Callable[[int], None] = lambda finished: None) -> EpisodeBatch:
+        """Many games at once, to their ends; one that fails is a failed episode."""
         self._runner.submit(tasks)
         while not self._runner.is_idle:
             self._runner.step()
+            report(self._runner.finished_episodes)
         return self._runner.harvest()
 
     def close(self) -> None:
@@ -155,11 +152,12 @@ class WordTables:
 class BoardTables:
     """Games on boards, one after the other."""
 
-    def __init__(self, run: RunConfig, players: tuple[str, ...], pulse: Pulse) -> None:
+    def __init__(self, name: str, run: RunConfig, players: Sequence[str], pulse: Pulse) -> None:
+        self._name = name
         self._run = run
         self._pulse = pulse
         self._games = {choice.key: make_game(choice.key) for choice in run.games}
-        self._players = {(name, key): make_player(name, game) for key, game in self._games.items() for name in players}
+        self._players = {(each, key): make_player(each, game) for key, game in self._games.items() for each in players}
 
     def seats(self, key: str) -> int:
         """Players of a game."""
@@ -174,7 +172,7 @@ class BoardTables:
 
     def _play(self, task: Task) -> tuple[Slot | None, Episode]:
         """One game; what goes wrong in it costs it alone."""
-        id = episode_id(f"{self._run.name}/expert", task.id, task.attempt)
+        id = episode_id(self._name, task.id, task.attempt)
         self._pulse.working_on(task.id)
         try:
             seated = tuple(self._players[str(seat.policy.name), task.game] for seat in task.seats)

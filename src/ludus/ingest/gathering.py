@@ -19,12 +19,9 @@ from ludus.errors import ConfigError, WorkerError
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.one_shot_worker import run_one_shot
-from ludus.orchestrator.worker_imports import worker_imports
-from ludus.runtime import Stop, WorkerSpec
+from ludus.runtime import Stop
 from ludus.storage.atomic import sha256_file
 from ludus.storage.run_directory import RunDirectory
-
-NAME = "gathering"
 
 
 class Gather(msgspec.Struct, tag="gather", kw_only=True):
@@ -95,7 +92,8 @@ def gather(context: RunContext, is_stopping: Callable[[], bool]) -> bool:
         **{name: config.model_dump_json() for name, config in wanted.items()},
     )
     with context.telemetry.room("gathering"):
-        return _work(context, order, is_stopping)
+        module, is_done = "ludus.ingest.gathering_worker", partial(_is_done, context)
+        return run_one_shot(context, "gathering", module, FromGathering, order, is_done, is_stopping)
 
 
 def check_unchanged(run: RunDirectory) -> None:
@@ -120,19 +118,6 @@ def _changed_files(folder: Path) -> Iterator[str]:
 
 def _is_there(folder: Path) -> bool:
     return (folder / "rows.json").is_file()
-
-
-def _work(context: RunContext, order: Gather, is_stopping: Callable[[], bool]) -> bool:
-    runtime = context.config.runtime
-    spec = WorkerSpec(
-        name=NAME,
-        module="ludus.ingest.gathering_worker",
-        replies=FromGathering,
-        threads=runtime.threads or 1,
-        stall_s=runtime.stall_s,
-        imports=worker_imports(context.config),
-    )
-    return run_one_shot(context, spec, order, partial(_is_done, context), is_stopping)
 
 
 def _is_done(context: RunContext, message: FromGathering) -> bool:

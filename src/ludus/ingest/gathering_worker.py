@@ -1,7 +1,6 @@
 """The process that gathers expert rows and preference pairs, once, into the run's folders.
 
-Started by the supervisor: what it reads, and the players that it lets
-play, cannot stop the loop.
+Started by the supervisor: what it reads, and the players that it lets play, cannot stop the loop.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ludus.ingest.run_rows import RunRows
 from ludus.lm.model_text import ModelText, load_model_text
 from ludus.plugins import load_plugins
 from ludus.records import Experiences
-from ludus.runtime import Channel, Pulse, Stop, run_worker
+from ludus.runtime import Channel, Pulse, run_one_shot_worker
 from ludus.storage.atomic import sha256_file, temporary_name
 from ludus.storage.run_directory import RunDirectory
 
@@ -32,22 +31,14 @@ REPORT_S = 1.0
 MOST_REFUSALS = 20
 
 
-def serve(channel: Channel[object], pulse: Pulse) -> None:
-    """Do what is ordered, once."""
-    for message, _ in channel.wait(None):
-        if isinstance(message, Stop):
-            return
-        if isinstance(message, Gather):
-            pulse.set_busy(True)
-            try:
-                gathering = Gathering(message, pulse, lambda metrics: channel.send(GatherProgress(metrics=metrics)))
-                gathering.run()
-                channel.send(GatherDone(metrics=gathering.metrics, refused=gathering.refusals[:MOST_REFUSALS]))
-            except ConfigError as error:
-                channel.send(GatherRefused(problems=list(error.problems)))
-            channel.drain(60.0)
-            pulse.set_busy(False)
-    channel.wait(None)
+def work(order: Gather, channel: Channel[object], pulse: Pulse) -> GatherDone | GatherRefused:
+    """Gather what was ordered."""
+    try:
+        gathering = Gathering(order, pulse, lambda metrics: channel.send(GatherProgress(metrics=metrics)))
+        gathering.run()
+    except ConfigError as error:
+        return GatherRefused(problems=list(error.problems))
+    return GatherDone(metrics=gathering.metrics, refused=gathering.refusals[:MOST_REFUSALS])
 
 
 class Gathering:
@@ -143,7 +134,7 @@ def _note(facts: dict[str, Any], unusable: dict[str, int], origin: str) -> None:
 
 def main() -> None:
     """Entry point of the process."""
-    run_worker(ToGathering, serve, lambda error: GatherBroken(error=error))
+    run_one_shot_worker(ToGathering, Gather, work, lambda error: GatherBroken(error=error))
 
 
 if __name__ == "__main__":

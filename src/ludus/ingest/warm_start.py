@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
@@ -17,10 +16,7 @@ from ludus.errors import WorkerError
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.one_shot_worker import run_one_shot
-from ludus.orchestrator.worker_imports import worker_imports
-from ludus.runtime import Stop, WorkerSpec
-
-NAME = "warm-start"
+from ludus.runtime import Stop
 
 
 class WarmStart(msgspec.Struct, tag="warm_start", kw_only=True):
@@ -60,23 +56,13 @@ def warm_up(context: RunContext, is_stopping: Callable[[], bool]) -> RunContext 
     if not folder.is_dir():
         context.telemetry.event("warm_start", games=warm_start.games, epochs=warm_start.epochs)
         with context.telemetry.room("warm_start"):
-            if not _work(context, folder, is_stopping):
+            order = WarmStart(
+                config=context.config.model_dump_json(), folder=str(folder), plugins=list(context.plugins)
+            )
+            module, is_done = "ludus.ingest.warm_start_worker", partial(_is_done, context)
+            if not run_one_shot(context, "warm-start", module, FromWarmStart, order, is_done, is_stopping):
                 return None
     return replace(context, shape=shape.standing_on(folder))
-
-
-def _work(context: RunContext, folder: Path, is_stopping: Callable[[], bool]) -> bool:
-    config = context.config
-    spec = WorkerSpec(
-        name=NAME,
-        module="ludus.ingest.warm_start_worker",
-        replies=FromWarmStart,
-        threads=config.runtime.threads or 1,
-        stall_s=config.runtime.stall_s,
-        imports=worker_imports(config),
-    )
-    order = WarmStart(config=config.model_dump_json(), folder=str(folder), plugins=list(context.plugins))
-    return run_one_shot(context, spec, order, partial(_is_done, context), is_stopping)
 
 
 def _is_done(context: RunContext, message: FromWarmStart) -> bool:

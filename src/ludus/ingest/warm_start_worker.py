@@ -1,7 +1,7 @@
 """The warm-start process: fixed players play games of words, and the model learns to say what they said.
 
-Started by the supervisor. Every parameter is trained, with the loss `sft`
-on all that is said in the games, or on the moves of all seats alone.
+Started by the supervisor. Every parameter is trained, with the loss `sft` on all that is said in the games, or on the
+moves of all seats alone.
 """
 
 from __future__ import annotations
@@ -23,32 +23,22 @@ from ludus.config import (
 )
 from ludus.errors import RolloutError
 from ludus.ingest.warm_start import ToWarmStart, WarmBroken, WarmDone, WarmProgress, WarmStart
-from ludus.records import Experiences, PolicyName, PolicyRef, Seat, Task, TaskId, derive_seed
-from ludus.runtime import Channel, Pulse, Stop, run_worker
-from ludus.tasks import GameTasks
+from ludus.records import Experiences, derive_seed
+from ludus.runtime import Channel, Pulse, run_one_shot_worker
 
 if TYPE_CHECKING:
     from ludus.lm.language_models import LanguageModel
     from ludus.train.torch_learner import TorchLearner
 
 REPORT_S = 1.0
-GAMES_IN_FLIGHT = 64
 RISE = 0.03
 """Share of the steps over which the learning rate rises."""
 
 
-def serve(channel: Channel[object], pulse: Pulse) -> None:
-    """Do what is ordered, once."""
-    for message, _ in channel.wait(None):
-        if isinstance(message, Stop):
-            return
-        if isinstance(message, WarmStart):
-            pulse.set_busy(True)
-            WarmUp(message, channel, pulse).run()
-            channel.send(WarmDone())
-            channel.drain(60.0)
-            pulse.set_busy(False)
-    channel.wait(None)
+def work(order: WarmStart, channel: Channel[object], pulse: Pulse) -> WarmDone:
+    """Do what is ordered."""
+    WarmUp(order, channel, pulse).run()
+    return WarmDone()
 
 
 class WarmUp:
@@ -81,37 +71,20 @@ class WarmUp:
         weights = self._learn(experiences)
         write_model_folder(self._folder, self._model, weights)
 
-    # -- playing ---------------------------------------------------------------------------------------------------
-
     def _play(self) -> Experiences:
-        from ludus.explore.runners.text_building import build_bot_runner
-        from ludus.games.registry import make_text_game
+        from ludus.ingest.bot_games import TextTables, bot_tasks
         from ludus.lm.chat import ChatFormat
 
-        name, chat = f"{self._config.name}/warm-start", ChatFormat(self._model.tokenizer)
-        runner = build_bot_runner(name, self._config, chat, self._pulse, slots=GAMES_IN_FLIGHT)
-        runner.submit(self._tasks(lambda key: make_text_game(key).spec.players))
-        while not runner.is_idle:
-            runner.step()
-            self._report({"warm_start/games": float(runner.finished_episodes)})
-        batch = runner.harvest()
-        runner.close()
+        config, chat = self._config, ChatFormat(self._model.tokenizer)
+        tables = TextTables(f"{config.name}/warm-start", config, self._warm.players, chat, self._pulse)
+        seed = derive_seed(config.seed, "warm-start")
+        tasks = bot_tasks(config.games, self._warm.players, seed, tables.seats, 0, self._warm.games)
+        batch = tables.play(tasks, lambda finished: self._report({"warm_start/games": float(finished)}))
+        tables.close()
         failed = [episode for episode in batch.episodes if episode.error]
         if len(failed) == len(batch.episodes):
             raise RolloutError(f"none of the {len(failed)} games could be played: {failed[0].error}")
         return in_task_order(batch.experiences)
-
-    def _tasks(self, players_of: Any) -> list[Task]:
-        seed = derive_seed(self._config.seed, "warm-start")
-
-        def seats(task: TaskId, key: str) -> tuple[Seat, ...]:
-            names = self._warm.players
-            drawn = [derive_seed(seed, "player", task, seat) % len(names) for seat in range(players_of(key))]
-            return tuple(Seat(policy=PolicyRef(name=PolicyName(names[place])), learns=True) for place in drawn)
-
-        return GameTasks(self._config.games, seed).training(0, self._warm.games, seats)
-
-    # -- learning --------------------------------------------------------------------------------------------------
 
     def _learn(self, experiences: Experiences) -> dict[str, Any]:
         learner = self._make_learner()
@@ -171,7 +144,7 @@ def with_everything(experiences: Experiences) -> Experiences:
 
 def main() -> None:
     """Entry point of the process."""
-    run_worker(ToWarmStart, serve, lambda error: WarmBroken(error=error))
+    run_one_shot_worker(ToWarmStart, WarmStart, work, lambda error: WarmBroken(error=error))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from ludus.runtime.process import WorkerProcess, WorkerSpec
 from ludus.runtime.pulse import NO_TASK, Pulse
 from ludus.runtime.supervisor import Arrived, Lost, Supervisor
 from ludus.runtime.threads import available_cores, limit_threads
-from ludus.runtime.worker import connect, run_worker
+from ludus.runtime.worker import connect, run_one_shot_worker, run_worker
 from ludus.runtime.worker_server import warm_up
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "available_cores",
     "connect",
     "limit_threads",
+    "run_one_shot_worker",
     "run_worker",
     "warm_up",
 ]

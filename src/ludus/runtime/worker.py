@@ -13,16 +13,18 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
-from ludus.runtime.channel import Channel
+from ludus.runtime.channel import Channel, Stop
 from ludus.runtime.pulse import Pulse
 
 log = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
 FAREWELL_DEADLINE_S = 5.0
+ANSWER_DEADLINE_S = 60.0
 TALKATIVE = ("httpcore", "httpcore2", "httpx", "httpx2", "openai")
 """Libraries that would fill a worker's log with a line for every request."""
 
@@ -60,6 +62,28 @@ def run_worker(
         channel.send(broken("".join(traceback.format_exception_only(error)).strip()))
         channel.drain(FAREWELL_DEADLINE_S)
         raise SystemExit(1) from error
+
+
+def run_one_shot_worker(
+    incoming: object,
+    order: type[msgspec.Struct],
+    work: Callable[[Any, Channel[object], Pulse], msgspec.Struct],
+    broken: Callable[[str], msgspec.Struct],
+) -> None:
+    """The main of a worker process that carries out one order, and answers with what `work` returns."""
+
+    def serve(channel: Channel[object], pulse: Pulse) -> None:
+        for message, _ in channel.wait(None):
+            if isinstance(message, Stop):
+                return
+            if isinstance(message, order):
+                pulse.set_busy(True)
+                channel.send(work(message, channel, pulse))
+                channel.drain(ANSWER_DEADLINE_S)
+                pulse.set_busy(False)
+        channel.wait(None)
+
+    run_worker(incoming, serve, broken)
 
 
 def _die_with_parent(life_fd: int) -> None:
