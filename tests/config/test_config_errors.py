@@ -8,7 +8,7 @@ import pytest
 
 from ludus.config import build_config, load_config, parse_config
 from ludus.config.loading.slots import all_paths
-from ludus.config.loading.suggestions import KNOWN_AS
+from ludus.config.loading.validation import KNOWN_AS
 from ludus.config.run import RunConfig
 from ludus.errors import ConfigError
 

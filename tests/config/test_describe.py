@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ludus.config import build_config, demo_config, describe, resolve, updates_in_run
+from ludus.config import build_config, demo_config, describe, resolve
+from ludus.config.describe.describe_run import updates_in_run
 
 
 def test_the_numbers_of_a_fused_run_are_worked_out() -> None:

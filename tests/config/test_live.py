@@ -6,8 +6,7 @@ import pytest
 
 from ludus.config import build_config
 from ludus.config.loading.derive import resolve
-from ludus.config.loading.live import SETTABLE, with_values
-from ludus.config.loading.resume import MAY_CHANGE
+from ludus.config.loading.resume import MAY_CHANGE, SETTABLE, with_values
 from ludus.errors import ConfigError
 
 CONFIG = resolve(build_config({"name": "x", "games": ["pgx:connect_four"]}))

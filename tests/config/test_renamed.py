@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from ludus.config import RunConfig, all_paths, dotted, load_config, load_or_demo, parse_config
+from ludus.config import RunConfig, dotted, load_config, load_or_demo, parse_config
 from ludus.config.loading.renamed import KEYS, WORDS, upgrade
+from ludus.config.loading.slots import all_paths
 from ludus.errors import ConfigError
 
 OLD = """

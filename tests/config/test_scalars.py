@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ludus.config.loading.scalars import Scalar, TooManyDigits, resolve_scalar
+from ludus.config.loading.yaml_text import Scalar, TooManyDigits, resolve_scalar
 
 
 @pytest.mark.parametrize(

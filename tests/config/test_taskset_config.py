@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from ludus.config.sections.shorthands import template_parts
+from ludus.config.base import template_parts
 from ludus.config.sections.tasks import OrderConfig, ProcessorConfig, TasksetConfig
 from ludus.tasks.curricula import CURRICULA
 from ludus.tasks.processors import PROCESSORS

@@ -10,7 +10,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.config import Path, RunConfig, TooManyDigits, all_paths, dump_config, parse_config, resolve, resolve_scalar
+from ludus.config import Path, RunConfig, dump_config, parse_config, resolve
+from ludus.config.loading.slots import all_paths
+from ludus.config.loading.yaml_text import TooManyDigits, resolve_scalar
 from ludus.errors import ConfigError
 
 BASE = "name: x\ngames: [pgx:connect_four]\n"

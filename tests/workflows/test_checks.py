@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from ludus.config import REWARDED_BY_THE_RUN, WorkflowConfig
+from ludus.config import WorkflowConfig
 from ludus.config.sections import workflow as section
 from ludus.errors import ConfigError
 from ludus.workflows import register_agent, register_workflow
@@ -65,5 +65,4 @@ def test_the_kinds_that_need_rewards_are_kinds() -> None:
         for model in vars(section).values()
         if isinstance(model, type) and issubclass(model, section._Workflow) and "kind" in model.model_fields
     }
-    assert set(REWARDED_BY_THE_RUN) < kinds
     assert kinds == {"single_turn", "attempts", "tool_agent", "multi_turn", "agent", "custom"}

@@ -4,12 +4,10 @@ A config is data: names in it are looked up in registries, never imported. The m
 one file each, and `run`; `loading` reads them and fills in defaults, `describe` says in words what follows.
 """
 
-from ludus.config.base import Model
-from ludus.config.describe.describe_run import compute_threads, describe, updates_in_run
-from ludus.config.describe.dump import dump_config
-from ludus.config.describe.schema import DIALECT, json_schema
+from ludus.config.base import Model, template_parts
+from ludus.config.describe.describe_run import compute_threads, describe
+from ludus.config.describe.documents import DIALECT, dump_config, json_schema
 from ludus.config.loading.derive import fill_defaults, resolve, resolve_stages
-from ludus.config.loading.live import SETTABLE, with_values
 from ludus.config.loading.load import (
     build_config,
     demo_config,
@@ -19,13 +17,11 @@ from ludus.config.loading.load import (
     parse_config,
     parse_resolved,
 )
-from ludus.config.loading.resume import changed_keys, check_resumable
-from ludus.config.loading.scalars import TooManyDigits, resolve_scalar
-from ludus.config.loading.slots import all_paths
+from ludus.config.loading.resume import SETTABLE, changed_keys, check_resumable, with_values
 from ludus.config.loading.stages import join, plain_values, stage_folder, stage_path
 from ludus.config.loading.validation import validate
 from ludus.config.problems import Path, dotted, nearest_word, printable, report, shorten, show
-from ludus.config.run import Mode, RunConfig, Schedule
+from ludus.config.run import RunConfig
 from ludus.config.sections.buffer import (
     BotGamesConfig,
     BufferConfig,
@@ -36,7 +32,6 @@ from ludus.config.sections.buffer import (
     RunEpisodesConfig,
     RunFeedConfig,
 )
-from ludus.config.sections.cycle import CycleConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import (
     CustomOperatorConfig,
@@ -62,6 +57,7 @@ from ludus.config.sections.explore import (
 )
 from ludus.config.sections.games import GameChoice
 from ludus.config.sections.league import LeagueConfig, OpponentConfig, TrueSkillConfig
+from ludus.config.sections.operation import RuntimeConfig, TelemetryConfig, WandbConfig
 from ludus.config.sections.policy import (
     CustomNetworkConfig,
     LanguageModelConfig,
@@ -73,9 +69,8 @@ from ludus.config.sections.policy import (
     ResNetConfig,
     TeacherConfig,
 )
-from ludus.config.sections.population import PayoffConfig, PopulationConfig, Scheduler, StopConfig
+from ludus.config.sections.population import PayoffConfig, PopulationConfig, StopConfig
 from ludus.config.sections.rewards import (
-    LABEL,
     ChoiceRewardConfig,
     CodeRewardConfig,
     CustomRewardConfig,
@@ -92,8 +87,7 @@ from ludus.config.sections.rewards import (
     SandboxConfig,
     label_of,
 )
-from ludus.config.sections.runtime import RuntimeConfig
-from ludus.config.sections.shorthands import template_parts
+from ludus.config.sections.synchronise import CycleConfig
 from ludus.config.sections.tasks import (
     RESERVED_FIELDS,
     AdaptiveConfig,
@@ -111,7 +105,6 @@ from ludus.config.sections.tasks import (
     TaskMapConfig,
     TasksetConfig,
 )
-from ludus.config.sections.telemetry import TelemetryConfig, WandbConfig
 from ludus.config.sections.train import (
     GROUP_KINDS,
     AdvantageConfig,
@@ -127,7 +120,6 @@ from ludus.config.sections.train import (
 from ludus.config.sections.train_losses import LOSS_OPTIONS
 from ludus.config.sections.train_presets import (
     ALGORITHMS,
-    PRESETS,
     Preset,
     needs_critic,
     needs_greedy,
@@ -136,8 +128,6 @@ from ludus.config.sections.train_presets import (
 )
 from ludus.config.sections.warm_start import WarmStartConfig
 from ludus.config.sections.workflow import (
-    NAME,
-    REWARDED_BY_THE_RUN,
     AgentConfig,
     AttemptsConfig,
     CustomWorkflowConfig,
@@ -153,12 +143,8 @@ __all__ = [
     "ALGORITHMS",
     "DIALECT",
     "GROUP_KINDS",
-    "LABEL",
     "LOSS_OPTIONS",
-    "NAME",
-    "PRESETS",
     "RESERVED_FIELDS",
-    "REWARDED_BY_THE_RUN",
     "SETTABLE",
     "AdaptiveConfig",
     "AdvantageConfig",
@@ -203,7 +189,6 @@ __all__ = [
     "MathsRewardConfig",
     "MemoryConfig",
     "MlpConfig",
-    "Mode",
     "Model",
     "ModelRewardConfig",
     "MuConfig",
@@ -236,8 +221,6 @@ __all__ = [
     "RuntimeConfig",
     "SamplingConfig",
     "SandboxConfig",
-    "Schedule",
-    "Scheduler",
     "ScoreDifficultyConfig",
     "SequentialConfig",
     "ShapeConfig",
@@ -252,7 +235,6 @@ __all__ = [
     "TeacherConfig",
     "TelemetryConfig",
     "TermConfig",
-    "TooManyDigits",
     "ToolAgentConfig",
     "TrainConfig",
     "TrueSkillConfig",
@@ -262,7 +244,6 @@ __all__ = [
     "WarmStartConfig",
     "WorkflowConfig",
     "ZeroVarianceConfig",
-    "all_paths",
     "build_config",
     "changed_keys",
     "check_resumable",
@@ -288,14 +269,12 @@ __all__ = [
     "register_preset",
     "report",
     "resolve",
-    "resolve_scalar",
     "resolve_stages",
     "shorten",
     "show",
     "stage_folder",
     "stage_path",
     "template_parts",
-    "updates_in_run",
     "validate",
     "wanted_sources",
     "with_values",

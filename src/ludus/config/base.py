@@ -1,10 +1,15 @@
-"""What all config models share: frozen, strict, no unknown keys, and what may stand in place of a mapping."""
+"""What config models share: frozen, strict, no unknown keys; templates, and what may stand in place of a mapping."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import re
+from string import Formatter
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+
+Scalar = str | int | float | bool
 
 
 class Model(BaseModel):
@@ -33,3 +38,50 @@ class TextOrMapping(Model):
     @classmethod
     def _accept_text(cls, value: Any) -> Any:
         return {cls.shorthand_key: value} if isinstance(value, str) else value
+
+
+class NameAlone:
+    """Lets a kind's name stand for the whole mapping: `order: shuffle` for `order: {kind: shuffle}`."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        text = {"type": "string", "description": "the kind alone, all its settings at their defaults"}
+        return {"anyOf": [text, schema]}
+
+
+class CustomPart(Model):
+    """A part that a plugin registered."""
+
+    kind: Literal["custom"]
+    name: str
+    """Name it was registered under."""
+    options: dict[str, Scalar] = Field(default={})
+
+
+def kind_alone(value: Any) -> Any:
+    """Lets the name of a kind be the whole mapping."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def template_parts(text: str) -> tuple[tuple[str, str | None], ...]:
+    """A template as (text, name of the field that follows it or None) pairs.
+
+    Raises:
+        ValueError: a brace stands alone, or what is in braces is more than the name of a field.
+    """
+    try:
+        parts = list(Formatter().parse(text))
+    except ValueError:
+        parts = [("", "", None, None)]
+    for _, field, form, conversion in parts:
+        if field is not None and (form or conversion or not re.fullmatch(r"[A-Za-z_]\w{0,63}", field, re.ASCII)):
+            raise ValueError("expected names of fields in braces, such as {question}; {{ and }} are braces themselves")
+    return tuple((literal, field) for literal, field, _, _ in parts)
+
+
+def _check_template(text: str) -> str:
+    template_parts(text)
+    return text
+
+
+Template = Annotated[str, Field(max_length=100_000), AfterValidator(_check_template)]

@@ -8,16 +8,15 @@ from ludus.config.parts import check_parts
 from ludus.config.problems import Contradiction
 from ludus.config.run import RunConfig
 from ludus.config.sections.buffer import check_buffer
-from ludus.config.sections.cycle import check_cycle
 from ludus.config.sections.evaluate import check_evaluate
 from ludus.config.sections.explore import check_explore
 from ludus.config.sections.games import check_games
 from ludus.config.sections.league import check_league
+from ludus.config.sections.operation import check_record
 from ludus.config.sections.policy import check_policy
-from ludus.config.sections.population_checks import check_exact_population, check_learned_population
-from ludus.config.sections.record import check_record
-from ludus.config.sections.synchronise import check_synchronise
-from ludus.config.sections.tasks_checks import check_tasks
+from ludus.config.sections.population import check_exact_population, check_learned_population
+from ludus.config.sections.synchronise import check_cycle, check_synchronise
+from ludus.config.sections.tasks import check_tasks
 from ludus.config.sections.topology import check_topology
 from ludus.config.sections.train_checks import check_train
 from ludus.config.sections.warm_start import check_warm_start

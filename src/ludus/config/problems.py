@@ -1,15 +1,18 @@
 """What is wrong with a config, and where: one line per mistake, all of them at once.
 
 Invariant: a line reads `place  key.path: what was expected, what was found`, with the places of one report aligned.
+Nothing a user wrote is bent or ignored silently. A check between keys looks at a config whose defaults are filled,
+names the other key and says what to write instead. To add one: a rule in its section; `checks.py` runs them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
+from ludus.config.base import Model
 from ludus.errors import ConfigError
 
 Path = tuple[str | int, ...]
@@ -90,7 +93,7 @@ def show(value: Any) -> str:
             return type(value).__name__
 
 
-def nearest_place(places: dict[Path, Place], path: Path, default: Place) -> Place:
+def nearest_place(places: Mapping[Path, Place], path: Path, default: Place) -> Place:
     """Find where a path, or the closest thing around it, was written."""
     for end in range(len(path), -1, -1):
         if path[:end] in places:
@@ -125,3 +128,27 @@ def nearest_word(word: str, words: Iterable[str]) -> str | None:
 
 def likeness(one: str, other: str) -> float:
     return SequenceMatcher(None, one.lower(), other.lower()).ratio()
+
+
+def at(path: str | Path, text: str) -> Contradiction:
+    """A contradiction at `train.steps`, or at a path with numbers in it."""
+    return Contradiction(path=tuple(path.split(".")) if isinstance(path, str) else path, text=text)
+
+
+def is_set(model: Model, key: str) -> bool:
+    """Whether a key has another value than its default: a resolved config holds all defaults and must load again."""
+    return bool(getattr(model, key) != type(model).model_fields[key].get_default(call_default_factory=True))
+
+
+def no_effect(model: Model, path: str | Path, keys: str, why: str) -> Iterator[Contradiction]:
+    """Those of the keys that are set although another key turns off what they set."""
+    prefix = tuple(path.split(".")) if isinstance(path, str) else path
+    return (at((*prefix, key), f"has no effect: {why}") for key in keys.split() if is_set(model, key))
+
+
+def repeated(path: Path, names: Sequence[str]) -> Iterator[Contradiction]:
+    """The entries of a list that stand in it already."""
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            first = dotted((*path, names.index(name)))
+            yield at((*path, i), f"{name} is already there as {first}; write it once")

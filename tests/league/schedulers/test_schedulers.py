@@ -6,7 +6,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from ludus.config import PopulationConfig, Scheduler
+from ludus.config import PopulationConfig
+from ludus.config.sections.population import Scheduler
 from ludus.league.matchmaking.roster import UNIFORM, Recruit, Roster
 from ludus.league.payoffs.normal_form import Array
 from ludus.league.ratings.score_book import ScoreBook

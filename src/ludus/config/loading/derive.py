@@ -16,8 +16,7 @@ from ludus.config.loading.stages import split_stages, stage_contradictions, stag
 from ludus.config.problems import Contradiction, dotted
 from ludus.config.run import RunConfig
 from ludus.config.sections.games import seats_per_game
-from ludus.config.sections.population import PopulationConfig
-from ludus.config.sections.population_checks import NO_EVALUATION
+from ludus.config.sections.population import NO_EVALUATION, PopulationConfig
 from ludus.config.sections.topology import fused_obstacles
 from ludus.config.sections.train import AlgorithmConfig, TrainConfig
 from ludus.config.sections.train_presets import preset_of
@@ -40,8 +39,8 @@ def resolve(config: RunConfig) -> RunConfig:
     Raises:
         ConfigError: keys contradict each other; one line for each contradiction, with both key paths.
     """
-    filled = config if config.stages else fill_defaults(config)
-    if found := whole_contradictions(config) if config.stages else contradictions(filled):
+    filled, found = fill_and_check(config)
+    if found:
         raise ConfigError(*(f"{dotted(one.path)}: {one.text}" for one in found))
     return filled
 
@@ -56,20 +55,19 @@ def resolve_stages(config: RunConfig, directory: FilePath | None = None) -> tupl
     return tuple(fill_defaults(stage) for stage in split_stages(config, directory))
 
 
-def whole_contradictions(config: RunConfig) -> list[Contradiction]:
-    """What cannot hold together in any stage of a config, or between them; paths begin with `stages`."""
-    filled = tuple(fill_defaults(stage) for stage in split_stages(config))
+def fill_and_check(config: RunConfig) -> tuple[RunConfig, list[Contradiction]]:
+    """A config with its defaults, and what cannot hold together in it; one with stages as it is, with what cannot hold
+    in any of them or between them: paths begin with `stages`."""
+    if not config.stages:
+        filled = fill_defaults(config)
+        return filled, find_contradictions(filled)
+    stages = tuple(fill_defaults(stage) for stage in split_stages(config))
     inside = [
         Contradiction(path=stage_path(index, one.path), text=one.text)
-        for index, stage in enumerate(filled)
-        for one in contradictions(stage)
+        for index, stage in enumerate(stages)
+        for one in find_contradictions(stage)
     ]
-    return [*stage_contradictions(config, filled), *inside]
-
-
-def contradictions(filled: RunConfig) -> list[Contradiction]:
-    """What cannot hold together in a config whose defaults are filled."""
-    return find_contradictions(filled)
+    return config, [*stage_contradictions(config, stages), *inside]
 
 
 def fill_defaults(config: RunConfig) -> RunConfig:

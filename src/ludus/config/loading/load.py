@@ -11,15 +11,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ludus.config.loading.derive import contradictions, fill_defaults, whole_contradictions
+from ludus.config.loading.derive import fill_and_check
 from ludus.config.loading.overrides import apply_overrides
 from ludus.config.loading.renamed import upgrade
-from ludus.config.loading.staged_documents import stage_mistakes
-from ludus.config.loading.stages import stage_place
+from ludus.config.loading.stages import stage_mistakes, stage_place
 from ludus.config.loading.validation import validate
 from ludus.config.loading.yaml_text import MAX_BYTES, Document, read_yaml
 from ludus.config.problems import Path as KeyPath
-from ludus.config.problems import Place, Problem, nearest_place, refusal
+from ludus.config.problems import Place, Problem, refusal
 from ludus.config.run import RunConfig
 from ludus.errors import ConfigError
 
@@ -54,22 +53,12 @@ def parse_resolved(text: str | bytes, name: str, overrides: Sequence[str] = (), 
     One with stages is given back as it was written: each of them is resolved for itself (`resolve_stages`).
     """
     config, places = parse_document(_document(text, name, stored=stored), overrides)
-    start = Place(source=name, line=1)
-    if config.stages:
-        problems = [
-            Problem(place=stage_place(places, found.path, start), path=found.path, text=found.text)
-            for found in whole_contradictions(config)
-        ]
-        if problems:
-            raise refusal(problems)
-        return config
-    filled = fill_defaults(config)
-    problems = [
-        Problem(place=nearest_place(places, found.path, start), path=found.path, text=found.text)
-        for found in contradictions(filled)
-    ]
-    if problems:
-        raise refusal(problems)
+    filled, found = fill_and_check(config)
+    if found:
+        start = Place(source=name, line=1)
+        raise refusal(
+            Problem(place=stage_place(places, one.path, start), path=one.path, text=one.text) for one in found
+        )
     return filled
 
 

@@ -1,4 +1,4 @@
-"""Which keys may change when a run is resumed.
+"""Which keys may change when a run is resumed, and which while it is going.
 
 Invariant: what was trained so far stays true. Keys that decide what is played and learned are those of the run's first
 start; those that say how long, how often and on which machine may change: `MAY_CHANGE` lists them. That a broken run
@@ -9,10 +9,11 @@ otherwise adds up in another order.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ludus.config.loading.derive import fill_defaults
+from ludus.config.describe.documents import dump_config
+from ludus.config.loading.derive import fill_defaults, resolve
 from ludus.config.loading.load import parse_config
 from ludus.config.loading.slots import ANY_NAME
 from ludus.config.problems import Path, dotted, shorten
@@ -53,6 +54,14 @@ MAY_CHANGE: tuple[str, ...] = (
 )
 # Entries may come and go: the keys that name them say which must be there.
 OPEN_MAPPINGS: tuple[Path, ...] = (("explore", "endpoints"),)
+SETTABLE: Mapping[str, str] = {
+    "train.steps": "steps after which the run ends",
+    "checkpoint.every": "updates between checkpoints",
+    "evaluate.every": "steps between evaluations",
+    "league.snapshot_every": "steps between snapshots for the league",
+    "telemetry.every_s": "seconds between metric lines",
+}
+"""Keys that may be changed while a run is going: they say how long and how often, not what is learnt."""
 
 
 def check_resumable(saved: str, config: RunConfig) -> None:
@@ -117,3 +126,17 @@ def _is_within(path: Path, key: list[str]) -> bool:
 
 def _show(value: Any) -> str:
     return shorten(json.dumps(value, ensure_ascii=False))
+
+
+def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
+    """A resolved config with other values at some keys.
+
+    Raises:
+        ConfigError: a key may not be set while the run is going, or a value is not one that it can have.
+    """
+    unknown = [key for key in values if key not in SETTABLE]
+    if unknown:
+        names = ", ".join(SETTABLE)
+        raise ConfigError(*(f"{key}: cannot be set while a run is going; these can: {names}" for key in unknown))
+    overrides = [f"{key}={json.dumps(value)}" for key, value in values.items()]
+    return resolve(parse_config(dump_config(config), "config.yaml", overrides))

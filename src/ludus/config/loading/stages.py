@@ -1,20 +1,24 @@
 """A config with `stages`, taken apart: each stage as the ordinary run that it is.
 
+What is wrong with one is said in the words of the file: `run.yaml:9  stages.1.train.steps: ...`.
+
 Invariant: what a stage is follows from the `RunConfig` alone. A stage begins with the policy of the one before it, so
 that `policy.start` of every stage but the first is not the user's to write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from ludus.config.loading.validation import validate
+from ludus.config.loading.yaml_text import Document
 from ludus.config.problems import Contradiction, Place, Problem, dotted, nearest_place, report
 from ludus.config.problems import Path as KeyPath
-from ludus.config.run import RunConfig
-from ludus.config.sections.stages import StageConfig
+from ludus.config.run import RunConfig, StageConfig
 from ludus.errors import ConfigError
 
 
@@ -80,11 +84,11 @@ def stage_path(index: int, path: KeyPath) -> KeyPath:
 def stage_place(places: Mapping[KeyPath, Place], path: KeyPath, default: Place) -> Place:
     """Find where a key of a stage, `stages.1.train.steps`, was written: in the stage, or in the config around it."""
     if path[0] != "stages":
-        return places.get(path, default)
+        return nearest_place(places, path, default)
     head, rest = path[:2], path[2:]
     before_list = next((rest[:end] for end, part in enumerate(rest) if isinstance(part, int)), None)
     if before_list is not None and (*head, *before_list) in places:
-        return nearest_place(dict(places), path, default)  # a stage's list replaces the one around it
+        return nearest_place(places, path, default)  # a stage's list replaces the one around it
     for end in range(len(rest), 0, -1):
         for written in ((*head, *rest[:end]), rest[:end]):
             if written in places:
@@ -134,3 +138,45 @@ def _at(index: int, path: KeyPath, text: str) -> Contradiction:
 
 def _is_another_kind(around: Mapping[str, Any], change: Mapping[str, Any]) -> bool:
     return "kind" in around and "kind" in change and around["kind"] != change["kind"]
+
+
+def stage_mistakes(document: Document, config: RunConfig | None, known: Sequence[Problem]) -> list[Problem]:
+    """Check each stage of a document together with what is around it.
+
+    Args:
+        document: with its overrides.
+        config: what it says as a whole; None when it has mistakes outside of its stages.
+        known: those mistakes, which are not reported again.
+    """
+    stages = _read_stages(document) if config is None else config.stages
+    if not stages:
+        return []
+    around = dict(document.content) if config is None else plain_values(config)
+    around.pop("stages", None)
+    said = {problem.path for problem in known}
+    found: list[Problem] = []
+    for index in range(len(stages)):
+        _, mistakes = stage_config(around, stages, index, Path("runs"))
+        found += [_placed(document, one) for one in mistakes if not _is_around(document, one.path, said)]
+    return found
+
+
+def _read_stages(document: Document) -> tuple[StageConfig, ...]:
+    """The stages of a document that is wrong elsewhere; none when they are wrong themselves."""
+    entries = document.content.get("stages") if isinstance(document.content, dict) else None
+    try:
+        return tuple(StageConfig.model_validate(entry) for entry in entries or ())
+    except (TypeError, ValidationError):
+        return ()
+
+
+def _placed(document: Document, problem: Problem) -> Problem:
+    start = Place(source=document.source, line=1 if document.places else None)
+    place = stage_place(document.places, problem.path, start)
+    return Problem(place=place, path=problem.path, text=problem.text)
+
+
+def _is_around(document: Document, path: KeyPath, said: set[KeyPath]) -> bool:
+    """Whether a mistake is not the stage's, and known already."""
+    inside = path[2:]
+    return path not in document.places and any(inside[:end] in said for end in range(1, len(inside) + 1))

@@ -1,33 +1,58 @@
 """From plain values to a `RunConfig`, or to problems that a person can act on.
 
-pydantic decides what is wrong; this module says it in the words of the file: key path, expectation, what was found and
-which key or word was probably meant.
+pydantic decides what is wrong; this module says it in the words of the file: key path, what was expected (such as
+`a number > 0`), what was found and which key or word was probably meant: the nearest by spelling, first beside the
+mistake, then anywhere in the schema.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ludus.config.loading.expectations import choices, expected
+from ludus.config.base import Model
 from ludus.config.loading.renamed import new_keys, new_word
-from ludus.config.loading.slots import Slot, find_slot, slots_of
-from ludus.config.loading.suggestions import nearest_key
+from ludus.config.loading.slots import Slot, all_paths, find_slot, slots_of
 from ludus.config.problems import (
+    CLOSE,
     MAX_PROBLEMS,
     Path,
     Place,
     Problem,
     Unrepeatable,
     dotted,
+    likeness,
     nearest_place,
     nearest_word,
     show,
 )
 from ludus.config.run import RunConfig
 
+MAX_KEY = 40
+
+# What other libraries call our keys. A test checks that each of these exists.
+KNOWN_AS: dict[str, str] = {
+    "lr": "train.optimizer.learning_rate",
+    "batch_size": "train.minibatch",
+    "minibatch_size": "train.minibatch",
+    "n_envs": "explore.games_in_flight",
+    "num_envs": "explore.games_in_flight",
+    "num_workers": "explore.workers",
+    "total_timesteps": "train.steps",
+    "total_steps": "train.steps",
+    "n_epochs": "train.epochs",
+    "gae_lambda": "train.algorithm.advantage.lam",
+    "discount": "train.algorithm.advantage.gamma",
+    "target_kl": "train.algorithm.kl_stop",
+    "env": "games",
+    "game": "games",
+    "algo": "train.algorithm.preset",
+    "hidden_sizes": "policy.network.hidden",
+}
+_SIGNS = (("gt", ">"), ("ge", "≥"), ("lt", "<"), ("le", "≤"))
 _YES_OR_NO = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
@@ -113,3 +138,83 @@ def _wrong_value(found: Any, slot: Slot | None) -> str:
     if slot and slot.kind is bool and isinstance(found, str) and found.lower() in _YES_OR_NO:
         return f"{text} — write {_YES_OR_NO[found.lower()]}"
     return text
+
+
+def expected(slot: Slot) -> str:
+    """Say what may stand at a slot."""
+    if slot.variants or slot.model:
+        return _expected_mapping(slot)
+    origin = get_origin(slot.kind)
+    if origin is Literal:
+        return choices(get_args(slot.kind))
+    if origin is tuple:
+        return "a list" + (" with at least one entry" if _limit(slot, "min_length") else "")
+    if origin is dict:
+        return "a mapping"
+    if members := get_args(slot.kind):
+        return " or ".join(dict.fromkeys(expected(Slot(kind=member)) for member in members))
+    return _expected_scalar(slot)
+
+
+def choices(names: Sequence[Any]) -> str:
+    """`mlp or resnet`; `a, b or c`."""
+    words = [str(name) for name in names]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _expected_scalar(slot: Slot) -> str:
+    if slot.kind is bool:
+        return "true or false"
+    if slot.kind in (int, float):
+        return " ".join(["a whole number" if slot.kind is int else "a number", _range(slot)]).strip()
+    pattern = _limit(slot, "pattern")
+    if pattern and slot.examples:
+        return f"text such as {show(slot.examples[0])} (matching {pattern})"
+    return f"text matching {pattern}" if pattern else "text"
+
+
+def _expected_mapping(slot: Slot) -> str:
+    if slot.variants:
+        return f"a mapping with kind: {choices(list(slot.variants))}"
+    model = slot.model
+    if model is None or not model.shorthand:
+        return f"a mapping (keys: {', '.join(slots_of(model))})" if model else "a mapping"
+    return f"{model.shorthand}, or a mapping (keys: {', '.join(slots_of(model))})"
+
+
+def _range(slot: Slot) -> str:
+    parts = [f"{sign} {_limit(slot, name)}" for name, sign in _SIGNS if _limit(slot, name) is not None]
+    return " and ".join(parts)
+
+
+def _limit(slot: Slot, name: str) -> Any:
+    return next((value for limit in slot.limits if (value := getattr(limit, name, None)) is not None), None)
+
+
+def nearest_key(root: type[Model], path: Path, siblings: Iterable[str]) -> str | None:
+    """The key path that was probably meant by one that does not exist beside its siblings."""
+    parent, key = path[:-1], str(path[-1])
+    if len(key) > MAX_KEY:
+        return None
+    score, near = max(((likeness(key, other), (*parent, other)) for other in siblings), default=(0.0, path))
+    if score < 0.8 and key in KNOWN_AS:
+        return KNOWN_AS[key]
+    # A key from elsewhere must fit clearly better than one from the same mapping.
+    far_score, far = _nearest_anywhere(root, path)
+    if far_score > score + 0.2:
+        score, near = far_score, far
+    return dotted(near) if score >= CLOSE else None
+
+
+def _nearest_anywhere(root: type[Model], path: Path) -> tuple[float, Path]:
+    """The best match by last key; of equal ones, the one nearest to where the user wrote it."""
+    parent, key = path[:-1], str(path[-1])
+    here = tuple(0 if isinstance(part, int) else part for part in path)
+    others = [other for other in all_paths(root) if other != here]
+    scored = [(likeness(key, str(other[-1])), _shared(parent, other), -len(other), other) for other in others]
+    score, _, _, best = max(scored, key=lambda found: found[:3])
+    return score, best
+
+
+def _shared(one: Path, other: Path) -> int:
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

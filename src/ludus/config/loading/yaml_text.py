@@ -2,11 +2,16 @@
 
 Invariant: nothing in the text can run code, and time and memory are bounded whatever it holds: its size, depth and
 number of values are limited, tags, anchors and aliases are refused, and a key may stand only once in its mapping.
-Built on the events of `yaml.CSafeLoader`; `scalars.py` says what scalars mean.
+Built on the events of `yaml.CSafeLoader`.
+
+Plain (unquoted) scalars mean what the core schema of YAML 1.2 says: `no` and `on` are text, `1e-3` is a number, `010`
+is ten and `1:30` is text. Two additions, both of which other YAML readers agree with: digits may be grouped
+(`10_000_000`), and a whole number may be written with an exponent (`1e7`).
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,15 +19,26 @@ from typing import Any
 
 import yaml
 
-from ludus.config.loading.scalars import TooManyDigits, resolve_scalar
 from ludus.config.problems import Path, Place, Problem, printable, shorten, show
+
+Scalar = str | int | float | bool | None
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
 MAX_NODES = 20_000
+MAX_DIGITS = 300
 
 # Characters that YAML does not allow, and line ends that editors do not count.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INT = re.compile(r"[-+]?[0-9]+(_[0-9]+)*")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_WHOLE_WITH_EXPONENT = re.compile(r"([-+]?[0-9]{1,20})[eE]\+?([0-9]{1,2})")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(_[0-9]+)*(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_INFINITE = re.compile(r"([-+]?)\.(inf|Inf|INF)")
+_NAN = frozenset({".nan", ".NaN", ".NAN"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,3 +218,42 @@ class _Builder:
 
     def _stop(self, event: yaml.Event, path: Path, text: str) -> None:
         raise _Stop(Problem(place=self._place(event), path=path, text=text))
+
+
+class TooManyDigits(ValueError):
+    """A number is longer than any that a config can need."""
+
+
+def resolve_scalar(text: str) -> Scalar:
+    """Give a plain scalar its value.
+
+    Raises:
+        TooManyDigits: the text is a number of more than `MAX_DIGITS` characters.
+    """
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    return _resolve_number(text)
+
+
+def _resolve_number(text: str) -> Scalar:
+    if _FLOAT.fullmatch(text) or _HEX.fullmatch(text) or _OCTAL.fullmatch(text):
+        if len(text) > MAX_DIGITS:
+            raise TooManyDigits
+        return _read_number(text)
+    if infinite := _INFINITE.fullmatch(text):
+        return -math.inf if infinite[1] == "-" else math.inf
+    return math.nan if text in _NAN else text
+
+
+def _read_number(text: str) -> int | float:
+    if _INT.fullmatch(text):
+        return int(text)
+    if text.startswith(("0o", "0x")):
+        return int(text, 0)
+    if whole := _WHOLE_WITH_EXPONENT.fullmatch(text):
+        return int(whole[1] + "0" * int(whole[2]))
+    return float(text)

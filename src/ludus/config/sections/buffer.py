@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 
-from ludus.config.base import Model, TextOrMapping
-from ludus.config.problems import Contradiction
-from ludus.config.rules import at, no_effect, repeated
+from ludus.config.base import Model, Template, TextOrMapping
+from ludus.config.problems import Contradiction, at, no_effect, repeated
 from ludus.config.sections.games import seats_per_game
-from ludus.config.sections.shorthands import Template
 from ludus.config.sections.tasks import FieldName, ProcessorConfig, TasksetConfig
 from ludus.config.sections.train_presets import wanted_sources
 

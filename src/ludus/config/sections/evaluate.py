@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from ludus.config.base import Model
-from ludus.config.problems import Contradiction
-from ludus.config.rules import at, no_effect, repeated
+from ludus.config.problems import Contradiction, at, no_effect, repeated
 from ludus.config.sections.league import FixedPlayer
 from ludus.config.sections.tasks import TasksetConfig
 

@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ludus.config.base import Model
-from ludus.config.sections.shorthands import CustomPart, NameAlone, kind_alone
+from ludus.config.base import CustomPart, Model, NameAlone, kind_alone
 
 
 class RoleAdvantageConfig(Model):

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from ludus.config.base import Model
-from ludus.config.problems import Contradiction, Path, Unrepeatable, nearest_word
-from ludus.config.rules import at, no_effect
+from ludus.config.problems import Contradiction, Path, Unrepeatable, at, nearest_word, no_effect
 from ludus.config.sections.league import FIXED_PLAYER
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from ludus.config.base import TextOrMapping
-from ludus.config.problems import Contradiction
-from ludus.config.rules import at, repeated
+from ludus.config.problems import Contradiction, at, repeated
 from ludus.config.sections.explore import PromptConfig, SamplingConfig
 from ludus.config.sections.rewards import RewardConfigs
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from ludus.config.base import Model
-from ludus.config.problems import Contradiction, Path, dotted
-from ludus.config.rules import at, no_effect, repeated
+from ludus.config.problems import Contradiction, Path, at, dotted, no_effect, repeated
 
 if TYPE_CHECKING:
     from ludus.config.run import RunConfig

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ludus.config.base import Model, TextOrMapping
-from ludus.config.problems import Contradiction
-from ludus.config.rules import at
+from ludus.config.problems import Contradiction, at
 from ludus.config.sections.train_presets import needs_critic, needs_teacher
 
 if TYPE_CHECKING:

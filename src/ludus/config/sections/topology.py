@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ludus.config.problems import Contradiction, Path, dotted
-from ludus.config.rules import at
+from ludus.config.problems import Contradiction, Path, at, dotted
 from ludus.config.run import RunConfig
 from ludus.config.sections.synchronise import SynchroniseConfig
 from ludus.config.sections.train_presets import preset_of

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ludus.config.parts import LOSSES, loss_options, loss_sources
-from ludus.config.problems import Contradiction, Path, show
-from ludus.config.rules import at, is_set, no_effect
+from ludus.config.problems import Contradiction, Path, at, is_set, no_effect, show
 from ludus.config.run import RunConfig
 from ludus.config.sections.train import GROUP_KINDS, TermConfig
 from ludus.config.sections.train_presets import needs_greedy

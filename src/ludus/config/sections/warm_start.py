@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from ludus.config.base import Model
-from ludus.config.problems import Contradiction
-from ludus.config.rules import at
+from ludus.config.problems import Contradiction, at
 
 if TYPE_CHECKING:
     from ludus.config.run import RunConfig

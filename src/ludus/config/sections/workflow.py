@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ludus.config.base import Model
+from ludus.config.base import Model, NameAlone, Scalar, Template, kind_alone
 from ludus.config.sections.rewards import SandboxConfig
-from ludus.config.sections.shorthands import NameAlone, Scalar, Template, kind_alone
 
 NAME = r"^[a-z][a-z0-9_]{0,31}$"
 Name = Annotated[str, Field(pattern=NAME)]
@@ -156,20 +155,3 @@ WorkflowConfig = Annotated[
     NameAlone(),
 ]
 """How a task is attempted. The name of a kind that needs no settings may stand for the whole."""
-
-REWARDED_BY_THE_RUN = ("single_turn", "attempts", "tool_agent")
-"""Kinds that give no rewards of their own: with one of these a run needs `rewards`."""
-
-__all__ = [
-    "REWARDED_BY_THE_RUN",
-    "AgentConfig",
-    "AttemptsConfig",
-    "CustomEnvironmentConfig",
-    "CustomWorkflowConfig",
-    "EnvironmentConfig",
-    "GymnasiumConfig",
-    "MultiTurnConfig",
-    "SingleTurnConfig",
-    "ToolAgentConfig",
-    "WorkflowConfig",
-]

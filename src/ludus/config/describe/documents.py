@@ -1,4 +1,7 @@
-"""The schema as JSON Schema, so that editors complete and check a config while it is written.
+"""A config as YAML text, and the schema as JSON Schema, so that editors complete and check a config as it is written.
+
+Invariant: the text loads back to an equal config, nulls kept, and other YAML readers read the same values in it. A
+config with stages is written without its defaults, which may follow from what a stage changes.
 
 In VS Code (with the YAML extension): `ludus check --schema > ludus.schema.json`, and as the first line of the config
 `# yaml-language-server: $schema=ludus.schema.json`.
@@ -8,12 +11,33 @@ from __future__ import annotations
 
 from typing import Any
 
+import yaml
+
 from ludus.config.base import Model, TextOrMapping
+from ludus.config.loading.yaml_text import resolve_scalar
 from ludus.config.parts import SCHEDULES
 from ludus.config.run import RunConfig
 from ludus.config.sections.train_presets import PRESETS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that either YAML 1.1 or our own reading would take for something else."""
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    style = '"' if text and not isinstance(resolve_scalar(text), str) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def dump_config(config: RunConfig) -> str:
+    """Write every key of a config, in the order of the schema; of one with stages, those that were given."""
+    values = config.model_dump(mode="json", exclude_unset=bool(config.stages))
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def json_schema() -> dict[str, Any]:
