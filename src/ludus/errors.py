@@ -26,29 +26,6 @@ from __future__ import annotations
 
 from types import TracebackType
 
-__all__ = [
-    "ConfigError",
-    "CorruptRecord",
-    "DiskFull",
-    "EngineLost",
-    "EnvError",
-    "IncompleteCheckpoint",
-    "LudusError",
-    "PolicyError",
-    "ProtocolError",
-    "RewardError",
-    "RolloutError",
-    "RunLocked",
-    "SandboxError",
-    "StorageError",
-    "TimeoutExceeded",
-    "TrainError",
-    "Unreachable",
-    "WorkerError",
-    "boundary",
-    "rollout_error",
-]
-
 
 class LudusError(Exception):
     """Base of all errors that ludus raises on purpose."""

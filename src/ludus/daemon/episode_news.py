@@ -70,7 +70,7 @@ def _lines(episode: Episode) -> tuple[str, ...]:
         text = [line for part in episode_lines(episode) for line in part.splitlines()]
     except Exception as error:
         # A game of a plugin that is not loaded here, or one that has changed since: the moves are there all the same.
-        turns = ", ".join(f"seat {turn.seat}: {turn.action}" for turn in episode.turns())
+        turns = ", ".join(f"seat {seat}: {action}" for _, seat, action in episode.turns())
         text = [f"(cannot be shown as a board here: {error})", turns]
     if len(text) > MOST_LINES:
         left_out = len(text) - MOST_LINES

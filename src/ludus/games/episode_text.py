@@ -26,8 +26,8 @@ def move_lines(episode: Episode, *, moves_only: bool = False) -> Iterator[str]:
 def _board_lines(episode: Episode, *, moves_only: bool) -> Iterator[str]:
     position = make_game(episode.task.game).start(episode.task.game_seed)
     turns = episode.turns()
-    for ply in sorted({turn.ply for turn in turns}):
-        moves = {turn.seat: turn.action for turn in turns if turn.ply == ply}
+    for ply in sorted({ply for ply, _, _ in turns}):
+        moves = {seat: action for at, seat, action in turns if at == ply}
         try:
             with boundary(EnvError, f"move {moves}"):
                 said = ", ".join(f"seat {s} plays {position.action_text(s, a)}" for s, a in moves.items())

@@ -14,16 +14,6 @@ from ludus.records.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """One decision, as a person reads it back from an episode."""
-
-    ply: int
-    seat: int
-    action: int
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
     """What happened. With `task.game`, `task.seed` and the moves, the game can be replayed.
 
@@ -69,10 +59,10 @@ class Episode:
         """Number of plies."""
         return int(self.move_plies[-1]) + 1 if len(self.move_plies) else 0
 
-    def turns(self) -> list[Turn]:
-        """The moves as records, for display."""
-        columns = zip(self.move_plies, self.move_seats, self.move_actions, strict=True)
-        return [Turn(ply=int(p), seat=int(s), action=int(a)) for p, s, a in columns]
+    def turns(self) -> list[tuple[int, int, int]]:
+        """The moves as (ply, seat, action), for display."""
+        columns = (self.move_plies, self.move_seats, self.move_actions)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

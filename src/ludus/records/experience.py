@@ -25,7 +25,7 @@ Sequence columns (all `[n]`):
     truncated                           bool
     turn                                int64, only where a sequence is one turn of a seat instead of all it did: which
 
-Some rows have more columns, and `joining.py` says what it means when a row lacks them:
+Some rows have more columns, and `ABSENT` says what it means when a row lacks them:
 
     raw_reward                          float32: `shaped_reward` before the operators
     source                              str: `on_policy`, `expert` or `pairs`
@@ -46,7 +46,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-STEP_COLUMNS = ("action", "mask", "logp", "value", "reward", "version", "observation", "legal", "state")
+from ludus.errors import LudusError
+
 REQUIRED_STEP_COLUMNS = ("action", "mask", "logp", "value", "reward", "version")
 SEQUENCE_COLUMNS = (
     "episode",
@@ -61,9 +62,13 @@ SEQUENCE_COLUMNS = (
     "truncated",
 )
 
-
 MOST_SEATS = 1024
 """Seats of one game are numbered below this."""
+ABSENT: Mapping[str, Any] = {"source": "on_policy", "pair": -1, "chosen": False, "format_ok": True, "baseline": np.nan}
+"""What it means that a row does not have a column, where that is not 0, false or empty."""
+_LIKE = {"raw_reward": "shaped_reward"}
+"""Columns that are the same as another one unless something says otherwise."""
+_BOARD = ("observation", "legal")
 
 
 def places(seat: NDArray[Any], turn: NDArray[Any] | None) -> NDArray[np.int64]:
@@ -154,3 +159,54 @@ class Experiences:
     def empty() -> Experiences:
         """No sequences."""
         return Experiences(sequences={}, offsets=np.zeros(1, np.int64), steps={})
+
+
+def join(parts: Sequence[Experiences]) -> Experiences:
+    """All rows, in order, with the columns of all parts: of the policy, of experts, and what people brought back.
+
+    Rows keep their values; a column that some of them lack is filled with what its absence means (`ABSENT`), or with
+    nothing of its type. What was seen on a board cannot be made up: rows with and without it do not go together.
+
+    Raises:
+        LudusError: rows with observations and rows without, or of different shapes.
+    """
+    parts = [part for part in parts if len(part)]
+    if len(parts) < 2:
+        return parts[0] if parts else Experiences.empty()
+    sequences = _prototypes([part.sequences for part in parts])
+    steps = _prototypes([part.steps for part in parts])
+    return Experiences.concatenate([_completed(part, sequences, steps) for part in parts])
+
+
+def _prototypes(columns: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """One column of each name, to take its type and shape from."""
+    return {name: column for mapping in columns for name, column in mapping.items()}
+
+
+def _completed(
+    part: Experiences, sequences: Mapping[str, NDArray[Any]], steps: Mapping[str, NDArray[Any]]
+) -> Experiences:
+    _check_board(part, steps)
+    if part.sequences.keys() == sequences.keys() and part.steps.keys() == steps.keys():
+        return part
+    rows, elements = len(part), int(part.offsets[-1])
+    return part.replace(
+        sequences={
+            name: part.sequences[_LIKE[name]].copy() if name in _LIKE else _filled(name, like, rows)
+            for name, like in sequences.items()
+            if name not in part.sequences
+        },
+        steps={name: _filled(name, like, elements) for name, like in steps.items() if name not in part.steps},
+    )
+
+
+def _check_board(part: Experiences, steps: Mapping[str, NDArray[Any]]) -> None:
+    for name in _BOARD:
+        if name in steps and (name not in part.steps or part.steps[name].shape[1:] != steps[name].shape[1:]):
+            raise LudusError(f"rows with and without the same kind of {name} cannot be in one batch")
+
+
+def _filled(name: str, like: NDArray[Any], count: int) -> NDArray[Any]:
+    if like.dtype.kind in "OU":
+        return np.full(count, ABSENT.get(name, ""), object)
+    return np.full((count, *like.shape[1:]), ABSENT.get(name, 0), like.dtype)

@@ -1,11 +1,12 @@
-"""Typed ids, and how the derived ones are made.
+"""Typed ids, how the derived ones are made, and which policy in which version.
 
 Invariant: an episode's id depends on (run, task, attempt) alone, so playing a task again after a crash gives the
-same id and inserting it twice is a no-op.
+same id and inserting it twice is a no-op. Fixed players (`random`, `mcts-25`) are policies with version 0.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NewType
 
@@ -24,3 +25,23 @@ def derive_seed(seed: int, *path: int | str) -> int:
     """Derive a 63-bit seed for a named purpose, independent for every distinct path."""
     text = "/".join(map(str, (seed, *path)))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+FIRST_VERSION = PolicyVersion(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PolicyRef:
+    """One frozen version of one policy; written `main@12`."""
+
+    name: PolicyName
+    version: PolicyVersion = FIRST_VERSION
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+    @classmethod
+    def parse(cls, text: str) -> PolicyRef:
+        """Read `main@12`; a bare name means version 0."""
+        name, _, version = text.partition("@")
+        return cls(name=PolicyName(name), version=PolicyVersion(int(version or 0)))

@@ -1,12 +1,11 @@
-"""A task: what is to be played or attempted, by whom, with which seed."""
+"""A task: what is to be played or attempted, by whom, with which seed; and the result of a game, for the league."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ludus.records.ids import TaskId, derive_seed
-from ludus.records.policy import PolicyRef
+from ludus.records.ids import EpisodeId, PolicyRef, TaskId, derive_seed
 
 Purpose = Literal["train", "evaluate"]
 
@@ -46,3 +45,13 @@ class Task:
     def game_seed(self) -> int:
         """What decides all chance in the game. Tasks of one group share it by the input `group_seed`."""
         return derive_seed(int(self.inputs.get("group_seed", self.seed)), "game")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """The result of one game between policies: who sat where and what each seat got."""
+
+    id: EpisodeId
+    game: str
+    seats: tuple[PolicyRef, ...]
+    returns: tuple[float, ...]
