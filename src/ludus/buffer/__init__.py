@@ -13,7 +13,7 @@ from ludus.buffer.demonstrations import (
     read_messages,
     read_pair,
 )
-from ludus.buffer.epoch_store import Drawn, EpochStore, Shelf
+from ludus.buffer.epoch_store import EpochStore
 from ludus.buffer.gathered import GatheredRows, GatheredWriter, read_facts
 from ludus.buffer.import_store import ImportStore, put_into_inbox, waiting_in_inbox
 from ludus.buffer.limits import Limits, Stock, make_limits, may_claim, rows_wanted
@@ -24,13 +24,11 @@ __all__ = [
     "BadDemonstration",
     "Buffer",
     "Claim",
-    "Drawn",
     "EpochStore",
     "GatheredRows",
     "GatheredWriter",
     "ImportStore",
     "Limits",
-    "Shelf",
     "Stock",
     "TokenRow",
     "as_expert_rows",

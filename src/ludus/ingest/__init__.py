@@ -5,12 +5,9 @@ from typing import TYPE_CHECKING
 from ludus.lazy import import_later
 
 if TYPE_CHECKING:
-    from ludus.ingest.bot_games import BotGames
     from ludus.ingest.gathering import check_unchanged, gather
-    from ludus.ingest.row_files import RowFile
-    from ludus.ingest.run_rows import RunRows
     from ludus.ingest.warm_start import warm_up
 
-__all__ = ["BotGames", "RowFile", "RunRows", "check_unchanged", "gather", "warm_up"]
+__all__ = ["check_unchanged", "gather", "warm_up"]
 
 __getattr__ = import_later(__name__)

@@ -68,11 +68,6 @@ class Supervisor:
         self._seen[spec.name] = (worker.pulse.ticks, time.monotonic())
         self._selector.register(worker.channel, selectors.EVENT_READ, spec.name)
 
-    @property
-    def names(self) -> list[str]:
-        """Workers, in the order they were first started."""
-        return list(self._workers)
-
     def pid(self, worker: str) -> int:
         """Process id of a worker."""
         return self._workers[worker].pid

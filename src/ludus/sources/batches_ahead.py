@@ -7,8 +7,7 @@ can be made again from its number.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,47 +31,13 @@ class IssuedBatch:
     """Who sits where, by task; tasks that are played may be missing."""
 
 
-class BatchesAhead:
-    """A queue of issued batches."""
-
-    def __init__(self) -> None:
-        self._batches: deque[IssuedBatch] = deque()
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def __iter__(self) -> Iterator[IssuedBatch]:
-        return iter(self._batches)
-
-    @property
-    def first(self) -> IssuedBatch:
-        """The batch that is trained on next."""
-        return self._batches[0]
-
-    def add(self, batch: IssuedBatch) -> None:
-        """Behind the others."""
-        self._batches.append(batch)
-
-    def take(self) -> IssuedBatch:
-        """Take the first one out: it has been played."""
-        return self._batches.popleft()
-
-    def state(self, done: DoneTasks) -> list[dict[str, Any]]:
-        """JSON for the checkpoint; `done` are tasks that need not be played again."""
-        return [_to_json(batch, done) for batch in self._batches]
-
-    def load_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Go on from what `state` returned."""
-        self._batches = deque(_from_json(row) for row in state)
-
-
 def policies_named(state: Iterable[Mapping[str, Any]]) -> set[PolicyRef]:
     """Every policy that a saved queue needs when its tasks are played."""
     return {PolicyRef.parse(name) for row in state for lineup in row["lineups"] for name, _, _ in lineup}
 
 
-def _to_json(batch: IssuedBatch, done: DoneTasks) -> dict[str, Any]:
-    """Each line-up is written once, however many tasks have it."""
+def to_json(batch: IssuedBatch, done: DoneTasks) -> dict[str, Any]:
+    """For the checkpoint: what is not `done`, and must be played. Each line-up is written once."""
     waiting = {task: lineup for task, lineup in batch.lineups.items() if task not in done}
     distinct = list(dict.fromkeys(waiting.values()))
     places = {lineup: place for place, lineup in enumerate(distinct)}
@@ -85,7 +50,8 @@ def _to_json(batch: IssuedBatch, done: DoneTasks) -> dict[str, Any]:
     }
 
 
-def _from_json(row: Mapping[str, Any]) -> IssuedBatch:
+def from_json(row: Mapping[str, Any]) -> IssuedBatch:
+    """The batch that `to_json` was given, less what was done."""
     distinct = [
         tuple(Seat(policy=PolicyRef.parse(name), learns=learns, greedy=greedy) for name, learns, greedy in lineup)
         for lineup in row["lineups"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class Feed:
         self.run = RunDirectory(Path(config.run))
         self.name = ""
         """Its id; empty before it is there."""
+        self.follower: SegmentFollower | None = None
         self._key = key
         self._context = context
         self._catalog = catalog
@@ -66,8 +67,8 @@ class Feed:
         if self.run.path.resolve() == context.run.path.resolve():
             raise ConfigError(f"{key}: {config.run} is this run itself; name another")
 
-    def open(self, cursors: dict[str, int]) -> SegmentFollower | None:
-        """A new follower when the run has come into being since the last call, or is another one now.
+    def follow(self, cursors: Mapping[str, int]) -> SegmentFollower | None:
+        """The follower of its log, a new one when the run has come into being since, or is another one now.
 
         Raises:
             ConfigError: what it plays cannot be trained on here.
@@ -76,17 +77,18 @@ class Feed:
         if stamp == self._stamp or stamp is None:
             if stamp is None and StagedDirectory(self.run.path).is_staged():
                 raise ConfigError(f"{self._key}: {self.run.path} is a run in stages; name the folder of one of them")
-            return None
+            return self.follower
         name = self.run.identity() or str(self.run.path.resolve())  # of a run that an earlier version made, its place
         is_same, self._stamp = name == self.name, stamp
         if is_same:
-            return None
+            return self.follower
         if self.name:
             log.warning("%s is another run than before; its sequences count as new", self.run.path)
         check_fit(self._key, self.run, self._context)
         self.name, self._number, self._known_as = name, self._number_of(name, self.run.path), {}
         self._context.telemetry.event("feed_found", run=str(self.run.path), number=self._number)
-        return SegmentFollower(self.run.experiences, cursors.get(name, 0), settle_s=self._settle_s)
+        self.follower = SegmentFollower(self.run.experiences, cursors.get(name, 0), settle_s=self._settle_s)
+        return self.follower
 
     def adopt(self, rows: Experiences) -> Experiences:
         """Rows of that run, named as they are called here."""

@@ -62,7 +62,6 @@ class Feeds:
             Feed(f"buffer.feeds.{place}", entry, context, catalog, self._number_of, settle_s=settle_s)
             for place, entry in entries
         ]
-        self._followers: list[SegmentFollower | None] = [None] * len(self._feeds)
 
     def take_in(self, *, is_starving: bool = False) -> bool:
         """Insert a part of what is new; returns whether that was all there is to be had now.
@@ -71,10 +70,10 @@ class Feeds:
             is_starving: there is nothing to train on, so that something must come in even where there is no room.
         """
         for _ in self._feeds:
-            place, self._turn = self._turn, (self._turn + 1) % len(self._feeds)
-            if self._take_from(place, is_starving=is_starving):
+            feed, self._turn = self._feeds[self._turn], (self._turn + 1) % len(self._feeds)
+            if self._take_from(feed, is_starving=is_starving):
                 return False
-        return not any(follower.is_settling for follower in self._followers if follower is not None)
+        return not any(feed.follower.is_settling for feed in self._feeds if feed.follower is not None)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -95,23 +94,22 @@ class Feeds:
         self._counts |= {name: int(count) for name, count in state.get("counts", {}).items() if name in self._counts}
         self._turn = int(state.get("turn", 0)) % max(len(self._feeds), 1)
 
-    def _take_from(self, place: int, *, is_starving: bool) -> int:
+    def _take_from(self, feed: Feed, *, is_starving: bool) -> int:
         """Insert some of what a feed has; returns how many rows of it were dealt with."""
-        feed, follower = self._feeds[place], self._follower(place)
+        follower = feed.follow(self._cursors)
         if follower is None:
             return 0
-        before = follower.damaged, follower.missed
+        damaged, missed = follower.damaged, follower.missed
         parts, ends = self._read(follower, is_starving=is_starving)
         if parts:
             self._insert(feed, parts)
         self._cursors[feed.name] = follower.cursor
-        self._count_losses(feed, follower.damaged - before[0], follower.missed - before[1])
+        damaged, missed = follower.damaged - damaged, follower.missed - missed
+        self._counts["damaged"] += damaged
+        self._counts["missed"] += missed
+        if damaged or missed:
+            self._context.telemetry.event("feed_lost_rows", run=str(feed.run.path), damaged=damaged, missed=missed)
         return ends
-
-    def _follower(self, place: int) -> SegmentFollower | None:
-        if (opened := self._feeds[place].open(self._cursors)) is not None:
-            self._followers[place] = opened
-        return self._followers[place]
 
     def _read(self, follower: SegmentFollower, *, is_starving: bool) -> tuple[list[Experiences], int]:
         """The next segments, as far as they fit; their number of rows, also of those that make no sense."""
@@ -144,12 +142,6 @@ class Feeds:
             added = self._buffer.insert(join(kept))
             self._counts["taken"] += added
             meters.add("buffer", added)
-
-    def _count_losses(self, feed: Feed, damaged: int, missed: int) -> None:
-        self._counts["damaged"] += damaged
-        self._counts["missed"] += missed
-        if damaged or missed:
-            self._context.telemetry.event("feed_lost_rows", run=str(feed.run.path), damaged=damaged, missed=missed)
 
     def _number_of(self, name: str, path: Path) -> int:
         names = [known["id"] for known in self._known]

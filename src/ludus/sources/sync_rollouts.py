@@ -6,6 +6,7 @@ newest then. The result does not depend on which explorer finished when.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from ludus.experience import are_greedy
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.progress import Progress
 from ludus.orchestrator.workers import Workers
-from ludus.sources.batches_ahead import BatchesAhead, IssuedBatch
+from ludus.sources.batches_ahead import IssuedBatch, from_json, to_json
 from ludus.sources.done_tasks import note_logged_episodes
 from ludus.sources.protocol import Batch, BatchSource
 from ludus.sources.row_store import RowStore
@@ -43,7 +44,7 @@ class SyncRollouts(BatchSource):
         self._workers = workers
         self._progress = progress
         self._episodes = episodes
-        self._ahead = BatchesAhead()
+        self._ahead: deque[IssuedBatch] = deque()
 
     def start(self) -> None:
         """Start explorers; play what was issued before the checkpoint and has not been played since."""
@@ -72,12 +73,12 @@ class SyncRollouts(BatchSource):
 
     def state(self) -> dict[str, Any]:
         """Rows, and the line-ups of tasks that are issued and not played."""
-        return {**self._rows.state(), "issued": self._ahead.state(self._rows.done)}
+        return {**self._rows.state(), "issued": [to_json(batch, self._rows.done) for batch in self._ahead]}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go back to a checkpoint."""
         self._rows.load_state(state)
-        self._ahead.load_state(state.get("issued", ()))
+        self._ahead = deque(map(from_json, state.get("issued", ())))
 
     def on_published(self) -> None:
         """Old segments can go now."""
@@ -92,15 +93,15 @@ class SyncRollouts(BatchSource):
         first, published = self._progress.next_task, self._progress.update - self._progress.unpublished
         tasks = self._issuer.issue(self._rows.batch_episodes)
         lineups = {task.id: task.seats for task in tasks}
-        self._ahead.add(IssuedBatch(first=first, end=self._progress.next_task, published=published, lineups=lineups))
+        self._ahead.append(IssuedBatch(first=first, end=self._progress.next_task, published=published, lineups=lineups))
 
     def _play(self) -> IssuedBatch:
         """Wait until the oldest batch has been played, and take it."""
-        end = self._ahead.first.end
+        end = self._ahead[0].end
         with self._telemetry.room("explore"):
             self._workers.wait_until(lambda: self._rows.done.before >= end, self._rows.check_usable)
         self._issuer.tasks.settle(before=end)
-        return self._ahead.take()
+        return self._ahead.popleft()
 
     def _claim(self, batch: IssuedBatch) -> Batch | None:
         """All rows of the batch's tasks, in task order; None when nothing of them can be trained on."""

@@ -17,9 +17,6 @@ from ludus.errors import StorageError
 from ludus.records import places
 from ludus.storage.catalog import Catalog
 
-_KEY_COLUMNS = {"episodes": ("id",)}
-_ROW_KEY_COLUMNS = ("episode", "seat")
-"""Of every log of rows of experience."""
 _EPISODE_SEAT = -1
 """The `seat` of a row that is a whole episode."""
 
@@ -31,6 +28,7 @@ class RowKeys:
 
     def __init__(self, log: str, catalog: Catalog) -> None:
         self._log = log
+        self._is_of_episodes = log == "episodes"
         self._catalog = catalog
         self._live: dict[str, int] = {}  # episode id -> bit set of places
         self._highest_trimmed = -1
@@ -78,7 +76,9 @@ class RowKeys:
     def forget(self, batch: pa.RecordBatch) -> None:
         """Drop rows from memory; `store_trimmed` has put them into the catalog."""
         for episode, seat in zip(*self._columns(batch), strict=True):
-            self._remove(episode, seat)
+            bits = self._live.pop(episode, 0) & ~(1 << seat)
+            if bits:
+                self._live[episode] = bits
 
     def store_trimmed(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Remember in the catalog that these rows were there."""
@@ -124,33 +124,20 @@ class RowKeys:
             first, last = min(first, low), max(last, high)
         self._catalog.execute("INSERT INTO trimmed VALUES(?, ?, ?, ?, ?)", (self._log, attempt, seat, first, last))
 
-    def _remove(self, episode: str, seat: int) -> None:
-        bits = self._live.get(episode, 0) & ~(1 << seat)
-        if bits:
-            self._live[episode] = bits
-        else:
-            self._live.pop(episode, None)
-
     def _check_columns(self, batch: pa.RecordBatch) -> None:
-        schema = batch.schema
-        for name in ("task", "attempt", *self._key_columns):
-            if schema.get_field_index(name) < 0:
+        for name in ("task", "attempt", *(("id",) if self._is_of_episodes else ("episode", "seat"))):
+            if batch.schema.get_field_index(name) < 0:
                 raise StorageError(f"rows of {self._log} need the column {name!r}")
-
-    @property
-    def _key_columns(self) -> tuple[str, ...]:
-        return _KEY_COLUMNS.get(self._log, _ROW_KEY_COLUMNS)
 
     def _columns(self, batch: pa.RecordBatch) -> tuple[list[str], list[int]]:
         """Episode id and place in it per row."""
-        name, *_ = self._key_columns
-        episodes = batch.column(name).to_numpy(zero_copy_only=False).tolist()
-        return episodes, [0] * len(episodes) if self._log == "episodes" else _places(batch).tolist()
+        episodes = batch.column("id" if self._is_of_episodes else "episode").to_numpy(zero_copy_only=False).tolist()
+        return episodes, [0] * len(episodes) if self._is_of_episodes else _places(batch).tolist()
 
     def _task_keys(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         """(attempt, place, task) per row, `[n, 3]`."""
         task, attempt = batch.column("task").to_numpy(), batch.column("attempt").to_numpy()
-        place = np.full(len(task), _EPISODE_SEAT) if self._log == "episodes" else _places(batch)
+        place = np.full(len(task), _EPISODE_SEAT) if self._is_of_episodes else _places(batch)
         return np.stack([attempt, place, task], axis=1).astype(np.int64)
 
 
