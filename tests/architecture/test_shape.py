@@ -19,18 +19,12 @@ MOST_LINES, MOST_LOOP_LINES, MOST_METHODS, MOST_FIELDS = 400, 200, 20, 12
 LONG_MODULES = {"daemon/messages.py"}
 LARGE_CLASSES = {
     "Dashboard",
-    "HostRunner",
     "JaxLearner",
     "JaxShare",
     "PopulationState",
-    "RolloutModel",
     "Service",
-    "Slot",
     "Status",
-    "TextEpisode",
-    "TextRollouts",
     "TorchLearner",
-    "WorkflowEpisode",
 }
 """Over the limits still. A name that is no longer over them must leave the list; none may join it."""
 

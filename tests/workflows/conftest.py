@@ -67,7 +67,7 @@ def make_runner(chat: ChatFormat, tiny: LanguageModel) -> Iterator[Make]:
         config = TypeAdapter(WorkflowConfig).validate_python(workflow)
         scoring = TypeAdapter(RewardConfigs).validate_python(rewards)
         keys = {key: options.pop(key) for key in ("patience_s", "pulse") if key in options}
-        sampler = PolicySampler(engine, chat, **keys)
+        sampler = PolicySampler(engine, chat, context=context, **keys)
         slots, endpoints = options.pop("slots", 8), options.pop("endpoints", None)
         drawn = SamplingConfig(**(sampling or {}))
         rollouts = WorkflowRollouts(
@@ -75,7 +75,6 @@ def make_runner(chat: ChatFormat, tiny: LanguageModel) -> Iterator[Make]:
             workflow=make_workflow(config),
             sampler=sampler,
             sampling=make_sampling(drawn, chat.stop_tokens, max_tokens=config.max_tokens),
-            context=context,
             rewards=make_rewards(scoring) if scoring else None,
             by_turn=PromptConfig(**(prompt or {})).rows == "turn",
             **{"retries": config.retries, **options},

@@ -96,7 +96,7 @@ def test_the_tokens_of_a_row_are_those_that_the_engine_samples(make_runner: Make
     rows = run(runner, [attempt(n) for n in range(4)]).experiences
     for row, number in enumerate(rows.sequences["task"].tolist()):
         (request,) = [each for each in asked if each.session == asked[number].session]
-        again = runner._flight._loop.run_until_complete(generate(request))
+        again = runner._loop.run_until_complete(generate(request))
         mask = part(rows, row, "mask")
         assert part(rows, row, "action")[mask].tolist() == again.tokens.tolist()
         np.testing.assert_array_equal(part(rows, row, "logp")[mask], again.logps)

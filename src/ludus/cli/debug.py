@@ -127,7 +127,7 @@ def _find_task(config: RunConfig, number: int, ref: PolicyRef, *, greedy: bool) 
 
 
 def _attempt(runner: LanguageRunner, task: Task) -> dict[str, Any]:
-    from ludus.explore.runners.workflow_trace import trace
+    from ludus.explore.runners.workflow_episode import trace
 
     runner.submit([task])
     while not runner.is_idle:

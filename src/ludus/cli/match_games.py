@@ -16,8 +16,7 @@ from ludus.cli.arguments import choose_game
 from ludus.config import RunConfig, nearest_word
 from ludus.errors import ConfigError, RolloutError
 from ludus.explore.messages import Setup
-from ludus.explore.players.fixed import BUILT_IN, PLAYERS, Player, make_player
-from ludus.explore.players.text import TextPlayer, make_text_player
+from ludus.explore.players.fixed import BUILT_IN, PLAYERS, Player, TextPlayer, make_player, make_text_player
 from ludus.explore.runners.host_runner import HostRunner
 from ludus.games import make_game
 from ludus.games.protocol import Game, GameSpec, TextGame
@@ -240,8 +239,7 @@ def _players(table: Table, sides: tuple[Side, Side]) -> dict[str, Player | None]
 
 def _mixed_runner(table: Table, sides: tuple[Side, Side], slots: int) -> MixedRunner:
     """Where a population has networks and language models."""
-    from ludus.explore.runners.mixed_building import build_population_runner
-    from ludus.explore.runners.mixed_runner import MixedRunner
+    from ludus.explore.runners.mixed_runner import MixedRunner, build_population_runner
 
     setup = Setup(
         run_dir=str(table.run.path),

@@ -3,8 +3,14 @@
 Light to import. Import runners and actors from their modules: some load JAX, some PyTorch.
 """
 
-from ludus.explore.players.fixed import Player, PlayerFactory, make_player, register_player
-from ludus.explore.players.text import TextPlayer, make_text_player
+from ludus.explore.players.fixed import (
+    Player,
+    PlayerFactory,
+    TextPlayer,
+    make_player,
+    make_text_player,
+    register_player,
+)
 from ludus.explore.prompts import PromptTemplate, find_prompt, register_prompt
 
 __all__ = [

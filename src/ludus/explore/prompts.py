@@ -1,4 +1,5 @@
-"""How a game speaks to a language model: what happened and which moves there are become the user's message.
+"""How a game and a language model speak to each other: what happened and which moves there are become the user's
+message, and a fixed player's move a reply (the inverse of `lm.extraction`).
 
 Invariant: a template only adds text to what the game says and keeps nothing, so the same news gives the same message.
 Add a template from a plugin with `register_prompt`, or from an installed package with an entry point in the group
@@ -7,14 +8,26 @@ Add a template from a plugin with `register_prompt`, or from an installed packag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from ludus.errors import ConfigError
 from ludus.games.move_text import listed
+from ludus.inference.conversation import ChatTemplate
+from ludus.inference.protocol import Completion, Request, Sampling
 from ludus.plugins import Registry
 
 Message = dict[str, str]
 """`role` and `content`, as chat templates take them."""
+
+
+PHRASES = {
+    "whole": "{move}",
+    "boxed": "\\boxed{{{move}}}",
+    "bracket": "[{move}]",
+    "last_line": "{move}",
+    "choice": "{move}",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,3 +91,30 @@ def register_prompt(name: str, template: PromptTemplate) -> None:
 def find_prompt(name: str) -> PromptTemplate:
     """The template of that name."""
     return PROMPTS.find(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speaker:
+    """How a policy talks in games of words: its engine, its form, and how its moves are found in its replies."""
+
+    sample: Callable[[Request], Awaitable[Completion]]
+    """Writes a reply."""
+    chat: ChatTemplate
+    """What makes its conversations into the tokens that `sample` takes."""
+    template: PromptTemplate
+    action: str
+    """How the move is found in a reply; see `lm.extraction`."""
+    sampling: Sampling
+    greedy: Sampling
+    """The same for seats that are to say the likeliest."""
+    is_endpoint: bool = False
+    """Whether it is given up when the episode's time is nearly over, so that the error names it."""
+
+
+def phrase(how: str, move: str) -> str:
+    """What to say so that `extract(how, ...)` finds the move."""
+    if how not in PHRASES:
+        raise ConfigError(f"action {how!r}: a fixed player cannot phrase its moves so; use one of {', '.join(PHRASES)}")
+    if how == "bracket" and move.startswith("[") and move.endswith("]"):
+        return move
+    return PHRASES[how].format(move=move)

@@ -112,7 +112,7 @@ def build_runner(setup: Setup, pulse: Pulse) -> Runner:
     load_plugins(setup.plugins)
     config = RunConfig.model_validate_json(setup.config)
     if setup.lm_config:
-        from ludus.explore.runners.mixed_building import build_population_runner
+        from ludus.explore.runners.mixed_runner import build_population_runner
 
         if (runner := build_population_runner(setup, config, pulse)) is not None:
             return runner
@@ -120,7 +120,7 @@ def build_runner(setup: Setup, pulse: Pulse) -> Runner:
         from ludus.explore.runners.text_building import build_language_runner
 
         return build_language_runner(setup, config, pulse)
-    from ludus.explore.runners.host_building import build_host_runner
+    from ludus.explore.runners.host_runner import build_host_runner
 
     return build_host_runner(setup, config, pulse)
 

@@ -65,11 +65,18 @@ class PolicySampler:
     """Samples replies from one engine, for any number of conversations at once."""
 
     def __init__(
-        self, engine: Engine, template: ChatTemplate, *, patience_s: float = 0.0, pulse: Pulse | None = None
+        self,
+        engine: Engine,
+        template: ChatTemplate,
+        *,
+        context: int = 0,
+        patience_s: float = 0.0,
+        pulse: Pulse | None = None,
     ) -> None:
-        """`patience_s`: how long the engine may be out of reach."""
+        """`context`: tokens that a conversation may have. `patience_s`: how long the engine may be out of reach."""
         self.engine = engine
         self.template = template
+        self.context = context
         self.outage = Outage(patience_s)
         self.pulse = pulse or Pulse()
 

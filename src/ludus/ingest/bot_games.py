@@ -122,7 +122,7 @@ class TextTables:
 
     def __init__(self, name: str, run: RunConfig, players: Sequence[str], chat: ChatFormat, pulse: Pulse) -> None:
         """`name` begins the names of the episodes."""
-        from ludus.explore.players.text import make_text_player
+        from ludus.explore.players.fixed import make_text_player
         from ludus.explore.runners.text_building import build_bot_runner
         from ludus.games.registry import make_text_game
 
@@ -176,14 +176,14 @@ class BoardTables:
         self._pulse.working_on(task.id)
         try:
             seated = tuple(self._players[str(seat.policy.name), task.game] for seat in task.seats)
-            slot = Slot(task, self._games[task.game], id, seated)
+            slot = Slot(task, self._games[task.game], seated)
             longest = self._run.explore.max_length
             while slot.acting and (longest is None or slot.ply < longest):
                 for seat in slot.acting:
                     _decide(slot, seat, seated[seat])
                 slot.play()
                 self._pulse.tick()
-            return slot, slot.finish(truncated=bool(slot.acting))
+            return slot, slot.finish(id, truncated=bool(slot.acting))
         except Exception as error:  # whatever a game or a player may raise
             return None, Episode.failed(id, task, str(rollout_error(RolloutError, task.game, error)))
 

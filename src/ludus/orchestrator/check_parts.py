@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from ludus.config import RunConfig
 from ludus.errors import ConfigError
 from ludus.experience import build_filters, build_pipeline
-from ludus.explore.players.fixed import make_player
-from ludus.explore.players.text import make_text_player
+from ludus.explore.players.fixed import make_player, make_text_player
 from ludus.explore.prompts import find_prompt
 from ludus.games import Game, make_game
 from ludus.games.protocol import TextGame

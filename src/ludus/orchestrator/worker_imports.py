@@ -11,7 +11,7 @@ _WORKERS = ("ludus.explore.worker", "ludus.train.worker", "pandas")
 def worker_imports(config: RunConfig) -> tuple[str, ...]:
     """Modules for the fork server: none of them starts a thread or a device when it is imported."""
     if config.policy.model is None:
-        return (*_WORKERS, "ludus.explore.runners.host_building", "ludus.train.jax_learner")
+        return (*_WORKERS, "ludus.explore.actors", "ludus.explore.runners.host_runner", "ludus.train.jax_learner")
     return (
         *_WORKERS,
         "ludus.explore.runners.text_building",

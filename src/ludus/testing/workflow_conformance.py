@@ -69,13 +69,12 @@ def check_workflow(
 def _attempt(
     workflow: CustomWorkflow, tasks: Sequence[Mapping[str, Any]], say: Say, *, slots: int, limit_s: float
 ) -> list[Episode]:
-    sampler = PolicySampler(SayingEngine(say), MessageFormat())
+    sampler = PolicySampler(SayingEngine(say), MessageFormat(), context=CONTEXT)
     rollouts = WorkflowRollouts(
         run="check",
         workflow=_Shared(workflow),
         sampler=sampler,
         sampling=Sampling(max_tokens=CONTEXT // 4, stop_tokens=sampler.template.stop_tokens),
-        context=CONTEXT,
         rewards=Rewards([Part(label="nothing", weight=1.0, reward=_Nothing())]),
         deadline_s=limit_s,
     )

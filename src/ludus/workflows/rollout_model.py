@@ -45,7 +45,6 @@ class RolloutModel:
         sampler: PolicySampler,
         *,
         sampling: Sampling,
-        context: int,
         retry: int = 0,
         many_chats: bool = True,
         score: Callable[[str], Awaitable[Scored]] | None = None,
@@ -54,25 +53,19 @@ class RolloutModel:
         """
         Args:
             sampling: how tokens are drawn, and how many a reply has where the workflow does not say.
-            context: tokens that a conversation may have, replies included.
             retry: which time the attempt is made; another one has other seeds.
             many_chats: whether there may be more than one.
             score: the run's rewards.
             on_trouble: called once when the engine is out of reach, to end the attempt.
         """
-        self.seed = derive_seed(task.seed, "workflow", task.attempt, retry)
-        """For whatever else in the attempt is up to chance."""
         self.chats: list[Chat] = []
         self.said: list[Said] = []
         self.trouble: Interrupted | EngineLost | None = None
         """That the engine could not be reached."""
         self._task = task
-        self._seat = task.seats[0]
         self._episode = episode
         self._sampler = sampler
-        self._sampling = sampling.as_greedy() if self._seat.greedy else sampling
-        self.context = context
-        """Tokens that a conversation may have, replies included."""
+        self._sampling = sampling.as_greedy() if task.seats[0].greedy else sampling
         self._retry = retry
         self._many_chats = many_chats
         self._score = score
@@ -80,9 +73,19 @@ class RolloutModel:
         self._is_over = False
 
     @property
+    def seed(self) -> int:
+        """For whatever else in the attempt is up to chance."""
+        return derive_seed(self._task.seed, "workflow", self._task.attempt, self._retry)
+
+    @property
     def policy(self) -> PolicyRef:
         """Whose words they are."""
-        return self._seat.policy
+        return self._task.seats[0].policy
+
+    @property
+    def context(self) -> int:
+        """Tokens that a conversation may have, replies included."""
+        return self._sampler.context
 
     @property
     def template(self) -> ChatTemplate:
@@ -128,10 +131,6 @@ class RolloutModel:
         """Tokens that the next reply may have, at most."""
         return self.context - len(conversation)
 
-    def sampling(self, max_tokens: int) -> Sampling:
-        """How the policy's tokens are drawn. It is the config's, for the learner computes with the same."""
-        return replace(self._sampling, max_tokens=max_tokens)
-
     def reply_seed(self, *path: int | str) -> int:
         """The seed of a reply that is told from all others by this path."""
         return derive_seed(self._task.seed, "speak", self._task.attempt, self._retry, *path)
@@ -155,8 +154,8 @@ class RolloutModel:
             raise OutOfRoom(f"a conversation of {len(conversation)} tokens fills the context of {self.context}")
         request = Request(
             prompt=(*conversation.prompt, *after),
-            policy=self._seat.policy,
-            sampling=self.sampling(min(max_tokens, room)),
+            policy=self.policy,
+            sampling=replace(self._sampling, max_tokens=min(max_tokens, room)),
             seed=seed,
             deadline_s=ANSWER_S,
             session=self.session(chat),

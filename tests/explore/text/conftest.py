@@ -8,7 +8,7 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from ludus.config import PromptConfig, SamplingConfig
-from ludus.explore.players.text import TextPlayer, make_text_player
+from ludus.explore.players.fixed import TextPlayer, make_text_player
 from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.explore.runners.text_rollouts import TextRollouts
 from ludus.games.protocol import TextGame

@@ -17,7 +17,7 @@ from scripted_endpoint import Answer, ScriptedServer, never, refuses, says, scri
 
 from ludus.config import ExploreConfig, JudgeConfig
 from ludus.explore.players.endpoints import Endpoints
-from ludus.explore.players.text import make_text_player
+from ludus.explore.players.fixed import make_text_player
 from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.records import Episode, EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
 

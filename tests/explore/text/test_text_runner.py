@@ -10,7 +10,7 @@ import pytest
 
 from ludus.config import LengthRewardConfig
 from ludus.errors import EngineLost, Unreachable
-from ludus.explore.players.text import make_text_player
+from ludus.explore.players.fixed import make_text_player
 from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.games.registry import make_text_game
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId

@@ -58,7 +58,7 @@ class Odd(ParrotEngine):
 
 def open_interception(chat: ChatFormat, engine: ParrotEngine) -> Interception:
     sampling = make_sampling(SamplingConfig(), chat.stop_tokens)
-    model = RolloutModel(attempt(), EpisodeId("e"), PolicySampler(engine, chat), sampling=sampling, context=4096)
+    model = RolloutModel(attempt(), EpisodeId("e"), PolicySampler(engine, chat, context=4096), sampling=sampling)
     return Interception(model)
 
 

@@ -1,27 +1,32 @@
 """The endpoints of a run: the players behind them, the judge, and what they have cost.
 
 Invariants: an engine is made when its endpoint is first needed, so whoever plays without it needs no key; one endpoint
-has one engine, whether it plays, judges or both; each explorer spends no more than its share of `max_cost`.
+has one engine, whether it plays, judges or both; each explorer spends no more than its share of `max_cost`. A judge's
+score is added to the rewards of a seat's replies; the game's result stays the game's.
 """
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Mapping
 
 from ludus.config import EndpointConfig, ExploreConfig, PromptConfig, SamplingConfig
 from ludus.errors import ConfigError
-from ludus.explore.judging import Judging
 from ludus.explore.players.fixed import PLAYERS
-from ludus.explore.prompts import find_prompt
+from ludus.explore.prompts import Speaker, find_prompt
 from ludus.explore.runners.text_episode import TextEpisode
-from ludus.explore.speaker import Speaker
 from ludus.inference.addresses import check_url, read_key
+from ludus.inference.judge import Judge
 from ludus.inference.openai.engine import OpenAIEngine, OpenAISettings
 from ludus.inference.protocol import Sampling
 from ludus.lm.extraction import check_extraction
+from ludus.records import derive_seed
 
 COUNTED = ("requests", "failed", "retries", "prompt_tokens", "sampled_tokens", "cost")
 """What is told of an engine's counters."""
+VERDICT_TOKENS = 512
+"""Of a judge's answer, where the config does not say."""
 
 Counts = dict[str, float]
 """By name of the metric, without its room: `endpoints/gpt/cost`, `judge/verdicts`."""
@@ -35,7 +40,7 @@ class Endpoints:
         self._explore = explore
         self._spent = dict(spent or {})
         self._engines: dict[str, OpenAIEngine] = {}
-        self._judging: Judging | None = None
+        self._judged: defaultdict[str, float] = defaultdict(float)
         self._told: Counts = {f"endpoints/{name}/cost": cost for name, cost in self._spent.items()}
 
     def speaker(self, name: str, prompt: PromptConfig, sampling: SamplingConfig) -> Speaker | None:
@@ -61,14 +66,29 @@ class Endpoints:
         )
 
     async def judge(self, played: TextEpisode, *, ends: float) -> None:
-        """Have the judge, if the run has one, score an episode that ended well; raises as `Judging.judge` does."""
-        config = self._explore.judge
-        if config is None or not any(seat.learns for seat in played.task.seats):
+        """Have the judge, if the run has one, score what each learning seat said in an episode that ended well.
+
+        Args:
+            ends: when the episode's time is up, by `time.monotonic`.
+
+        Raises:
+            RewardError, PolicyError, TimeoutExceeded: there is no verdict, which costs the episode.
+        """
+        config, task = self._explore.judge, played.task
+        if config is None:
             return
-        if self._judging is None:
-            most = self._explore.endpoints[config.endpoint].max_tokens
-            self._judging = Judging(config, self.engine(config.endpoint), max_tokens=most)
-        await self._judging.judge(played, ends=ends)
+        for seat, conversation in played.learners():
+            engine = self.engine(config.endpoint)
+            judge = Judge(engine, rubric=config.rubric, lowest=config.lowest, highest=config.highest)
+            verdict = await judge.score(
+                conversation.transcript(),
+                seed=derive_seed(task.seed, "judge", task.attempt, seat),
+                deadline_s=max(ends - time.monotonic(), 0.0),
+                max_tokens=self._explore.endpoints[config.endpoint].max_tokens or VERDICT_TOKENS,
+            )
+            self._judged["judge/verdicts"] += 1
+            self._judged["judge/score_sum"] += verdict.score
+            conversation.add_bonus(config.weight * verdict.score)
 
     def take_counts(self) -> Counts:
         """What has been done since the last call."""
@@ -86,9 +106,7 @@ class Endpoints:
             for name, engine in self._engines.items()
             for what in COUNTED
         }
-        if self._judging is not None:
-            counts |= {"judge/verdicts": float(self._judging.verdicts), "judge/score_sum": self._judging.score_sum}
-        return counts
+        return {**counts, **self._judged}
 
     def engine(self, name: str) -> OpenAIEngine:
         """The engine of an endpoint; it is closed with the others.

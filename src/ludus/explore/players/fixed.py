@@ -1,4 +1,5 @@
-"""Fixed players: opponents that never learn. `random`, `first`, `mcts-25`, `minimax-3`, and what others register.
+"""Fixed players: opponents that never learn. `random`, `first`, `mcts-25`, `minimax-3`, and what others register. In
+games of words they choose among the moves that a position lists, or by the board below it.
 
 Invariant: a player keeps nothing between moves and takes all its randomness from the generator it is given, so one
 player serves any number of games at once and the same generator gives the same move. Add one from a plugin with
@@ -9,16 +10,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, PolicyError
 from ludus.games import Game, Position
+from ludus.games.protocol import TextGame, TextPosition
 from ludus.plugins import Registry
 
-MAX_SIMULATIONS = 1_000_000
-MAX_DEPTH = 99
+BUILT_IN = ("first", "mcts", "minimax", "random")
+NUMBERED = {
+    "mcts": (1_000_000, "simulations per move, as in mcts-25"),
+    "minimax": (99, "plies to look ahead, as in minimax-3"),
+}
+"""Players whose name has a number: the most that it may be, and its meaning."""
 
 _NAME = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)(?:-(?P<number>[1-9][0-9]*))?")
 
@@ -33,6 +39,10 @@ class Player(Protocol):
 
 PlayerFactory = Callable[[Game], Player]
 """Makes a player for a game; raises `ConfigError` when it cannot play it."""
+
+PLAYERS: Registry[PlayerFactory] = Registry(
+    "player", "ludus.players", reserved=BUILT_IN, pattern=_NAME.pattern, expected="small letters, digits and _"
+)
 
 
 class RandomPlayer:
@@ -65,54 +75,72 @@ def make_player(name: str, game: Game) -> Player:
     if not match:
         raise ConfigError(f"player {name!r}: expected a name such as random, mcts-25 or minimax-3")
     if match["kind"] in BUILT_IN:
-        return BUILT_IN[match["kind"]](game, int(match["number"]) if match["number"] else None)
+        return _make_built_in(match["kind"], int(match["number"] or 0), game)
     if (factory := PLAYERS.get(name)) is None:
         raise ConfigError(f"player {name!r}: {PLAYERS.unknown(match['kind'])}")
     return factory(game)
 
 
-def _random(game: Game, number: int | None) -> Player:
-    _refuse_number("random", number)
-    return RandomPlayer()
+def _make_built_in(kind: str, number: int, game: Game) -> Player:
+    """`number` is 0 where the name has none."""
+    if kind in NUMBERED:
+        most, meaning = NUMBERED[kind]
+        if not 1 <= number <= most:
+            raise ConfigError(f"player {kind!r}: expected 1 to {most} {meaning}")
+        from ludus.explore.players.search import MctsPlayer, MinimaxPlayer
 
-
-def _first(game: Game, number: int | None) -> Player:
-    _refuse_number("first", number)
-    return FirstPlayer()
-
-
-def _mcts(game: Game, number: int | None) -> Player:
-    simulations = _require_number("mcts", number, MAX_SIMULATIONS, "simulations per move, as in mcts-25")
-    from ludus.explore.players.search import MctsPlayer
-
-    return MctsPlayer(game, simulations)
-
-
-def _minimax(game: Game, number: int | None) -> Player:
-    depth = _require_number("minimax", number, MAX_DEPTH, "plies to look ahead, as in minimax-3")
-    from ludus.explore.players.search import MinimaxPlayer
-
-    return MinimaxPlayer(game, depth)
-
-
-def _refuse_number(kind: str, number: int | None) -> None:
-    if number is not None:
+        return MctsPlayer(game, number) if kind == "mcts" else MinimaxPlayer(game, number)
+    if number:
         raise ConfigError(f"player '{kind}-{number}': {kind} takes no number")
+    return RandomPlayer() if kind == "random" else FirstPlayer()
 
 
-def _require_number(kind: str, number: int | None, most: int, meaning: str) -> int:
-    if number is None or number > most:
-        raise ConfigError(f"player {kind!r}: expected 1 to {most} {meaning}")
-    return number
+class TextPlayer(Protocol):
+    """Somebody who can sit at a game of words."""
+
+    def choose(self, position: TextPosition, seat: int, rng: np.random.Generator) -> str:
+        """Choose a move for the acting seat. Called once per decision; must not change the position."""
+        ...
 
 
-BUILT_IN: dict[str, Callable[[Game, int | None], Player]] = {
-    "first": _first,
-    "mcts": _mcts,
-    "minimax": _minimax,
-    "random": _random,
-}
+class BoardPlayer:
+    """A player of boards at a game of words that has a board below it."""
 
-PLAYERS: Registry[PlayerFactory] = Registry(
-    "player", "ludus.players", reserved=tuple(BUILT_IN), pattern=_NAME.pattern, expected="small letters, digits and _"
-)
+    def __init__(self, player: Player) -> None:
+        self._player = player
+
+    def choose(self, position: TextPosition, seat: int, rng: np.random.Generator) -> str:
+        """Choose on the board, and say it."""
+        board: Any = position
+        action = self._player.choose(board.position, seat, rng)
+        words: str = board.words(seat, action)
+        return words
+
+
+class RandomWords:
+    """Says any legal move with equal probability."""
+
+    def choose(self, position: TextPosition, seat: int, rng: np.random.Generator) -> str:
+        """Choose uniformly."""
+        moves = position.moves(seat)
+        if not moves:
+            raise PolicyError("the game does not list its legal moves here")
+        return moves[int(rng.integers(len(moves)))]
+
+
+def make_text_player(name: str, game: TextGame) -> TextPlayer:
+    """Make the fixed player of that name for a game of words.
+
+    Raises:
+        ConfigError: there is no such player, or it cannot play this game.
+    """
+    board = getattr(game, "game", None)
+    if board is not None:
+        return BoardPlayer(make_player(name, board))
+    if name != "random":
+        raise ConfigError(f"player {name!r}: cannot play {game.spec.key}, which has no board; use random")
+    position = game.start(0)
+    seat = position.acting()
+    if seat is None or position.moves(seat) is None:
+        raise ConfigError(f"player 'random': cannot play {game.spec.key}, which does not list its legal moves")
+    return RandomWords()

@@ -10,21 +10,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import PolicyError, StorageError
-from ludus.explore.noise import noisy_action
-from ludus.explore.runners.host_runner import Actors
-from ludus.explore.runners.slot import SeatTrace
+from ludus.explore.runners.slot import SeatTrace, noisy_action
 from ludus.games.protocol import GameSpec, Position, TextGame, TextPosition, write_state
 from ludus.records import PolicyRef, Task, derive_seed
 from ludus.records.uniforms import uniforms
 
 if TYPE_CHECKING:
-    from ludus.explore.actors import Needs
+    from ludus.explore.actors import Needs, NetworkActors
 
 Floats = NDArray[np.float32]
 
@@ -51,8 +49,7 @@ class Sight:
     """What the network remembers, `[M]`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(NamedTuple):
     """What a network does, with which log-probability, what it expects, and what it remembers from now on."""
 
     action: int
@@ -74,7 +71,7 @@ class Question:
 class Networks:
     """Decides for networks; what is asked in one turn of the event loop is decided together."""
 
-    def __init__(self, actors: Actors, is_network: Callable[[str], bool], *, noise: float = 0.0) -> None:
+    def __init__(self, actors: NetworkActors, is_network: Callable[[str], bool], *, noise: float = 0.0) -> None:
         """`is_network` tells by its name whether a policy is one; `noise` is for seats that learn."""
         self.is_network = is_network
         self.noise = noise
@@ -142,10 +139,7 @@ class Networks:
             np.stack([sight.memory for sight in sights]),
         )
         columns = decided.actions.tolist(), decided.logps.tolist(), decided.values.tolist(), decided.memory
-        return [
-            Choice(action=action, logp=logp, value=value, memory=memory)
-            for action, logp, value, memory in zip(*columns, strict=True)
-        ]
+        return [Choice(*row) for row in zip(*columns, strict=True)]
 
 
 class NetworkSeat:
@@ -158,7 +152,6 @@ class NetworkSeat:
         self._spec = spec
         self._networks = networks
         self._seed = derive_seed(task.seed, "act", task.attempt)
-        self._credited = 0.0
         self._memory: Floats | None = None
         self.trace = SeatTrace() if self._who.learns else None
 
@@ -187,19 +180,12 @@ class NetworkSeat:
         uniform = uniforms(np.array([self._seed], np.uint64), *where)[0]
         choice = await self._networks.decide(self._who.policy, sight, uniform, greedy=self._who.greedy)
         self._memory = choice.memory
-        return choice.action if self.trace is None else self._note(self.trace, sight, choice, ply)
-
-    def _note(self, trace: SeatTrace, sight: Sight, choice: Choice, ply: int) -> int:
-        """Note a decision, or what noise made of it; returns the action."""
-        action, logp, noise = choice.action, choice.logp, self._networks.noise
-        drawn = noisy_action(noise, sight.legal, seed=self._seed, ply=ply, seat=self._number) if noise else None
-        if drawn is not None:
-            trace.noise.append(len(trace.decisions))
-            action, logp = drawn, 0.0
-        trace.decisions.append((sight.observation, sight.legal, action, logp, choice.value))
-        if len(sight.state):
-            trace.states.append(sight.state)
-        return action
+        if self.trace is None:
+            return choice.action
+        share = self._networks.noise
+        noise = noisy_action(share, sight.legal, seed=self._seed, ply=ply, seat=self._number) if share else None
+        decision = sight.observation, sight.legal, choice.action, choice.logp, choice.value
+        return self.trace.note(decision, noise, sight.state if len(sight.state) else None)
 
     def say(self, position: WordsOnBoard, action: int) -> str:
         """The words for an action."""
@@ -208,8 +194,7 @@ class NetworkSeat:
     def credit(self, total: float) -> None:
         """Give what has been earned so far, and not been credited yet, to the last decision."""
         if self.trace is not None:
-            self.trace.credit(total - self._credited)
-            self._credited = total
+            self.trace.credit(total)
 
 
 def _refuse(questions: list[Question], error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Turn finished slots into one columnar batch: the explorer's output."""
+"""Turn finished episodes into one columnar batch: the explorer's output."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.explore.runners.slot import SeatTrace, Slot
+from ludus.inference.conversation import Columns, Conversation
 from ludus.records import SEQUENCE_COLUMNS, Episode, EpisodeBatch, Experiences
 
 DTYPES = {
@@ -18,7 +19,11 @@ DTYPES = {
     "final_reward": np.float32,
     "shaped_reward": np.float32,
     "truncated": np.bool_,
+    "turn": np.int64,
 }
+
+Row = tuple[dict[str, Any], Columns]
+"""The sequence columns of one sequence of tokens, and its step columns."""
 
 
 def assemble(finished: list[tuple[Slot | None, Episode]]) -> EpisodeBatch:
@@ -58,6 +63,36 @@ def sequence_facts(episode: Episode, seat: int) -> dict[str, Any]:
     }
 
 
+def conversation_rows(
+    episode: Episode, seat: int, conversations: Iterable[Conversation], *, by_turn: bool
+) -> list[Row]:
+    """The sequences of a seat's conversations, one of each, or with `by_turn` one of each of their replies."""
+    facts = sequence_facts(episode, seat)
+    parts: list[Columns] = []
+    for conversation in conversations:
+        if conversation.replies:
+            parts += conversation.as_turns(facts["final_reward"]) if by_turn else [conversation.as_episode()]
+    return [({**facts, "turn": turn}, columns) for turn, columns in enumerate(parts)]
+
+
+def gather_rows(rows: Sequence[Row], *, has_turns: bool) -> Experiences:
+    """One batch of these sequences; `has_turns`: they say which turn of their seat they are."""
+    if not rows:
+        return Experiences.empty()
+    names = (*SEQUENCE_COLUMNS, "turn") if has_turns else SEQUENCE_COLUMNS
+    parts = [columns for _, columns in rows]
+    lengths = [len(part["action"]) for part in parts]
+    return Experiences(
+        sequences=_sequence_columns(names, [facts for facts, _ in rows]),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        steps={name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
+    )
+
+
+def _sequence_columns(names: Iterable[str], rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
+    return {name: np.array([row[name] for row in rows], DTYPES.get(name, object)) for name in names}
+
+
 def _columns(rows: list[dict[str, Any]], traces: list[SeatTrace], versions: list[int]) -> Experiences:
     if not rows:
         return Experiences.empty()
@@ -82,10 +117,7 @@ def _columns(rows: list[dict[str, Any]], traces: list[SeatTrace], versions: list
             steps["reward"][start + number] = reward
         for number in trace.noise:
             steps["mask"][start + number] = False
-    sequences: dict[str, NDArray[Any]] = {}
-    for name in SEQUENCE_COLUMNS:
-        sequences[name] = np.array([row[name] for row in rows], DTYPES.get(name, object))
-    return Experiences(sequences=sequences, offsets=offsets, steps=steps)
+    return Experiences(sequences=_sequence_columns(SEQUENCE_COLUMNS, rows), offsets=offsets, steps=steps)
 
 
 def _joined(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
@@ -84,32 +85,26 @@ def _forget(task: asyncio.Task[Any]) -> None:
 
 
 async def _marked(work: Coroutine[Any, Any, T], task: int, mark: Callable[[int], None]) -> T:
-    return await _Marked(work, task, mark)
+    return await _steps(work, task, mark)
 
 
-class _Marked(Generic[T]):
-    """Steps through a coroutine, with a mark before each step and none after it."""
-
-    def __init__(self, work: Coroutine[Any, Any, T], task: int, mark: Callable[[int], None]) -> None:
-        self._work = work
-        self._number = task
-        self._mark = mark
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        problem: BaseException | None = None
-        while True:
-            self._mark(self._number)
-            try:
-                awaited = self._work.send(None) if problem is None else self._work.throw(problem)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            except SystemExit as error:  # in an event loop it would end the whole process
-                raise EnvError(f"its code wanted to exit with {error.code!r}") from error
-            finally:
-                self._mark(NO_TASK)
-            try:
-                yield awaited
-                problem = None
-            except BaseException as raised:  # for the work to deal with
-                problem = raised
+@types.coroutine
+def _steps(work: Coroutine[Any, Any, T], task: int, mark: Callable[[int], None]) -> Generator[Any, Any, T]:
+    """Step through a coroutine, with a mark before each step and none after it."""
+    problem: BaseException | None = None
+    while True:
+        mark(task)
+        try:
+            awaited = work.send(None) if problem is None else work.throw(problem)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        except SystemExit as error:  # in an event loop it would end the whole process
+            raise EnvError(f"its code wanted to exit with {error.code!r}") from error
+        finally:
+            mark(NO_TASK)
+        try:
+            yield awaited
+            problem = None
+        except BaseException as raised:  # for the work to deal with
+            problem = raised

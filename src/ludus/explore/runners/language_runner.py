@@ -1,25 +1,32 @@
 """Keeps many episodes of a language model in flight: games of words and attempts at tasks, over one engine.
 
-A coroutine each, in one event loop. The same face as the host runner: `submit`, then `step` until `is_idle`, and
-`harvest` in between. What an episode comes to does not depend on its neighbours as long as the engine is repeatable:
-every reply has its own seed. How a task is played is its game's or taskset's business: see `Rollouts`.
+A coroutine each, in one event loop that runs while somebody calls `step`. The same face as the host runner: `submit`,
+then `step` until `is_idle`, and `harvest` in between. What an episode comes to does not depend on its neighbours as
+long as the engine is repeatable: every reply has its own seed. How a task is played is its game's or taskset's
+business: see `Rollouts`.
+
+Invariant: every task that was submitted comes out once, when its coroutine returns. One that the engine interrupted by
+being out of reach begins again, and while the engine is, one at a time tries.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import asyncio
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from ludus.explore.players.endpoints import Counts, Endpoints
-from ludus.explore.runners.assembly import assemble_traces
-from ludus.explore.runners.conversation_rows import Row, gather_rows
-from ludus.explore.runners.in_flight import InFlight
+from ludus.explore.runners.assembly import Row, assemble_traces, gather_rows
 from ludus.explore.runners.slot import SeatTrace
 from ludus.explore.runners.workflow_episode import WorkflowEpisode
-from ludus.inference.policy_sampler import PolicySampler
+from ludus.inference.policy_sampler import Interrupted, PolicySampler
 from ludus.records import Episode, EpisodeBatch, Experiences, Task
+from ludus.runtime import NO_TASK
+
+STEP_S = 0.05
+"""How long one `step` goes on when nothing finishes, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +45,10 @@ class Finished:
 class Rollouts(Protocol):
     """Plays the tasks of one game or taskset, with its own prompt, sampling, workflow and rewards."""
 
-    has_turns: bool
-    """Whether its sequences say which turn or chat they are."""
+    @property
+    def has_turns(self) -> bool:
+        """Whether its sequences say which turn or chat they are."""
+        ...
 
     async def play(self, task: Task) -> Finished:
         """One episode. A failure costs that episode only; raises `Interrupted` when it is to begin again."""
@@ -77,7 +86,10 @@ class LanguageRunner:
         self._sampler = sampler
         self._endpoints = endpoints
         self.slots = slots
-        self._flight: InFlight[Finished] = InFlight(self._play, slots=slots, outage=sampler.outage, pulse=sampler.pulse)
+        self._waiting: deque[Task] = deque()
+        self._playing: set[asyncio.Task[Finished | None]] = set()
+        self._finished: list[Finished] = []
+        self._loop = asyncio.new_event_loop()
 
     @property
     def trouble(self) -> str:
@@ -87,16 +99,16 @@ class LanguageRunner:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to play."""
-        return self._flight.is_idle
+        return not self._playing and not self._waiting
 
     @property
     def finished_episodes(self) -> int:
         """Episodes that the next harvest would return."""
-        return self._flight.finished
+        return len(self._finished)
 
     def submit(self, tasks: Iterable[Task]) -> None:
         """Queue tasks; each starts as soon as a slot is free."""
-        self._flight.submit(tasks)
+        self._waiting.extend(tasks)
 
     def step(self) -> None:
         """Play on until an episode ends, or for a moment.
@@ -104,16 +116,24 @@ class LanguageRunner:
         Raises:
             EngineLost: the engine has been out of reach for too long.
         """
-        self._flight.step()
+        while self._waiting and len(self._playing) < (1 if self.trouble else self.slots):
+            self._playing.add(self._loop.create_task(self._play(self._waiting.popleft())))
+        if self._playing:
+            self._loop.run_until_complete(self._play_on())
+        self._sampler.pulse.working_on(NO_TASK)
+        self._sampler.pulse.tick()
 
     def take_finished(self) -> list[Finished]:
         """What has finished since the last call, with all that is known of it; failed episodes, too."""
-        return self._flight.take()
+        finished, self._finished = self._finished, []
+        return finished
 
     def harvest(self) -> EpisodeBatch:
         """Hand over what has finished since the last call."""
         finished = self.take_finished()
-        told = gather_rows([row for each in finished for row in each.rows], has_turns=self._has_turns)
+        # The same for all rows of a run, whatever they are of.
+        has_turns = any(each.has_turns for each in self._all())
+        told = gather_rows([row for each in finished for row in each.rows], has_turns=has_turns)
         seen = assemble_traces((each.episode, each.traces) for each in finished)
         return EpisodeBatch(
             episodes=tuple(each.episode for each in finished), experiences=Experiences.concatenate([told, seen])
@@ -128,27 +148,39 @@ class LanguageRunner:
 
     def close(self) -> None:
         """Give up what is in flight, and give back everything. Closing again changes nothing."""
-        self._flight.close(self._give_back)
+        if self._loop.is_closed():
+            return
+        for playing in self._playing:
+            playing.cancel()
+        self._loop.run_until_complete(self._give_back())
+        self._loop.close()
 
     async def _give_back(self) -> None:
+        await asyncio.gather(*self._playing, return_exceptions=True)
         for each in self._all():
             await each.close()
         if self._endpoints is not None:
             await self._endpoints.close()
         await self._sampler.engine.close()
 
-    @property
-    def _has_turns(self) -> bool:
-        """The same for all rows of a run, whatever they are of."""
-        return any(each.has_turns for each in self._all())
-
     def _all(self) -> list[Rollouts]:
         """Each once, though several sets may share one."""
         every = [*self._rollouts.values(), *([self._default] if self._default is not None else [])]
         return list({id(each): each for each in every}.values())
 
-    async def _play(self, task: Task) -> Finished:
+    async def _play_on(self) -> None:
+        done, self._playing = await asyncio.wait(self._playing, timeout=STEP_S, return_when=asyncio.FIRST_COMPLETED)
+        failures = [failure for each in done if (failure := each.exception()) is not None]
+        if failures:
+            raise failures[0]
+        self._finished += [finished for each in done if (finished := each.result()) is not None]
+
+    async def _play(self, task: Task) -> Finished | None:
         rollouts = self._rollouts.get(task.game, self._default)
         if rollouts is None:
             raise KeyError(f"nothing plays {task.game}")
-        return await rollouts.play(task)
+        try:
+            return await rollouts.play(task)
+        except Interrupted:
+            self._waiting.appendleft(task)
+            return None

@@ -1,17 +1,32 @@
 """Plays games between policies of both kinds: those in which a language model sits in words, all others on boards.
 
-Invariant: an episode is played whole by one of the two runners, and which one follows from who sits in it.
+Invariants: an episode is played whole by one of the two runners, and which one follows from the policies in it. Each is
+a network, a language model, an endpoint or a fixed player, and which of them follows from its name: the store says what
+a policy is. All language models of a population stand on the same base model and talk in the same way
+(`Setup.lm_config`), so that one engine speaks for all.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
+import msgspec
+
+from ludus.config import RunConfig, parse_config
+from ludus.errors import ConfigError
+from ludus.explore.messages import Setup
 from ludus.explore.players.endpoints import Counts
-from ludus.explore.runners.host_runner import HostRunner
+from ludus.explore.players.network_seats import Networks
+from ludus.explore.runners.host_runner import HostRunner, build_host_runner
 from ludus.explore.runners.language_runner import LanguageRunner
+from ludus.explore.runners.text_building import build_language_runner
+from ludus.lm.language_shape import LanguageModelShape
+from ludus.policies import AnyShape, PolicyShape, PolicyStore
+from ludus.policies.shapes import shape_from_json
 from ludus.records import EpisodeBatch, Experiences, Task
+from ludus.runtime import Pulse
 
 BOARDS_S = 0.05
 """How long games on boards are played on before those in words get their turn, at most."""
@@ -75,3 +90,80 @@ class MixedRunner:
     def close(self) -> None:
         """Give up what is in flight and the engine."""
         self._words.close()
+
+
+class Kinds:
+    """What the policies of a run are, by name."""
+
+    def __init__(self, setup: Setup, learner: str) -> None:
+        """`learner` is the run's own policy, which may have no version yet."""
+        self._store = PolicyStore(Path(setup.run_dir) / "policies")
+        self._learner = learner
+        self._learners_shape = shape_from_json(setup.shape)
+        self._known: dict[str, AnyShape] = {}
+
+    def shapes(self) -> list[AnyShape]:
+        """Of every policy that there is now."""
+        found = [self._shape(name) for name in dict.fromkeys((self._learner, *self._store.names()))]
+        return [shape for shape in found if shape is not None]
+
+    def is_network(self, name: str) -> bool:
+        """Whether a policy of this name is a network; a fixed player is not."""
+        return isinstance(self._shape(name), PolicyShape)
+
+    def is_language_model(self, name: str) -> bool:
+        """Whether a policy of this name is a language model; a fixed player and an endpoint are not."""
+        return isinstance(self._shape(name), LanguageModelShape)
+
+    def _shape(self, name: str) -> AnyShape | None:
+        if name not in self._known:
+            versions = self._store.versions(name)
+            if not versions:
+                return self._learners_shape if name == self._learner else None
+            self._known[name] = self._store.shape(versions[-1])
+        return self._known[name]
+
+
+def build_population_runner(setup: Setup, config: RunConfig, pulse: Pulse) -> MixedRunner | LanguageRunner | None:
+    """The runner of a population's games as far as there are language models in it; None while there are none.
+
+    Raises:
+        ConfigError: there are language models on several base models.
+    """
+    kinds = Kinds(setup, config.policy.name)
+    models = [shape for shape in kinds.shapes() if isinstance(shape, LanguageModelShape)]
+    if not models:
+        return None
+    setup = msgspec.structs.replace(setup, shape=_common(models).to_json())
+    if len(models) < len(kinds.shapes()):
+        return _build_mixed_runner(setup, config, pulse, kinds)
+    return build_language_runner(setup, config, pulse, speaks=kinds.is_language_model)
+
+
+def _build_mixed_runner(setup: Setup, config: RunConfig, pulse: Pulse, kinds: Kinds) -> MixedRunner:
+    from ludus.explore.actors import NetworkActors
+
+    lm_config = parse_config(setup.lm_config, "lm_config.json", stored=True)
+    actors = NetworkActors(PolicyStore(Path(setup.run_dir) / "policies"))
+    for shape in {repr(shape): shape for shape in kinds.shapes() if isinstance(shape, PolicyShape)}.values():
+        actors.prepare(shape)
+    words = build_language_runner(
+        setup,
+        lm_config,
+        pulse,
+        deadline_s=config.explore.deadline_s,
+        speaks=kinds.is_language_model,
+        networks=Networks(actors, kinds.is_network, noise=config.explore.noise),
+        max_length=config.explore.max_length,
+    )
+    boards = build_host_runner(setup, config, pulse, actors=actors)
+    endpoints = lm_config.explore.endpoints
+    return MixedRunner(boards, words, lambda name: name in endpoints or kinds.is_language_model(name))
+
+
+def _common(shapes: Sequence[LanguageModelShape]) -> LanguageModelShape:
+    """What all language models of a run stand on."""
+    if any((shape.model.path, shape.model.lora) != (shapes[0].model.path, shapes[0].model.lora) for shape in shapes):
+        paths = ", ".join(sorted({shape.model.path for shape in shapes}))
+        raise ConfigError(f"population: its language models stand on several models ({paths}); write one for all")
+    return shapes[0]

@@ -11,8 +11,8 @@ from ludus.config.parts import ENGINES
 from ludus.errors import PolicyError
 from ludus.explore.messages import Setup
 from ludus.explore.players.endpoints import Endpoints
+from ludus.explore.players.fixed import TextPlayer, make_text_player
 from ludus.explore.players.network_seats import Networks
-from ludus.explore.players.text import TextPlayer, make_text_player
 from ludus.explore.runners.language_runner import LanguageRunner, Rollouts
 from ludus.explore.runners.text_rollouts import TextRollouts
 from ludus.explore.runners.workflow_rollouts import WorkflowRollouts
@@ -63,6 +63,7 @@ def build_language_runner(
     sampler = PolicySampler(
         make_engine(config, model, shape, store) if engine_of is None else engine_of(model),
         ChatFormat(model.tokenizer),
+        context=model.context,
         patience_s=getattr(explore.engine, "patience_s", 0.0) if is_patient else 0.0,
         pulse=pulse,
     )
@@ -96,13 +97,13 @@ def build_language_runner(
         for game in config.games
         if game.prompt or game.sampling or game.rewards
     }
-    rollouts |= _task_rollouts(setup, config, sampler, model.context, surroundings)
+    rollouts |= _task_rollouts(setup, config, sampler, surroundings)
     default = play(None, None)
     return LanguageRunner(rollouts, default=default, sampler=sampler, slots=setup.slots, endpoints=endpoints)
 
 
 def _task_rollouts(
-    setup: Setup, config: RunConfig, sampler: PolicySampler, context: int, surroundings: Surroundings
+    setup: Setup, config: RunConfig, sampler: PolicySampler, surroundings: Surroundings
 ) -> dict[str, Rollouts]:
     """What attempts the tasks of each set, by what they have as their game. Sets that agree in everything share one."""
     found: dict[str, Rollouts] = {}
@@ -118,7 +119,6 @@ def _task_rollouts(
                 workflow=make_workflow(workflow),
                 sampler=sampler,
                 sampling=make_sampling(sampling, sampler.template.stop_tokens, max_tokens=workflow.max_tokens),
-                context=context,
                 rewards=make_rewards(rewards, surroundings) if rewards else None,
                 by_turn=config.explore.prompt.rows == "turn",
                 retries=workflow.retries,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,11 +17,10 @@ import numpy as np
 
 from ludus.config import PromptConfig
 from ludus.errors import EnvError, RolloutError, rollout_error
-from ludus.explore.phrasing import phrase
+from ludus.explore.players.fixed import TextPlayer
 from ludus.explore.players.network_seats import NetworkSeat
-from ludus.explore.players.text import TextPlayer
+from ludus.explore.prompts import Speaker, phrase
 from ludus.explore.runners.slot import SeatTrace
-from ludus.explore.speaker import Speaker
 from ludus.games.protocol import InvalidMove, TextGame, TextPosition
 from ludus.inference.conversation import Conversation
 from ludus.inference.policy_sampler import ANSWER_S
@@ -34,8 +33,11 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """What has been said and done so far."""
+    """What has been said and done so far, and what came of it."""
 
+    returns: tuple[float, ...]
+    truncated: bool = False
+    started: float = field(default_factory=time.monotonic)
     plies: list[int] = field(default_factory=list)
     seats: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
@@ -51,53 +53,59 @@ class Record:
         self.replies.append(reply)
 
 
+@dataclass(slots=True, kw_only=True)
+class TextSeat:
+    """One seat: a network plays it on the board below the words, or a fixed player, or the speaker."""
+
+    speaker: Speaker
+    player: TextPlayer | None = None
+    network: NetworkSeat | None = None
+    conversation: Conversation | None = None
+    """What is said, kept as tokens: of policies, and of players to be learnt from."""
+    credited: float = 0.0
+
+    def credit(self, total: float) -> None:
+        """Give what the seat has earned since the last call to its last decision or reply."""
+        if self.network is not None:
+            self.network.credit(total)
+        elif self.conversation is not None:
+            self.conversation.credit(total - self.credited)
+            self.credited = total
+
+
 class TextEpisode:
-    """A game in flight. `play` runs it; afterwards `finish` and `conversations` have what there is to know."""
+    """A game in flight. `play` runs it; afterwards `finish`, `learners` and `traces` have what there is to know."""
 
     def __init__(
         self,
         task: Task,
         game: TextGame,
         id: EpisodeId,
+        seats: Sequence[TextSeat],
         *,
-        players: tuple[TextPlayer | None, ...],
-        conversations: dict[int, Conversation],
-        speakers: tuple[Speaker, ...],
         prompt: PromptConfig,
         mark: Callable[[int], None],
-        networks: Mapping[int, NetworkSeat] | None = None,
         max_length: int | None = None,
         ends: float = math.inf,
     ) -> None:
         """One game.
 
         Args:
-            players: the fixed player of each seat, None where a policy speaks.
-            conversations: by seat, where what is said is kept as tokens: policies, and players to be learnt from.
-            speakers: how each seat with a conversation talks.
             mark: notes whose code runs.
-            networks: by seat, where a network plays on the board below the words.
             max_length: moves after which the game is cut. Default: none.
             ends: when endpoints are given up, by `time.monotonic`.
         """
         self.task = task
-        self.game = game
-        self.id = id
-        self.conversations = conversations
-        self._players = players
-        self._speakers = speakers
+        self._game = game
+        self._id = id
+        self._seats = seats
         self._prompt = prompt
         self._mark = mark
-        self._networks = networks or {}
         self._max_length = max_length
         self._ends = ends
-        self._started = time.monotonic()
-        self._record = Record()
+        self._record = Record(returns=(0.0,) * game.spec.players)
         self._ply = 0
         self._invalid_in_a_row = 0
-        self._credited = [0.0] * game.spec.players
-        self.truncated = False
-        self.returns: tuple[float, ...] = (0.0,) * game.spec.players
 
     async def play(self) -> None:
         """Play until the rules, a forfeit or a limit end it.
@@ -105,10 +113,10 @@ class TextEpisode:
         Raises:
             RolloutError: the game, a player or the engine failed.
         """
-        position = await self._guarded(self.game.start, self.task.game_seed)
+        position = await self._guarded(self._game.start, self.task.game_seed)
         while (seat := await self._guarded(position.acting)) is not None:
             if self._is_over_limit(seat):
-                self.truncated = True
+                self._record.truncated = True
                 break
             move, reply = await self._decide(position, seat)
             if not await self._make_move(position, seat, move, reply):
@@ -120,44 +128,53 @@ class TextEpisode:
         """The episode as a record."""
         record = self._record
         return Episode(
-            id=self.id,
+            id=self._id,
             task=self.task,
-            returns=self.returns if not error else (0.0,) * len(self.returns),
+            returns=record.returns if not error else (0.0,) * len(record.returns),
             move_plies=np.array(record.plies, np.int32),
             move_seats=np.array(record.seats, np.int16),
             move_actions=np.array(record.accepted, np.int32),
             move_texts=tuple(record.moves),
             replies=tuple(record.replies),
-            truncated=self.truncated,
+            truncated=record.truncated,
             error=error,
-            duration_s=time.monotonic() - self._started,
+            duration_s=time.monotonic() - record.started,
         )
+
+    def learners(self) -> Iterator[tuple[int, Conversation]]:
+        """Conversations of the learning seats that have said something."""
+        for number, seat in enumerate(self._seats):
+            if self.task.seats[number].learns and seat.conversation is not None and seat.conversation.replies:
+                yield number, seat.conversation
 
     @property
     def traces(self) -> dict[int, SeatTrace]:
         """What networks that learn have seen and done, by seat."""
-        return {seat: network.trace for seat, network in self._networks.items() if network.trace is not None}
+        networks = ((number, seat.network) for number, seat in enumerate(self._seats))
+        return {number: network.trace for number, network in networks if network and network.trace is not None}
 
     # -- one turn --------------------------------------------------------------------------------------------------
 
     def _is_over_limit(self, seat: int) -> bool:
         if self._max_length is not None and self._ply >= self._max_length:
             return True
-        conversation, most = self.conversations.get(seat), self._prompt.max_turns
+        conversation, most = self._seats[seat].conversation, self._prompt.max_turns
         return most is not None and conversation is not None and len(conversation.replies) >= most
 
     async def _decide(self, position: TextPosition, seat: int) -> tuple[str, str]:
-        if seat in self._networks:
-            return await self._decide_on_board(position, seat)
-        player, conversation = self._players[seat], self.conversations.get(seat)
-        if conversation is None and player is not None:
+        sitting = self._seats[seat]
+        if sitting.network is not None:
+            return await self._decide_on_board(position, sitting.network)
+        player, conversation, speaker = sitting.player, sitting.conversation, sitting.speaker
+        if conversation is None:
+            if player is None:
+                raise ValueError(f"nobody plays seat {seat}")
             move = await self._guarded(player.choose, position, seat, self._generator(seat))
             return move, move
         moves = await self._guarded(position.moves, seat)
-        conversation, speaker = self.conversations[seat], self._speakers[seat]
         if not self._invalid_in_a_row:
             conversation.hear(speaker.template.message(await self._guarded(position.news, seat), moves))
-            self._collect(seat, await self._guarded(position.returns))
+            sitting.credit(float((await self._guarded(position.returns))[seat]))
         if player is not None:
             move = await self._guarded(player.choose, position, seat, self._generator(seat))
             return move, conversation.dictate(phrase(speaker.action, move))
@@ -176,11 +193,10 @@ class TextEpisode:
             sampling=speaker.greedy if who.greedy else speaker.sampling,
             seed=derive_seed(task.seed, "speak", task.attempt, seat, len(conversation.replies)),
             deadline_s=min(ANSWER_S, left_s),
-            session=f"{self.id}/{seat}",
+            session=f"{self._id}/{seat}",
         )
 
-    async def _decide_on_board(self, position: TextPosition, seat: int) -> tuple[str, str]:
-        network = self._networks[seat]
+    async def _decide_on_board(self, position: TextPosition, network: NetworkSeat) -> tuple[str, str]:
         sight = await self._guarded(network.look, position)
         action = await network.decide(sight, self._ply)
         move = await self._guarded(network.say, position, action)
@@ -188,18 +204,19 @@ class TextEpisode:
 
     async def _make_move(self, position: TextPosition, seat: int, move: str, reply: str) -> bool:
         """Whether the game goes on: the move was made, or may be tried again."""
-        conversation = self.conversations.get(seat)
+        sitting = self._seats[seat]
         try:
             await self._guarded(position.act, seat, move)
         except InvalidMove as problem:
+            conversation = sitting.conversation
             if conversation is None:
-                raise EnvError(f"{self.game.spec.key}: a fixed player's move is invalid: {problem}") from problem
+                raise EnvError(f"{self._game.spec.key}: a fixed player's move is invalid: {problem}") from problem
             self._record.add(self._ply, seat, move, reply, is_valid=False)
             conversation.replies[-1].is_invalid = True
             self._invalid_in_a_row += 1
             if self._invalid_in_a_row > self._prompt.invalid_moves:
                 return False
-            conversation.hear(self._speakers[seat].template.retry(await self._guarded(position.moves, seat)))
+            conversation.hear(sitting.speaker.template.retry(await self._guarded(position.moves, seat)))
             return True
         self._record.add(self._ply, seat, move, reply, is_valid=True)
         self._ply += 1
@@ -208,21 +225,13 @@ class TextEpisode:
 
     # -- rewards ---------------------------------------------------------------------------------------------------
 
-    def _collect(self, seat: int, returns: Any) -> None:
-        """Credit what a seat has earned since its last reply, before it speaks again."""
-        total = float(returns[seat])
-        self.conversations[seat].credit(total - self._credited[seat])
-        self._credited[seat] = total
-
     def _settle(self, returns: list[float]) -> None:
-        self.returns = tuple(returns)
-        for seat, conversation in self.conversations.items():
-            conversation.credit(returns[seat] - self._credited[seat])
-        for seat, network in self._networks.items():
-            network.credit(returns[seat])
+        self._record.returns = tuple(returns)
+        for seat, total in zip(self._seats, returns, strict=False):
+            seat.credit(total)
 
     def _forfeit(self, loser: int) -> list[float]:
-        spec = self.game.spec
+        spec = self._game.spec
         cost = self._prompt.invalid_reward
         share = -cost / max(spec.players - 1, 1)
         wanted = [cost if seat == loser else share for seat in range(spec.players)]
@@ -234,7 +243,7 @@ class TextEpisode:
         """Run the game's or a player's code, beside the event loop if it may block."""
         self._mark(self.task.id)
         try:
-            if self.game.blocks:
+            if self._game.blocks:
                 return await asyncio.to_thread(call, *arguments)
             return call(*arguments)
         except RolloutError:

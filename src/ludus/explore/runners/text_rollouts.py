@@ -10,20 +10,18 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from statistics import fmean
 
 from ludus.config import ExploreConfig, PromptConfig, SamplingConfig
 from ludus.errors import EnvError, RolloutError, TimeoutExceeded, boundary
 from ludus.explore.players.endpoints import Counts, Endpoints
-from ludus.explore.players.network_seats import Networks, NetworkSeat
-from ludus.explore.players.text import TextPlayer
-from ludus.explore.prompts import find_prompt
-from ludus.explore.runners.assembly import sequence_facts
-from ludus.explore.runners.conversation_rows import Row
+from ludus.explore.players.fixed import TextPlayer
+from ludus.explore.players.network_seats import Networks
+from ludus.explore.prompts import Speaker, find_prompt
+from ludus.explore.runners.assembly import conversation_rows
 from ludus.explore.runners.language_runner import Finished
-from ludus.explore.runners.text_episode import TextEpisode
-from ludus.explore.speaker import Speaker
+from ludus.explore.runners.text_episode import TextEpisode, TextSeat
 from ludus.games.protocol import TextGame
 from ludus.inference.conversation import Conversation
 from ludus.inference.policy_sampler import PolicySampler, make_sampling
@@ -78,7 +76,11 @@ class TextRollouts:
         self._deadline_s = deadline_s
         self._networks = networks
         self._max_length = max_length
-        self.has_turns = prompt.rows == "turn"
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether every reply is a training sequence, which says which turn it is."""
+        return self._prompt.rows == "turn"
 
     async def play(self, task: Task) -> Finished:
         """One episode, whatever happens to it; raises `Interrupted` when it is to be played again."""
@@ -100,7 +102,11 @@ class TextRollouts:
             for seat in range(len(task.seats)):
                 self._sampler.engine.end_session(f"{id}/{seat}")
         episode = playing.finish()
-        rows = list(_rows(playing, episode, by_turn=self.has_turns))
+        rows = [
+            row
+            for seat, conversation in playing.learners()
+            for row in conversation_rows(episode, seat, [conversation], by_turn=self.has_turns)
+        ]
         return Finished(episode=episode, rows=rows, traces=playing.traces)
 
     def take_counts(self) -> Counts:
@@ -115,9 +121,9 @@ class TextRollouts:
     async def _score(self, playing: TextEpisode) -> None:
         """Give the learning seats what the rewards say of their replies. The game's result stays the game's."""
         task = playing.task
-        for seat, conversation in playing.conversations.items():
-            if self._rewards is None or not task.seats[seat].learns or not conversation.replies:
-                continue
+        if self._rewards is None:
+            return
+        for seat, conversation in playing.learners():
             totals = []
             for number, (reply, text) in enumerate(zip(conversation.replies, conversation.said, strict=True)):
                 seed = derive_seed(task.seed, "reward", task.attempt, seat, number)
@@ -127,54 +133,28 @@ class TextRollouts:
 
     def _open(self, task: Task, id: EpisodeId, ends: float) -> TextEpisode:
         game = self._games(task.game)
-        networks = self._network_seats(task, game)
-        players = tuple(
-            None if number in networks else self._players(seat.policy.name, game)
-            for number, seat in enumerate(task.seats)
-        )
-        speakers = tuple(
-            self._endpoints.speaker(seat.policy.name, self._prompt, self._sampling) or self._policy
-            for seat in task.seats
-        )
         return TextEpisode(
             task,
             game,
             id,
-            players=players,
-            conversations={
-                seat: Conversation(speakers[seat].chat, speakers[seat].template.system)
-                for seat, player in enumerate(players)
-                if seat not in networks and (player is None or task.seats[seat].learns)
-            },
-            speakers=speakers,
+            [self._seat(number, task, game) for number in range(len(task.seats))],
             prompt=self._prompt,
             mark=self._sampler.pulse.working_on,
-            networks=networks,
             max_length=self._max_length,
             ends=ends,
         )
 
-    def _network_seats(self, task: Task, game: TextGame) -> dict[int, NetworkSeat]:
-        networks = self._networks
-        if networks is None:
-            return {}
-        seats = (number for number, seat in enumerate(task.seats) if networks.is_network(seat.policy.name))
-        return {number: networks.seat(number, task, game) for number in seats}
+    def _seat(self, number: int, task: Task, game: TextGame) -> TextSeat:
+        name, networks = task.seats[number].policy.name, self._networks
+        speaker = self._endpoints.speaker(name, self._prompt, self._sampling) or self._policy
+        if networks is not None and networks.is_network(name):
+            return TextSeat(speaker=speaker, network=networks.seat(number, task, game))
+        player = self._players(name, game)
+        is_heard = player is None or task.seats[number].learns
+        conversation = Conversation(speaker.chat, speaker.template.system) if is_heard else None
+        return TextSeat(speaker=speaker, player=player, conversation=conversation)
 
 
 def _failed(playing: TextEpisode | None, id: EpisodeId, task: Task, error: RolloutError) -> Finished:
     text = f"{type(error).__name__}: {error}"
     return Finished(episode=playing.finish(text) if playing else Episode.failed(id, task, text))
-
-
-def _rows(playing: TextEpisode, episode: Episode, *, by_turn: bool) -> Iterator[Row]:
-    """The sequences of the learning seats."""
-    for seat, conversation in playing.conversations.items():
-        if not episode.task.seats[seat].learns or not conversation.replies:
-            continue
-        facts = sequence_facts(episode, seat)
-        if by_turn:
-            turns = conversation.as_turns(facts["final_reward"])
-            yield from (({**facts, "turn": turn}, columns) for turn, columns in enumerate(turns))
-        else:
-            yield facts, conversation.as_episode()

@@ -10,19 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from math import fsum
+from typing import Any
 
 import numpy as np
 
 from ludus.errors import EnvError, PolicyError, RewardError, RolloutError
-from ludus.explore.runners.assembly import sequence_facts
+from ludus.explore.runners.assembly import Row, conversation_rows
 from ludus.explore.runners.bounded_work import BoundedWork
-from ludus.explore.runners.conversation_rows import Row
+from ludus.http.token_text import TokenText, token_text
+from ludus.inference.conversation import Columns, Conversation
 from ludus.inference.policy_sampler import PolicySampler
 from ludus.inference.protocol import Sampling
 from ludus.records import Episode, EpisodeId, Task, derive_seed
 from ludus.rewards.attempt import check_value
 from ludus.rewards.rewards import Rewards, Scored
-from ludus.workflows.outcome import Outcome, as_outcome
+from ludus.workflows.outcome import Outcome, as_outcome, whole_text
 from ludus.workflows.protocol import Workflow
 from ludus.workflows.rollout_model import RolloutModel
 
@@ -41,13 +43,11 @@ class WorkflowEpisode:
         sampler: PolicySampler,
         *,
         sampling: Sampling,
-        context: int,
         rewards: Rewards | None,
         retry: int,
-        mark: Callable[[int], None],
-        began: float | None = None,
+        began: float,
     ) -> None:
-        """`mark` notes whose code runs; `began` is when the first try began, by `time.monotonic`."""
+        """`began` is when the first try began, by `time.monotonic`."""
         self.task = task
         self.id = id
         self.outcome = Outcome()
@@ -57,8 +57,7 @@ class WorkflowEpisode:
         """Why it failed, if it did."""
         self._workflow = workflow
         self._rewards = rewards
-        self._mark = mark
-        self._began = time.monotonic() if began is None else began
+        self._began = began
         self._parts: dict[str, float] = {}
         self._total = 0.0
         self._work: BoundedWork[None] | None = None
@@ -67,22 +66,21 @@ class WorkflowEpisode:
             id,
             sampler,
             sampling=sampling,
-            context=context,
             retry=retry,
             many_chats=workflow.many_chats,
             score=None if rewards is None else self._score,
             on_trouble=self._stop,
         )
 
-    async def run(self, *, limit_s: float) -> None:
-        """Attempt the task and find out what the attempt is worth.
+    async def run(self, *, limit_s: float, mark: Callable[[int], None]) -> None:
+        """Attempt the task and find its reward. `mark` notes whose code runs.
 
         Raises:
             Interrupted: the engine is out of reach; the task is to begin again.
             EngineLost: it has been for too long.
             RolloutError: the workflow, the policy or a reward failed.
         """
-        self._work = BoundedWork(self._attempt(), what="the workflow", task=self.task.id, mark=self._mark)
+        self._work = BoundedWork(self._attempt(), what="the workflow", task=self.task.id, mark=mark)
         try:
             await self._work.result(limit_s)
         except BaseException:
@@ -105,8 +103,8 @@ class WorkflowEpisode:
             move_plies=np.arange(len(said), dtype=np.int32),
             move_seats=np.zeros(len(said), np.int16),
             move_actions=np.ones(len(said), np.int32),
-            move_texts=tuple(_whole_text(reply.heard) for reply in said),
-            replies=tuple(_whole_text(reply.text) for reply in said),
+            move_texts=tuple(whole_text(reply.heard) for reply in said),
+            replies=tuple(whole_text(reply.text) for reply in said),
             rewards={} if error else self._parts,
             truncated=self.outcome.truncated,
             error=error,
@@ -115,13 +113,7 @@ class WorkflowEpisode:
 
     def rows(self, episode: Episode, *, by_turn: bool) -> list[Row]:
         """The sequences of an attempt that ended well: its chats, or each of their replies."""
-        facts = sequence_facts(episode, 0)
-        chats = [chat.conversation for chat in self.model.chats if chat.conversation.replies]
-        if by_turn:
-            parts = [columns for chat in chats for columns in chat.as_turns(facts["final_reward"])]
-        else:
-            parts = [chat.as_episode() for chat in chats]
-        return [({**facts, "turn": turn}, columns) for turn, columns in enumerate(parts)]
+        return conversation_rows(episode, 0, [chat.conversation for chat in self.model.chats], by_turn=by_turn)
 
     # -- the attempt -----------------------------------------------------------------------------------------------
 
@@ -167,6 +159,50 @@ class WorkflowEpisode:
         return self.scored
 
 
-def _whole_text(text: str) -> str:
-    """Half characters cannot be written or sent."""
-    return text.encode("utf-8", "replace").decode()
+def trace(made: WorkflowEpisode, episode: Episode) -> dict[str, Any]:
+    """Everything that is known of an attempt, as JSON: its task, its chats token by token, and its rewards.
+
+    Of a token: its `id`, what it spells (`text`), whether the policy sampled it (`mask`), and if so its `logp`, the
+    `version` that sampled it and the `reward` that stands on it.
+    """
+    text = token_text(made.model.template)
+    inputs = {name: value for name, value in episode.task.inputs.items() if name != "group_seed"}
+    return {
+        "episode": episode.id,
+        "task": {"id": episode.task.id, "set": episode.task.game, "seed": episode.task.seed, "inputs": inputs},
+        "policy": str(made.model.policy),
+        "turns": [{"chat": reply.chat, "heard": reply.heard, "said": reply.text} for reply in made.model.said],
+        "chats": [_tokens(chat.conversation, text) for chat in made.model.chats],
+        "response": made.outcome.response,
+        "rewards": dict(episode.rewards),
+        "notes": {} if made.scored is None else made.scored.notes,
+        "total": episode.returns[0],
+        "metrics": dict(made.outcome.metrics),
+        "truncated": episode.truncated,
+        "error": episode.error,
+        "duration_s": episode.duration_s,
+    }
+
+
+def _tokens(conversation: Conversation, text: TokenText) -> list[dict[str, Any]]:
+    columns = conversation.as_episode() if conversation.replies else _unsaid(conversation)
+    return [_token(columns, place, text) for place in range(len(columns["action"]))]
+
+
+def _unsaid(conversation: Conversation) -> Columns:
+    """What was heard, and never replied to."""
+    heard = np.array(conversation.prompt, np.int32)
+    return {"action": heard, "mask": np.zeros(len(heard), np.bool_), "reward": np.zeros(len(heard), np.float32)}
+
+
+def _token(columns: Columns, place: int, text: TokenText) -> dict[str, Any]:
+    id, is_sampled = int(columns["action"][place]), bool(columns["mask"][place])
+    shown = {"id": id, "text": text.describe(id, 0.0)["token"], "mask": is_sampled}
+    if not is_sampled:
+        return shown
+    return {
+        **shown,
+        "logp": float(columns["logp"][place]),
+        "version": int(columns["version"][place]),
+        "reward": float(columns["reward"][place]),
+    }

@@ -31,7 +31,6 @@ class WorkflowRollouts:
         workflow: Workflow,
         sampler: PolicySampler,
         sampling: Sampling,
-        context: int,
         rewards: Rewards | None = None,
         by_turn: bool = False,
         retries: int = 0,
@@ -40,7 +39,6 @@ class WorkflowRollouts:
         """
         Args:
             workflow: how tasks are attempted; it is closed with this, and so are the rewards.
-            context: tokens that a conversation may have.
             rewards: what scores responses that the workflow does not reward itself.
             by_turn: whether every reply is a training sequence.
             retries: how often a failed attempt is made again.
@@ -50,7 +48,6 @@ class WorkflowRollouts:
         self.workflow = workflow
         self._sampler = sampler
         self._sampling = sampling
-        self._context = context
         self._rewards = rewards
         self._by_turn = by_turn
         self._retries = retries
@@ -81,14 +78,12 @@ class WorkflowRollouts:
                 self.workflow,
                 self._sampler,
                 sampling=self._sampling,
-                context=self._context,
                 rewards=self._rewards,
                 retry=retry,
-                mark=self._sampler.pulse.working_on,
                 began=began,
             )
             try:
-                await made.run(limit_s=self._deadline_s)
+                await made.run(limit_s=self._deadline_s, mark=self._sampler.pulse.working_on)
             except RolloutError as error:
                 # A response that no reward can be found for is not asked for again: others would be favoured.
                 is_final = isinstance(error, RewardError) or retry == self._retries
