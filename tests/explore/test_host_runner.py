@@ -70,8 +70,8 @@ def test_moves_replay_to_the_same_result(make_runner: MakeRunner, tic_tac_toe: G
     batch = play(make_runner(tic_tac_toe), [task(n, learner(), Seat(policy=RANDOM)) for n in range(10)])
     for episode in batch.episodes:
         position = tic_tac_toe.start(derive_seed(episode.task.seed, "game"))
-        for turn in episode.turns():
-            position.act({turn.seat: turn.action})
+        for _, seat, action in episode.turns():
+            position.act({seat: action})
         assert tuple(position.returns()) == episode.returns
         assert not position.acting()
 
