@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ludus.cli.arguments import Plugins, StrictResume
+from ludus.cli.run import catch_signals
 
 if TYPE_CHECKING:
     from ludus.daemon.client import Client
-    from ludus.daemon.service import Service
 
 
 def daemon(
@@ -77,7 +75,7 @@ def serve(protocol: int, plugins: list[str], *, strict_resume: bool) -> None:
         )
 
     service = Service(opener=opener)
-    catch_signals(service)
+    catch_signals(service.shut_down, lambda: service.is_ending)
     logging.getLogger().addHandler(LogToClients(service))
     service.start()
     door = ControlSocket(service)
@@ -95,16 +93,3 @@ def serve(protocol: int, plugins: list[str], *, strict_resume: bool) -> None:
     logging.shutdown()
     sys.stderr.flush()
     os._exit(0)
-
-
-def catch_signals(service: Service) -> None:
-    """First SIGINT or SIGTERM: save and stop in order. Second: end at once; what is on disk is consistent anyway."""
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        if service.is_ending:
-            os._exit(130)
-        service.shut_down()
-        print("stopping after this update; once more to stop at once", file=sys.stderr)
-
-    signal.signal(signal.SIGINT, on_signal)
-    signal.signal(signal.SIGTERM, on_signal)

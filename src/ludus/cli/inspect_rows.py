@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ludus.buffer import put_into_inbox
 from ludus.config import RunConfig, printable, shorten
 from ludus.errors import ConfigError
+from ludus.experience import KeptRows
+from ludus.experience.kept_rows import Decoder, StoredRow, stored_rows, view_row
+from ludus.experience.row_edits import Encoder
+from ludus.experience.row_files import Line, What, export_rows, import_rows, newest_rows
 from ludus.storage.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from ludus.experience import KeptRows
-    from ludus.experience.kept_rows import Decoder, StoredRow
-    from ludus.experience.row_edits import Encoder
-    from ludus.experience.row_files import Line, What
+from ludus.tasks.rows import BadRow
+from ludus.tasks.sources import read_json_lines
 
 SHOWN_CHARACTERS = 400
 WHAT = ("verified", "refused", "all")
@@ -49,10 +50,6 @@ class RunText:
 
 def find_samples(directory: RunDirectory, config: RunConfig, count: int, reason: str) -> list[dict[str, Any]]:
     """The newest rows that were verified and the newest of each reason, as a person reads them."""
-    from ludus.experience import KeptRows
-    from ludus.experience.kept_rows import view_row
-    from ludus.experience.row_files import newest_rows
-
     kept = KeptRows(directory.path)
     rows = list(newest_rows(kept, "verified", count)) if not reason else []
     rows += _newest_by_reason(kept, count, reason)
@@ -83,9 +80,6 @@ def sample_lines(samples: list[dict[str, Any]]) -> list[str]:
 
 def write_rows(directory: RunDirectory, config: RunConfig, path: Path, what: str, limit: int, reason: str) -> str:
     """Write the newest rows to a file of JSON lines; returns what to say about it."""
-    from ludus.experience import KeptRows
-    from ludus.experience.row_files import export_rows, newest_rows
-
     if what not in WHAT:
         raise ConfigError(f"--what {what}: expected {', '.join(WHAT)}")
     if not path.parent.is_dir():
@@ -103,10 +97,6 @@ def write_rows(directory: RunDirectory, config: RunConfig, path: Path, what: str
 
 def take_rows(directory: RunDirectory, config: RunConfig, path: Path, *, is_live: bool) -> str:
     """Leave what people changed in a file for the run to take; returns what to say about it."""
-    from ludus.buffer import put_into_inbox
-    from ludus.experience import KeptRows
-    from ludus.experience.row_files import import_rows
-
     made = import_rows(
         _lines(path),
         str(path),
@@ -127,8 +117,6 @@ def take_rows(directory: RunDirectory, config: RunConfig, path: Path, *, is_live
 
 
 def _newest_by_reason(kept: KeptRows, count: int, reason: str) -> list[StoredRow]:
-    from ludus.experience.kept_rows import stored_rows
-
     found: dict[str, list[StoredRow]] = {}
     for rows in kept.scan_refused(newest_first=True):
         reasons = rows.sequences["reason"].tolist()
@@ -149,10 +137,6 @@ def _decoder(directory: RunDirectory, config: RunConfig) -> Decoder | None:
 
 
 def _lines(path: Path) -> Iterator[Line]:
-    from ludus.experience.row_files import Line
-    from ludus.tasks.rows import BadRow
-    from ludus.tasks.sources import read_json_lines
-
     if not path.is_file():
         raise ConfigError(f"--import {path}: no such file")
     for row in read_json_lines(path):

@@ -105,6 +105,7 @@ def figures(standing: PopulationStanding, name: str) -> dict[str, Figure]:
 
 def print_standing(console: Console, standing: PopulationStanding) -> None:
     """Tables, bars, the curve and the lineage."""
+    from ludus.cli.summary import say
     from ludus.reports.lineage_text import HEADLINE, lineage_lines
     from ludus.reports.population_tables import ladder_table, meta_strategy_table, payoff_table
 
@@ -113,17 +114,17 @@ def print_standing(console: Console, standing: PopulationStanding) -> None:
     if payoffs is not None:
         console.print(payoffs)
     else:
-        _say(console, f"{standing.players} players: pairs make no table of payoffs; see the column payoff above")
-        _say(console, "")
+        say(console, f"{standing.players} players: pairs make no table of payoffs; see the column payoff above")
+        say(console, "")
     if standing.history:
         console.print(meta_strategy_table(standing))
     if standing.lineage:
-        _say(console, HEADLINE)
+        say(console, HEADLINE)
         for line in lineage_lines(standing, console.width):
-            _say(console, line)
-        _say(console, "")
+            say(console, line)
+        say(console, "")
     for line in closing_lines(standing):
-        _say(console, line)
+        say(console, line)
 
 
 def closing_lines(standing: PopulationStanding) -> list[str]:
@@ -144,7 +145,3 @@ def closing_lines(standing: PopulationStanding) -> list[str]:
         gain = standing.relative_performance
         lines.append(f"second half of the generations against the first: {gain:+.3g} (relative performance)")
     return lines
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -48,20 +49,21 @@ def run(
     path, changes = split_config(config, overrides)
     plugins = [str(file) for file in plugin or []]
     loop = open_loop(path, changes, run_dir=run_dir, plugins=plugins, strict_resume=strict_resume)
-    catch_signals(loop)
+    # The loop waits for its own update: not in the handler of a signal.
+    catch_signals(lambda: threading.Thread(target=loop.stop, daemon=True).start(), lambda: loop.is_stopping)
     with hosted(loop):
         status = watch(loop, quiet=quiet, json_lines=json_lines)
     if status.stage == "stopped":
         raise typer.Exit(130)
 
 
-def catch_signals(loop: AnyRun) -> None:
+def catch_signals(stop: Callable[[], None], is_stopping: Callable[[], bool]) -> None:
     """First SIGINT or SIGTERM: save and stop in order. Second: end at once; what is on disk is consistent anyway."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        if loop.is_stopping:
+        if is_stopping():
             os._exit(130)
-        threading.Thread(target=loop.stop, daemon=True).start()
+        stop()
         print("\nstopping after this update; once more to stop at once", file=sys.stderr)
 
     signal.signal(signal.SIGINT, on_signal)

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from ludus.cli.replay import find_episode
+from ludus.errors import ConfigError
+from ludus.reports.ladder import standing_of_run
+from ludus.reports.league_tables import ladder_table
+from ludus.runs.staged import StagedRun
+from ludus.storage.catalog import Catalog
 from ludus.storage.jsonl import read_jsonl
+from ludus.telemetry.sink_troubles import read_sink_troubles, trouble_in_words
 
 if TYPE_CHECKING:
     from ludus.config import RunConfig
@@ -55,8 +62,6 @@ def print_summary(console: Console, loop: AnyRun, status: Status) -> None:
 
 def print_sinks(console: Console, loop: AnyRun) -> None:
     """Places for metrics that lost some of them; nothing when all is well."""
-    from ludus.telemetry.sink_troubles import read_sink_troubles, trouble_in_words
-
     for trouble in read_sink_troubles(loop.run.events):
         say(console, f"{trouble.name}: {trouble_in_words(trouble)}; everything is in {loop.run.metrics}")
 
@@ -99,10 +104,6 @@ def _costs(metrics: Mapping[str, float]) -> list[str]:
 
 def print_measured(console: Console, loop: AnyRun, status: Status) -> None:
     """The ladder, where games are played, and the newest scores."""
-    from ludus.reports.ladder import standing_of_run
-    from ludus.reports.league_tables import ladder_table
-    from ludus.storage.catalog import Catalog
-
     if loop.config.games:
         with Catalog.open_readonly(loop.run.catalog) as catalog:
             console.print(ladder_table(standing_of_run(catalog)))
@@ -116,8 +117,6 @@ def print_measured(console: Console, loop: AnyRun, status: Status) -> None:
 
 def print_stages(console: Console, loop: AnyRun) -> None:
     """A line for each stage with what was measured in it last; nothing where there are none."""
-    from ludus.runs.staged import StagedRun
-
     for run in loop.runs if isinstance(loop, StagedRun) else ():
         newest: dict[str, float] = {}
         for line in read_jsonl(run.metrics):
@@ -169,9 +168,6 @@ def _measured(metrics: Mapping[str, float], suffix: str) -> dict[str, float]:
 
 def print_last_words(console: Console, run: Path) -> None:
     """What was said in the last game that was recorded, and what it came to."""
-    from ludus.cli.replay import find_episode
-    from ludus.errors import ConfigError
-
     try:
         game = find_episode(run, "last")
     except ConfigError:

@@ -9,10 +9,9 @@ from pathlib import Path
 from ludus.config.describe.describe_population import describe_learned, describe_population
 from ludus.config.problems import dotted
 from ludus.config.run import RunConfig
-from ludus.config.sections.explore import EndpointConfig
 from ludus.config.sections.rewards import RewardConfigs, label_of
 from ludus.config.sections.topology import fused_obstacles
-from ludus.config.sections.train import MuConfig, TermConfig, TrainConfig
+from ludus.config.sections.train import MuConfig, TermConfig
 from ludus.config.sections.train_presets import needs_greedy, wanted_sources
 
 _MOST_THREADS = 4
@@ -30,23 +29,19 @@ def describe(config: RunConfig, run_dir: Path | None = None) -> list[Row]:
         return [where, *_what_runs(config), *describe_learned(config, config.population), *_each_learner(config)]
     if config.mode == "evaluate":
         return [where, *_what_runs(config), *_measuring(config), *_endpoints(config)]
-    return [
-        where,
-        *_what_runs(config),
-        *_endpoints(config),
-        *(_fused_batch(config) if config.topology == "fused" else _split_batch(config)),
-        *_learning(config),
-        *_intervals(config),
-        *_machine(config),
-    ]
+    learning = [*_learning(config), *_intervals(config), *_machine(config)]
+    return [where, *_what_runs(config), *_endpoints(config), *_batch(config), *learning]
 
 
 def _each_learner(config: RunConfig) -> list[Row]:
     """The learners of a population are ordinary runs: how each of them learns."""
-    batch = _fused_batch(config) if config.topology == "fused" else _split_batch(config)
-    rows = [*batch, *_learning(config)]
     renamed = {"updates in the run": "updates of a learner"}
-    return [*((renamed.get(name, name), value) for name, value in rows), *_machine(config)]
+    batch = [(renamed.get(name, name), value) for name, value in _batch(config)]
+    return [*batch, *_learning(config), *_machine(config)]
+
+
+def _batch(config: RunConfig) -> list[Row]:
+    return _fused_batch(config) if config.topology == "fused" else _split_batch(config)
 
 
 def updates_in_run(config: RunConfig) -> int | None:
@@ -57,42 +52,39 @@ def updates_in_run(config: RunConfig) -> int | None:
 def _what_runs(config: RunConfig) -> list[Row]:
     is_one = len(config.games) + len(config.tasks) == 1
     games = ", ".join(game.key if is_one else f"{game.key} ({game.weight:g})" for game in config.games)
-    return [
-        *([("games", games)] if config.games else []),
-        *((f"rewards of {game.key}", f"its own + {_rewards(game.rewards)}") for game in config.games if game.rewards),
-        *(_tasks(config) if config.tasks else []),
-        ("policy", f"{config.policy.name}: {_policy(config)}"),
-        *_teacher(config),
-        *([] if config.mode == "evaluate" else _how_it_runs(config)),
-    ]
-
-
-def _how_it_runs(config: RunConfig) -> list[Row]:
-    start = [] if config.policy.start is None else [("begins with", f"the policy of {config.policy.start}")]
-    return [
-        *start,
-        ("topology", f"{config.topology}{_why_split(config)}"),
-        ("schedule", config.schedule if config.mode == "both" else f"{config.schedule}, {config.mode} only"),
-    ]
+    rows = [("games", games)] if config.games else []
+    rows += [(f"rewards of {game.key}", f"its own + {_rewards(game.rewards)}") for game in config.games if game.rewards]
+    rows += _tasks(config) if config.tasks else []
+    rows.append(("policy", f"{config.policy.name}: {_policy(config)}"))
+    if teacher := config.policy.teacher:
+        rows.append(("teacher", f"{teacher.path or teacher.run}, in {teacher.dtype}"))
+    if config.mode == "evaluate":
+        return rows
+    if config.policy.start is not None:
+        rows.append(("begins with", f"the policy of {config.policy.start}"))
+    obstacles = fused_obstacles(config) if config.topology == "split" else []
+    why = f" ({dotted(obstacles[0].path)}: {obstacles[0].reason})" if obstacles else ""
+    rows.append(("topology", f"{config.topology}{why}"))
+    rows.append(("schedule", config.schedule if config.mode == "both" else f"{config.schedule}, {config.mode} only"))
+    return rows
 
 
 def _measuring(config: RunConfig) -> list[Row]:
-    evaluate, workers, start = config.evaluate, config.explore.workers, config.policy.start or ""
+    evaluate, start = config.evaluate, config.policy.start or ""
     which = f"all versions of {start}" if evaluate.versions == "all" else f"the latest version of {start}"
     if "@" in start:
         which = f"one version: {start}"
     on = []
     if config.games:
-        on.append(
-            f"{evaluate.final_games:,} games against each of {', '.join(evaluate.against) or 'the past versions'}"
-        )
+        against = ", ".join(evaluate.against) or "the past versions"
+        on.append(f"{evaluate.final_games:,} games against each of {against}")
     if evaluate.tasks:
         names = ", ".join(each.name for each in evaluate.tasks)
         on.append(f"every task of {names}, attempts at each: {evaluate.samples}")
     return [
         ("measures", f"{which}; nothing is trained"),
         ("evaluation", "; ".join(on)),
-        ("processes", f"main, {workers} explorer{'s' if workers > 1 else ''}"),
+        ("processes", _main_and_explorers(config)),
     ]
 
 
@@ -108,22 +100,15 @@ def _rewards(rewards: RewardConfigs) -> str:
 
 
 def _endpoints(config: RunConfig) -> list[Row]:
-    rows = [
-        (f"endpoint {name}", f"{each.model} at {each.url}, {_key(each)}{_limit(each)}")
-        for name, each in config.explore.endpoints.items()
-    ]
+    rows: list[Row] = []
+    for name, each in config.explore.endpoints.items():
+        key = f"key from {each.key_variable}" if each.key_variable else "no key"
+        limit = "" if each.max_cost is None else f", costs at most {each.max_cost:g}"
+        rows.append((f"endpoint {name}", f"{each.model} at {each.url}, {key}{limit}"))
     if judge := config.explore.judge:
         scale = f"{judge.lowest:g} to {judge.highest:g}"
         rows.append(("judge", f"{judge.endpoint}, whose score from {scale} counts {judge.weight:g} times"))
     return rows
-
-
-def _key(endpoint: EndpointConfig) -> str:
-    return f"key from {endpoint.key_variable}" if endpoint.key_variable else "no key"
-
-
-def _limit(endpoint: EndpointConfig) -> str:
-    return "" if endpoint.max_cost is None else f", costs at most {endpoint.max_cost:g}"
 
 
 def _policy(config: RunConfig) -> str:
@@ -133,24 +118,13 @@ def _policy(config: RunConfig) -> str:
         warm = " after a warm start" if config.warm_start else ""
         return f"{model.path}, {trained}{warm}; {config.explore.engine.kind} engine"
     if network.kind == "custom":
-        shape, memory = network.name, ""
+        shape = network.name
     elif network.kind == "resnet":
-        shape, memory = f"{network.blocks}x{network.channels}", ""
+        shape = f"{network.blocks}x{network.channels}"
     else:
-        shape = "-".join(map(str, network.hidden))
-        memory = f", gru {network.memory.size}" if network.memory else ""
-    critic = {None: "", "shared": "", "own": ", own critic", "central": ", central critic"}[config.policy.critic]
-    return f"{network.kind} {shape}{memory}{critic}{', normalised values' if config.train.value_normalisation else ''}"
-
-
-def _teacher(config: RunConfig) -> list[Row]:
-    teacher = config.policy.teacher
-    return [] if teacher is None else [("teacher", f"{teacher.path or teacher.run}, in {teacher.dtype}")]
-
-
-def _why_split(config: RunConfig) -> str:
-    obstacles = fused_obstacles(config)
-    return f" ({dotted(obstacles[0].path)}: {obstacles[0].reason})" if config.topology == "split" and obstacles else ""
+        shape = "-".join(map(str, network.hidden)) + (f", gru {network.memory.size}" if network.memory else "")
+    critic = f", {config.policy.critic} critic" if config.policy.critic in ("own", "central") else ""
+    return f"{network.kind} {shape}{critic}{', normalised values' if config.train.value_normalisation else ''}"
 
 
 def _fused_batch(config: RunConfig) -> list[Row]:
@@ -158,32 +132,24 @@ def _fused_batch(config: RunConfig) -> list[Row]:
     batch = train.batch_steps or games
     minibatches = batch // train.minibatch
     updates = math.ceil(train.steps / batch)
-    return [
+    rows = [
         ("batch", f"{batch:,} steps ({batch // games} of each of {games:,} games)"),
         ("horizon", f"{batch // games} steps, then the value estimate"),
         ("minibatches per epoch", f"{minibatches:,} of {train.minibatch:,} steps"),
         ("optimizer steps", f"{minibatches * train.epochs:,} per update (epochs: {train.epochs})"),
         ("updates in the run", f"{updates:,} ({updates * batch:,} steps)"),
-        *_shards(train),
     ]
-
-
-def _shards(train: TrainConfig) -> list[Row]:
-    share = f"{train.minibatch // train.shards:,} steps of each minibatch"
-    return [("shards", f"{train.shards}, each with {share}; averaged every epoch")] if train.shards > 1 else []
+    if train.shards > 1:
+        share = f"{train.minibatch // train.shards:,} steps of each minibatch"
+        rows.append(("shards", f"{train.shards}, each with {share}; averaged every epoch"))
+    return rows
 
 
 def _split_batch(config: RunConfig) -> list[Row]:
     train, buffer = config.train, config.buffer
     what = "steps" if config.policy.model is None else "sampled tokens"
-    rows = [
-        *_batch_sizes(config),
-        *_optimizer_steps(config),
-        (
-            "updates in the run",
-            f"until {train.steps:,} {what} are done ({'games' if config.games else 'answers'} differ in length)",
-        ),
-    ]
+    until = f"until {train.steps:,} {what} are done ({'games' if config.games else 'answers'} differ in length)"
+    rows = [*_batch_sizes(config), *_optimizer_steps(config), ("updates in the run", until)]
     if config.mode == "both" and "on_policy" in wanted_sources(train.algorithm):
         rows.append(("synchronisation", _synchronisation(config)))
     rows += _waiting(config)
@@ -280,11 +246,9 @@ def _learning(config: RunConfig) -> list[Row]:
     terms = " + ".join(_term(term) for term in algorithm.objective or ())
     end = "" if optimizer.schedule == "constant" else f" to {optimizer.learning_rate * optimizer.final_fraction:g}"
     advantage = algorithm.advantage.kind if algorithm.advantage else "none"
-    return [
-        ("algorithm", f"{algorithm.preset}: {terms}, {advantage}"),
-        *([] if algorithm.mu is None else [("mu", _mu(algorithm.mu))]),
-        ("learning rate", f"{optimizer.learning_rate:g}{end}, {optimizer.schedule} ({optimizer.kind})"),
-    ]
+    mu = [] if algorithm.mu is None else [("mu", _mu(algorithm.mu))]
+    rate = f"{optimizer.learning_rate:g}{end}, {optimizer.schedule} ({optimizer.kind})"
+    return [("algorithm", f"{algorithm.preset}: {terms}, {advantage}"), *mu, ("learning rate", rate)]
 
 
 def _term(term: TermConfig) -> str:
@@ -330,7 +294,7 @@ def _every(interval: int | None, steps: int) -> str:
 
 
 def _machine(config: RunConfig) -> list[Row]:
-    processes = "main and evaluator" if config.topology == "fused" else _split_processes(config)
+    processes = "main and evaluator" if config.topology == "fused" else f"{_main_and_explorers(config)}, trainer"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = compute_threads(config, cores)
     is_narrow = config.topology == "fused" and config.population is None and config.train.shards == 1 < cores
@@ -342,9 +306,9 @@ def _machine(config: RunConfig) -> list[Row]:
     ]
 
 
-def _split_processes(config: RunConfig) -> str:
+def _main_and_explorers(config: RunConfig) -> str:
     workers = config.explore.workers
-    return f"main, {workers} explorer{'s' if workers > 1 else ''}, trainer"
+    return f"main, {workers} explorer{'s' if workers > 1 else ''}"
 
 
 def compute_threads(config: RunConfig, cores: int) -> int:

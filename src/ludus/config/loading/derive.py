@@ -85,30 +85,22 @@ def fill_defaults(config: RunConfig) -> RunConfig:
 
 def _fill_learned(config: RunConfig, population: PopulationConfig) -> RunConfig:
     """What its learners have, and no evaluation beside them: the population's own matches measure."""
-    evaluate = config.evaluate
-    unset = {key: value for key, value in NO_EVALUATION.items() if key not in evaluate.model_fields_set}
-    learners = fill_defaults(_with(config, population=None, evaluate=_with(evaluate, **unset)))
-    return _with(learners, population=population)
+    evaluate = _unless_given(config.evaluate, **NO_EVALUATION)
+    return _with(fill_defaults(_with(config, population=None, evaluate=evaluate)), population=population)
 
 
 def _fill_population(config: RunConfig, population: PopulationConfig) -> RunConfig:
     """A generation is an update of one step, and nothing is played beside it."""
-    train, evaluate, telemetry = config.train, config.evaluate, config.telemetry
-    if "steps" not in train.model_fields_set:
-        train = _with(train, steps=population.stop.generations)
+    train = _unless_given(config.train, steps=population.stop.generations)
     league = _fill(config.league, snapshot_every=max(1, train.steps // _SNAPSHOTS))
-    unset = {key: value for key, value in NO_EVALUATION.items() if key not in evaluate.model_fields_set}
-    evaluate = _fill(_with(evaluate, **unset), every=league.snapshot_every)
-    if "every_s" not in telemetry.model_fields_set:
-        telemetry = _with(telemetry, every_s=0.0)
     return _with(
         config,
         topology=config.topology or "tabular",
         train=train,
         league=league,
-        evaluate=evaluate,
+        evaluate=_fill(_unless_given(config.evaluate, **NO_EVALUATION), every=league.snapshot_every),
         checkpoint=_fill(config.checkpoint, every=_TABULAR_CHECKPOINT_EVERY),
-        telemetry=telemetry,
+        telemetry=_unless_given(config.telemetry, every_s=0.0),
     )
 
 
@@ -132,14 +124,10 @@ def _over(model: M, own: M | None) -> M | None:
 
 
 def _fill_train(config: RunConfig) -> RunConfig:
-    train = config.train
-    preset = preset_of(train.algorithm)
-    if "epochs" not in train.model_fields_set:
-        train = train.model_copy(update={"epochs": preset.epochs})
+    preset = preset_of(config.train.algorithm)
+    train = _unless_given(config.train, epochs=preset.epochs)
     if config.policy.model is not None:
-        train = _fill_aggregation(config, train)
-        if "minibatch" not in train.model_fields_set:
-            train = train.model_copy(update={"minibatch": _SEQUENCES_PER_STEP})
+        train = _unless_given(_fill_aggregation(config, train), minibatch=_SEQUENCES_PER_STEP)
     else:
         train = _fill(train, value_normalisation=preset.value_normalisation)
         config = _with(config, policy=_fill(config.policy, critic=preset.critic))
@@ -159,19 +147,18 @@ def _fill_algorithm(algorithm: AlgorithmConfig) -> AlgorithmConfig:
 
 def _fill_aggregation(config: RunConfig, train: TrainConfig) -> TrainConfig:
     """How a language model's loss is averaged: as the preset says, over the tokens that a reply may have at most."""
-    if "aggregation" not in train.model_fields_set:
-        train = _with(train, aggregation=preset_of(train.algorithm).aggregation)
-    if train.aggregation == "constant_norm" and "aggregation_length" not in train.model_fields_set:
-        longest = max(each.max_tokens for each in (config.explore.sampling, *config.sampling_by_game().values()))
-        train = _with(train, aggregation_length=longest)
-    return train
+    train = _unless_given(train, aggregation=preset_of(train.algorithm).aggregation)
+    if train.aggregation != "constant_norm":
+        return train
+    longest = max(each.max_tokens for each in (config.explore.sampling, *config.sampling_by_game().values()))
+    return _unless_given(train, aggregation_length=longest)
 
 
 def _fill_intervals(config: RunConfig) -> RunConfig:
     league = _fill(config.league, snapshot_every=max(1, config.train.steps // _SNAPSHOTS))
     evaluate = _fill(config.evaluate, every=league.snapshot_every)
-    if not config.games and "against" not in evaluate.model_fields_set:
-        evaluate = _with(evaluate, against=())
+    if not config.games:
+        evaluate = _unless_given(evaluate, against=())
     every = _FUSED_CHECKPOINT_EVERY if config.topology == "fused" else config.synchronise.interval
     checkpoint = _fill(config.checkpoint, every=every)
     record = config.record
@@ -202,6 +189,11 @@ def _fill_buffer(config: RunConfig) -> RunConfig:
 def _fill(model: M, **defaults: Any) -> M:
     """Replace those of the keys that are null."""
     return _with(model, **{key: value for key, value in defaults.items() if getattr(model, key) is None})
+
+
+def _unless_given(model: M, **defaults: Any) -> M:
+    """Replace those of the keys that were not written."""
+    return _with(model, **{key: value for key, value in defaults.items() if key not in model.model_fields_set})
 
 
 def _with(model: M, **values: Any) -> M:

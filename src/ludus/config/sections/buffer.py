@@ -54,17 +54,8 @@ class RowFileConfig(Model):
 
     def as_taskset(self, *, name: str) -> TasksetConfig:
         """How `ludus.tasks.load_taskset` is asked for these rows."""
-        return TasksetConfig(
-            path=self.path,
-            name=name,
-            format=self.format,
-            split=self.split,
-            subset=self.subset,
-            fields=self.fields,
-            limit=self.limit,
-            strict=self.strict,
-            processors=self.processors,
-        )
+        shared = {key: getattr(self, key) for key in TasksetConfig.model_fields if key in type(self).model_fields}
+        return TasksetConfig(name=name, **shared)
 
 
 class RunEpisodesConfig(Model):

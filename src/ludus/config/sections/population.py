@@ -150,16 +150,16 @@ def check_exact_population(config: RunConfig) -> Iterator[Contradiction]:
 def _learned_keys(population: PopulationConfig) -> Iterator[Contradiction]:
     if population.scheduler != "psro":
         text = f"{_WHY}, which is for psro; write population.oracle: learned for {population.scheduler}"
-        yield at(("population", "scheduler"), text)
+        yield at("population.scheduler", text)
     yield from no_effect(population, "population", _LEARNED_ONLY, f"{_WHY}; leave it out")
 
 
 def _what_is_played(config: RunConfig) -> Iterator[Contradiction]:
     if config.tasks:
-        yield at(("tasks",), f"{_WHY}, which is for games; leave the tasks out, or population")
+        yield at("tasks", f"{_WHY}, which is for games; leave the tasks out, or population")
     elif len(config.games) != 1:
         text = f"{_WHY}, which is for one game, and there are {len(config.games)}; write one open_spiel: game"
-        yield at(("games",), text)
+        yield at("games", text)
     for i, game in enumerate(config.games):
         if game.backend != "open_spiel":
             text = f"{_WHY}, which needs a game of OpenSpiel; write an open_spiel: game, not {game.key}"
@@ -169,29 +169,32 @@ def _what_is_played(config: RunConfig) -> Iterator[Contradiction]:
 def _how_it_runs(config: RunConfig) -> Iterator[Contradiction]:
     if config.topology != "tabular":
         text = f"{_WHY}, which is topology: tabular; leave out topology: {config.topology}, or population"
-        yield at(("topology",), text)
+        yield at("topology", text)
     if config.schedule != "sync":
-        yield at(("schedule",), f"{_WHY}, where nothing runs at the same time; write schedule: sync")
+        yield at("schedule", f"{_WHY}, where nothing runs at the same time; write schedule: sync")
     if config.mode != "both":
-        yield at(("mode",), f"{_WHY}, where nothing is played; leave out mode: {config.mode}")
+        yield at("mode", f"{_WHY}, where nothing is played; leave out mode: {config.mode}")
     if config.cycle is not None:
-        yield at(("cycle",), f"{_WHY}, and there is no data to wait for; leave it out, or population")
+        yield at("cycle", f"{_WHY}, and there is no data to wait for; leave it out, or population")
     for key in ("model", "start"):
         if getattr(config.policy, key) is not None:
             yield at(("policy", key), f"{_WHY}, and its policies are tables; leave it out, or population")
     if config.warm_start is not None:
-        yield at(("warm_start",), f"{_WHY}, and there is nothing to train; leave it out, or population")
+        yield at("warm_start", f"{_WHY}, and there is nothing to train; leave it out, or population")
 
 
 def _how_long(config: RunConfig) -> Iterator[Contradiction]:
     generations = config.population.stop.generations if config.population else 0
     if config.train.steps != generations:
         text = f"is {config.train.steps:,}, but population.stop.generations is {generations:,}; leave train.steps out"
-        yield at(("train", "steps"), text)
-    for key, nothing in NO_EVALUATION.items():
-        if getattr(config.evaluate, key) != nothing:
-            text = f"{_WHY}, and NashConv is computed after every generation without games; leave it out"
-            yield at(("evaluate", key), text)
+        yield at("train.steps", text)
+    why = f"{_WHY}, and NashConv is computed after every generation without games; leave it out"
+    yield from _no_evaluation(config, why)
+
+
+def _no_evaluation(config: RunConfig, why: str) -> Iterator[Contradiction]:
+    wrong = [key for key, nothing in NO_EVALUATION.items() if getattr(config.evaluate, key) != nothing]
+    return (at(f"evaluate.{key}", why) for key in wrong)
 
 
 def _no_effect(config: RunConfig) -> Iterator[Contradiction]:
@@ -223,10 +226,7 @@ def _learners_play(config: RunConfig) -> Iterator[Contradiction]:
         yield at("mode", f"a population explores and trains; leave out mode: {config.mode}")
     if config.warm_start is not None:
         yield at("warm_start", "a population has none; warm a model up in another run and name that in policy.start")
-    for key, nothing in NO_EVALUATION.items():
-        if getattr(config.evaluate, key) != nothing:
-            text = "a population is measured by its own matches (population.payoffs); leave it out"
-            yield at(f"evaluate.{key}", text)
+    yield from _no_evaluation(config, "a population is measured by its own matches (population.payoffs); leave it out")
 
 
 def _schedulers(population: PopulationConfig) -> Iterator[Contradiction]:

@@ -14,8 +14,6 @@ from ludus.config.sections.train_presets import needs_greedy
 _PATH: Path = ("train", "algorithm")
 _OBJECTIVE: Path = (*_PATH, "objective")
 _BOARD_KINDS = ("gae", "monte_carlo", "vtrace", "custom")
-
-
 _LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "activation_checkpointing")
 _ADVANTAGE_KEYS = {
     "rho_clip c_clip": ("vtrace",),
@@ -42,16 +40,15 @@ def check_train(config: RunConfig) -> Iterator[Contradiction]:
     yield from _objective(config)
     yield from _advantage(config)
     yield from _optimizer(config)
-    yield from _networks_only(config) if config.policy.model is None else _language_models_only(config)
+    yield from _groups(config)
+    if config.policy.model is not None:
+        yield from _language_models_only(config)
+    else:
+        wrong = [key for key in _LANGUAGE_KEYS if is_set(train, key)]
+        yield from (at(f"train.{key}", "is for language models; give policy.model, or leave it out") for key in wrong)
     if config.schedule == "sync" and train.max_staleness:
         why = "schedule: sync is as far behind as synchronise.offset says; write schedule: async, or leave it out"
         yield from no_effect(train, "train", "max_staleness", why)
-
-
-def _networks_only(config: RunConfig) -> Iterator[Contradiction]:
-    for key in _LANGUAGE_KEYS:
-        if is_set(config.train, key):
-            yield at(f"train.{key}", "is for language models; give policy.model, or leave it out")
 
 
 def _language_models_only(config: RunConfig) -> Iterator[Contradiction]:
@@ -62,8 +59,18 @@ def _language_models_only(config: RunConfig) -> Iterator[Contradiction]:
         yield at("train.aggregation_length", text)
     if kind in GROUP_KINDS and group < 2:
         yield at("explore.group", f"the advantage {kind} compares episodes of one group; write at least 2")
-    if needs_greedy(train.algorithm):
-        yield from _groups(config)
+
+
+def _groups(config: RunConfig) -> Iterator[Contradiction]:
+    train, group = config.train, config.explore.group
+    is_compared = config.policy.model is not None and needs_greedy(train.algorithm)
+    if is_compared and group < 2:
+        text = "is remax, whose groups are sampled attempts and a greedy one; write explore.group: 2 or more"
+        yield at((*_PATH, "advantage", "kind"), text)
+    elif (is_compared or config.tasks) and (batch := train.batch_episodes or 1) % group:
+        what = f"{batch} {'attempts' if config.tasks else 'episodes'} are no whole number of groups"
+        fitting = max(round(batch / group), 1) * group
+        yield at("train.batch_episodes", f"{what} (explore.group: {group}); write {fitting}")
 
 
 def _fused_batch(config: RunConfig) -> Iterator[Contradiction]:
@@ -173,18 +180,18 @@ def _boards(config: RunConfig) -> Iterator[Contradiction]:
 
 
 def _advantage(config: RunConfig) -> Iterator[Contradiction]:
-    path: Path = ("train", "algorithm", "advantage")
+    path = "train.algorithm.advantage"
     if (advantage := config.train.algorithm.advantage) is None:
         return
     for keys, kinds in _ADVANTAGE_KEYS.items():
         if advantage.kind not in kinds:
-            yield from no_effect(advantage, path, keys, f"{'.'.join(map(str, path))}.kind is {advantage.kind}")
+            yield from no_effect(advantage, path, keys, f"{path}.kind is {advantage.kind}")
     if advantage.kind == "opmd" and advantage.baseline == "mean":
-        yield from no_effect(advantage, path, "tau", f"{'.'.join(map(str, path))}.baseline is mean")
+        yield from no_effect(advantage, path, "tau", f"{path}.baseline is mean")
 
 
 def _optimizer(config: RunConfig) -> Iterator[Contradiction]:
-    optimizer, path = config.train.optimizer, ("train", "optimizer")
+    optimizer, path = config.train.optimizer, "train.optimizer"
     if optimizer.kind != "adamw":
         why = f"train.optimizer.kind is {optimizer.kind}; write kind: adamw"
         yield from no_effect(optimizer, path, "weight_decay", why)
@@ -192,14 +199,3 @@ def _optimizer(config: RunConfig) -> Iterator[Contradiction]:
         yield from no_effect(optimizer, path, "eps", "train.optimizer.kind is sgd")
     if optimizer.schedule == "constant":
         yield from no_effect(optimizer, path, "final_fraction", "train.optimizer.schedule is constant")
-
-
-def _groups(config: RunConfig) -> Iterator[Contradiction]:
-    group, batch = config.explore.group, config.train.batch_episodes or 1
-    if group < 2:
-        text = "is remax, whose groups are sampled attempts and a greedy one; write explore.group: 2 or more"
-        yield at((*_PATH, "advantage", "kind"), text)
-    elif batch % group and not config.tasks:  # of tasks it is said already
-        text = f"{batch} episodes are no whole number of groups (explore.group: {group})"
-        fitting = max(round(batch / group), 1) * group
-        yield at("train.batch_episodes", f"{text}; write {fitting}")
