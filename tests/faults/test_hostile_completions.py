@@ -26,12 +26,10 @@ from ludus.config import CodeRewardConfig, MathsRewardConfig
 from ludus.rewards.answers import AnswerReward
 from ludus.rewards.attempt import Attempt, Mark
 from ludus.rewards.code import CodeReward
+from ludus.sandbox.execution import Call, Ran, Reply
 from ludus.sandbox.isolation import try_level
-from ludus.sandbox.limits import Limits
-from ludus.sandbox.program import GRACE_S, Ended, Level
+from ludus.sandbox.program import GRACE_S, Ended, Level, Limits
 from ludus.sandbox.sandbox import Sandbox
-from ludus.sandbox.scripts import Ran
-from ludus.sandbox.solutions import Call, Reply
 
 SOURCE = Path(__file__).parents[2] / "src"
 LIMITS = Limits(cpu_s=2, wall_s=20, memory_mb=256, disk_mb=4, processes=4)
@@ -557,16 +555,17 @@ def test_the_gate_sees_what_it_is_there_for() -> None:
 DRIVER = """
 import json, sys, time
 from ludus.sandbox.isolation import try_level
-from ludus.sandbox.limits import Limits
+from ludus.sandbox.program import Confinement, Limits
 from ludus.sandbox.fork_server import SandboxForkServer
 from ludus.sandbox.pump import Pump
-from ludus.sandbox.scripts import run_script
+from ludus.sandbox.execution import run_script
 fork_server, told = SandboxForkServer(), {}
 for level in ("namespaces", "filters"):
     told[level] = [try_level(level)]
     for source in json.loads(sys.argv[1]):
         pump = Pump()
-        ran = run_script(fork_server, pump, source, "", level=level, limits=Limits(cpu_s=1, wall_s=60))
+        confinement = Confinement(fork_server=fork_server, level=level, limits=Limits(cpu_s=1, wall_s=60))
+        ran = run_script(confinement, pump, source, "")
         pump.close()
         told[level].append([ran.stdout, ran.ended.how])
 fork_server.close()

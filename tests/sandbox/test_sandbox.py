@@ -15,10 +15,9 @@ import pytest
 
 from ludus.errors import ConfigError, SandboxError
 from ludus.sandbox import isolation
-from ludus.sandbox.limits import Limits
-from ludus.sandbox.program import Level
+from ludus.sandbox.execution import Call, Reply
+from ludus.sandbox.program import Level, Limits
 from ludus.sandbox.sandbox import Sandbox
-from ludus.sandbox.solutions import Call, Reply
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -221,7 +220,7 @@ import asyncio, sys, threading
 from ludus.sandbox.sandbox import Sandbox
 sandbox = Sandbox(level={sandbox.isolation.level!r})
 asyncio.run(sandbox.run("print(1)"))
-print(sandbox._fork_server._process.pid, flush=True)
+print(sandbox._confinement.fork_server._process.pid, flush=True)
 asyncio.run(sandbox.run("import time\\nwhile True: time.sleep(1)"))
 """
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(tmp_path)}
@@ -239,7 +238,7 @@ asyncio.run(sandbox.run("import time\\nwhile True: time.sleep(1)"))
 
 
 def fork_server_of(sandbox: Sandbox) -> int:
-    process = sandbox._fork_server._process
+    process = sandbox._confinement.fork_server._process
     assert process is not None
     return process.pid
 

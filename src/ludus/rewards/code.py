@@ -24,9 +24,8 @@ from typing import Any
 from ludus.config import CodeRewardConfig
 from ludus.errors import RewardError
 from ludus.rewards.attempt import Attempt, Mark
+from ludus.sandbox.execution import Call, Ran
 from ludus.sandbox.sandbox import Sandbox, make_sandbox
-from ludus.sandbox.scripts import Ran
-from ludus.sandbox.solutions import Call
 
 MOST_TESTS = 1_000
 _DEFINES_CHECK = re.compile(r"^def check\(", re.MULTILINE)

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from ludus.lazy import import_later
 
 if TYPE_CHECKING:
+    from ludus.sandbox.execution import Call, Ran, Reply
     from ludus.sandbox.isolation import find_isolation
-    from ludus.sandbox.limits import Limits
+    from ludus.sandbox.program import Limits
     from ludus.sandbox.sandbox import Sandbox, make_sandbox
-    from ludus.sandbox.scripts import Ran
-    from ludus.sandbox.solutions import Call, Reply
 
 __all__ = ["Call", "Limits", "Ran", "Reply", "Sandbox", "find_isolation", "make_sandbox"]
 

@@ -38,7 +38,7 @@ class SandboxForkServer(ForkServer):
     def __init__(self) -> None:
         boot = (
             f"import sys; sys.path.insert(0, {source_root()!r}); "
-            "from ludus.sandbox.inside.forking import main; sys.exit(main())"
+            "from ludus.sandbox.inside.launcher import main; sys.exit(main())"
         )
         super().__init__([interpreter(), "-P", "-s", "-S", "-c", boot], ENVIRONMENT, timeout_s=READY_S)
 

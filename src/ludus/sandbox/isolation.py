@@ -9,17 +9,15 @@ Where neither works, nothing is run: there is no level below.
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass
 from functools import cache
 
 from ludus.errors import ConfigError, SandboxError
+from ludus.sandbox.execution import run_script
 from ludus.sandbox.fork_server import SandboxForkServer
-from ludus.sandbox.limits import Limits
-from ludus.sandbox.program import GRACE_S, Level, Program
+from ludus.sandbox.program import Confinement, Level, Limits
 from ludus.sandbox.pump import Pump
 
-_PROBE = {"mode": "script", "source": "print(6 * 7)", "seed": 0}
 _LOCK = threading.Lock()
 
 
@@ -61,15 +59,11 @@ def try_level(level: Level) -> str:
     """Why a level does not work here; empty if it does."""
     fork_server, pump = SandboxForkServer(), Pump()
     try:
-        program = Program(fork_server, pump, _PROBE, level=level, limits=Limits())
-        try:
-            pump.run(lambda: program.has_ended, time.monotonic() + program.limits.wall_s + GRACE_S)
-            ended = program.ended()
-        finally:
-            program.close()
+        confinement = Confinement(fork_server=fork_server, level=level, limits=Limits())
+        ran = run_script(confinement, pump, "print(6 * 7)", "")
     except SandboxError as error:
         return str(error)
     finally:
         pump.close()
         fork_server.close()
-    return "" if ended.is_clean and program.stdout.content == b"42\n" else f"a program {ended}"
+    return "" if ran.ended.is_clean and ran.stdout == "42\n" else f"a program {ran.ended}"

@@ -22,8 +22,27 @@ from typing import Any, Literal
 
 from ludus.errors import SandboxError
 from ludus.sandbox.fork_server import ENVIRONMENT, SandboxForkServer, interpreter, source_root
-from ludus.sandbox.limits import Limits
 from ludus.sandbox.pump import Collected, Pump
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one program. All of them hold whatever the program does."""
+
+    cpu_s: int = 5
+    """Processor time of each of its processes."""
+    wall_s: float = 15.0
+    """From start to end, for all of it."""
+    memory_mb: int = 512
+    """Address space of each process, and resident memory of all of them together."""
+    disk_mb: int = 16
+    """All that it writes."""
+    processes: int = 8
+    """At the same time, threads too. Where the machine has no namespaces, no second process at all."""
+    open_files: int = 64
+    output_kb: int = 256
+    """Kept of what it prints, to each of the two streams; the rest is thrown away."""
+
 
 Level = Literal["namespaces", "filters"]
 Ending = Literal["exit", "signal", "cpu", "wall", "memory", "disk"]
@@ -34,6 +53,17 @@ GRACE_S = 5.0
 LEAVING_S = 5.0
 CLEANINGS = 3
 """A process that is just dying may still put something into a folder while it is removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """What keeps programs in, and where they are forked from."""
+
+    fork_server: SandboxForkServer
+    level: Level
+    limits: Limits
+    packages: bool = False
+    """Let programs import what is installed beside ludus, not only the standard library."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,27 +98,22 @@ class Program:
 
     def __init__(
         self,
-        fork_server: SandboxForkServer,
+        confinement: Confinement,
         pump: Pump,
         setup: Mapping[str, Any],
         *,
-        level: Level,
-        limits: Limits,
         stdin: bytes = b"",
         channels: Sequence[int] = (),
-        packages: bool = False,
     ) -> None:
         """Start it. `channels` are descriptors that it gets besides the usual three; they are closed here.
 
         Raises:
             SandboxError: it cannot be started.
         """
-        self.limits = limits
-        self._pump = pump
-        self._level = level
-        self._work_dir = tempfile.mkdtemp(prefix="ludus-sandbox-") if level == "filters" else ""
+        self.limits = limits = confinement.limits
+        self._work_dir = tempfile.mkdtemp(prefix="ludus-sandbox-") if confinement.level == "filters" else ""
         pipes = {name: os.pipe() for name in ("stdin", "stdout", "stderr", "report", "life")}
-        setup_fd = _as_file({**setup, **self._setup(limits, packages)})
+        setup_fd = _as_file({**setup, **self._setup(confinement)})
         theirs = [pipes["stdin"][0], pipes["stdout"][1], pipes["stderr"][1], setup_fd, pipes["report"][1]]
         theirs += [pipes["life"][0], *channels]
         self.stdout = pump.read(pipes["stdout"][0], limits.output_kb << 10)
@@ -99,7 +124,7 @@ class Program:
         sending.is_last = True
         self._life = pipes["life"][1]
         try:
-            self._launcher = fork_server.launch(theirs)
+            self._launcher = confinement.fork_server.launch(theirs)
         except SandboxError:
             os.close(self._life)
             self._clean_up()
@@ -141,12 +166,13 @@ class Program:
         os.close(self._launcher)
         self._clean_up()
 
-    def _setup(self, limits: Limits, packages: bool) -> dict[str, Any]:
-        folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")] if packages else []
+    def _setup(self, confinement: Confinement) -> dict[str, Any]:
+        limits = confinement.limits
+        folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")] if confinement.packages else []
         folders = list(dict.fromkeys(folders))
         home = {"HOME": self._work_dir, "TMPDIR": self._work_dir} if self._work_dir else {}
         return {
-            "has_namespaces": self._level == "namespaces",
+            "has_namespaces": confinement.level == "namespaces",
             "readable": [*_interpreter_folders(), *folders],
             "packages": folders,
             "source_root": source_root(),

@@ -14,13 +14,11 @@ from typing import Any, TypeVar
 from ludus.config import SandboxConfig
 from ludus.errors import SandboxError
 from ludus.runtime.threads import available_cores
+from ludus.sandbox.execution import Call, Ran, Reply, call_functions, run_script, run_tests
 from ludus.sandbox.fork_server import SandboxForkServer
 from ludus.sandbox.isolation import Isolation, find_isolation
-from ludus.sandbox.limits import Limits
-from ludus.sandbox.program import Level
+from ludus.sandbox.program import Confinement, Level, Limits
 from ludus.sandbox.pump import Pump
-from ludus.sandbox.scripts import Ran, run_script
-from ludus.sandbox.solutions import Call, Reply, call_functions, run_tests
 
 T = TypeVar("T")
 CLOSED = "the sandbox was closed before the program had ended"
@@ -49,10 +47,11 @@ class Sandbox:
         """
         self.limits = limits or Limits()
         self.isolation = find_isolation() if level is None else Isolation(level=level, refusals=())
-        self._packages = packages
         self._threads = ThreadPoolExecutor(in_flight or available_cores(), thread_name_prefix="sandbox")
         self._is_closed = False
-        self._fork_server = SandboxForkServer()
+        self._confinement = Confinement(
+            fork_server=SandboxForkServer(), level=self.isolation.level, limits=self.limits, packages=packages
+        )
         self._pumps: set[Pump] = set()
 
     async def run(self, source: str, stdin: str = "", *, seed: int = 0) -> Ran:
@@ -76,13 +75,12 @@ class Sandbox:
         for pump in list(self._pumps):
             pump.stop()
         self._threads.shutdown(wait=True)
-        self._fork_server.close()
+        self._confinement.fork_server.close()
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        settings = {"level": self.isolation.level, "limits": self.limits, "packages": self._packages}
         pump = Pump()
         self._pumps.add(pump)
-        job = self._threads.submit(work, self._fork_server, pump, *arguments, **options, **settings)
+        job = self._threads.submit(work, self._confinement, pump, *arguments, **options)
         try:
             result = await asyncio.shield(asyncio.wrap_future(job))
         except asyncio.CancelledError:

@@ -1,11 +1,14 @@
-"""The launcher: makes the world, has the program run in it, watches it, and reports how it ended.
+"""The fork server's process, and the launchers that it forks, one for each request that comes with descriptors.
 
     parent ── launcher ── keeper (process 1 of the new world) ── program
     parent ── launcher ── program                                            where there are no namespaces
 
-Invariant: only `program.run` executes what was handed in, after everything has been given up that it must not have; the
-launcher and the keeper never do. If the parent goes, the launcher ends the program, and with the keeper all of its
-world ends.
+A launcher makes the world, has the program run in it, watches it, and reports how it ended. Its descriptors are:
+standard input, output and errors, the setup, the report, the life pipe, and the channels.
+
+Invariant: only `running.run` executes what was handed in, after everything has been given up that it must not have; the
+fork server, the launcher and the keeper never do. If the parent goes, the launcher ends the program, and with the
+keeper all of its world ends.
 """
 
 from __future__ import annotations
@@ -13,15 +16,56 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
+import socket
 import sys
+import time
 from typing import Any, NoReturn
 
 from ludus.sandbox.inside import namespaces
 from ludus.sandbox.inside import system_calls as calls
 from ludus.sandbox.inside.giving_up import check_given_up, give_up, set_limits
 from ludus.sandbox.inside.running import run
-from ludus.sandbox.inside.watching import Watch
+
+MOST_PASSED = 16
+FIRST_CHANNEL = 6
+
+
+def main() -> int:
+    """Fork launchers until the other side is gone. In a program's process this returns the program's exit code."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    # Children that nobody waits for leave nothing behind.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # Process 1 of a world ignores what its processes send it, as long as there is no handler.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    while True:
+        request, fds, _, _ = socket.recv_fds(connection, 16, MOST_PASSED)
+        if not request:
+            return 0
+        try:
+            child = os.fork()
+        except OSError as error:
+            connection.send(str(error).encode()[:200])
+            continue
+        if child == 0:
+            connection.close()
+            return _become_launcher(fds)
+        pidfd = os.pidfd_open(child)
+        socket.send_fds(connection, [b"launched"], [pidfd])
+        for fd in (*fds, pidfd):
+            os.close(fd)
+
+
+def _become_launcher(fds: list[int]) -> int:
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for place, fd in enumerate(fds[:3]):
+        os.dup2(fd, place)
+        os.close(fd)
+    setup_fd, report_fd, life_fd = fds[3:FIRST_CHANNEL]
+    return launch(setup_fd, report_fd, life_fd, fds[FIRST_CHANNEL:])
+
 
 Setup = dict[str, Any]
 
@@ -111,3 +155,83 @@ def _break(status_fd: int, error: Exception) -> NoReturn:
 
 def _tell(fd: int, message: Setup) -> None:
     os.write(fd, json.dumps(message).encode() + b"\n")
+
+
+WATCH_S = 0.05
+
+
+class Watch:
+    """Waits for a child, or ends it."""
+
+    def __init__(self, child: int, life_fd: int, setup: dict[str, Any]) -> None:
+        self._child = child
+        self._life_fd = life_fd
+        self._memory_bytes = int(setup["memory_bytes"])
+        self._disk_bytes = int(setup["disk_bytes"])
+        self._work_dir = str(setup["work_dir"])
+        self._ends = time.monotonic() + float(setup["wall_s"])
+        self._page = os.sysconf("SC_PAGE_SIZE")
+
+    def wait(self) -> dict[str, Any]:
+        """Wait until the child has ended or was ended; says why, or how."""
+        ended = os.pidfd_open(self._child)
+        reason = ""
+        while not reason and not select.select([ended, self._life_fd], [], [], WATCH_S)[0]:
+            reason = self._reason()
+        is_unwanted = bool(select.select([self._life_fd], [], [], 0)[0])
+        if reason or is_unwanted:
+            os.kill(self._child, signal.SIGKILL)
+        _, status, used = os.wait4(self._child, 0)
+        if is_unwanted:
+            self._leave()
+        if reason:
+            return {"ended": reason}
+        return {"status": status, "cpu_s": used.ru_utime + used.ru_stime}
+
+    def _leave(self) -> NoReturn:
+        """The parent is gone, or needs no report: leave nothing behind."""
+        if self._work_dir:
+            import shutil
+
+            shutil.rmtree(self._work_dir, ignore_errors=True)
+        os._exit(0)
+
+    def _reason(self) -> str:
+        """Why the child must end now; empty if it need not."""
+        if time.monotonic() >= self._ends:
+            return "wall"
+        if self._memory([self._child]) > self._memory_bytes:
+            return "memory"
+        if self._work_dir and _disk(self._work_dir) > self._disk_bytes:
+            return "disk"
+        return ""
+
+    def _memory(self, family: list[int]) -> int:
+        """Resident bytes of processes and all their descendants."""
+        total = 0
+        while family:
+            pid = family.pop()
+            try:
+                with open(f"/proc/{pid}/statm") as file:
+                    total += int(file.read().split()[1]) * self._page
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    with open(f"/proc/{pid}/task/{thread}/children") as file:
+                        family += map(int, file.read().split())
+            except (OSError, IndexError, ValueError):
+                continue  # it has ended meanwhile, or the kernel keeps no such list
+        return total
+
+
+def _disk(folder: str) -> int:
+    """Bytes in a folder and all below it; each entry counts a block."""
+    total, folders = 0, [folder]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    total += 4096 + entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+        except OSError:
+            continue
+    return total

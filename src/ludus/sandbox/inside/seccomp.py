@@ -3,7 +3,7 @@
 Invariant: the filter is closed for other architectures and other numberings of the calls (a call by those kills the
 process). On a machine whose numbers are not listed there is no filter, and `install` raises.
 
-Add a call to a list under its name in `asm/unistd.h`; `NUMBERS` has its numbers.
+Add a call to a table under its name in `asm/unistd.h`, with its numbers.
 """
 
 from __future__ import annotations
@@ -15,58 +15,40 @@ import struct
 
 from ludus.sandbox.inside.system_calls import set_filter
 
-NUMBERS: dict[str, tuple[int, int]] = {
-    # name: (x86_64, aarch64); -1 where there is no such call
+Numbers = dict[str, tuple[int, int]]
+"""By the name of a call, its number on x86_64 and on aarch64; -1 where there is no such call."""
+
+ALWAYS_DENIED: Numbers = {
     "acct": (163, 89),
     "add_key": (248, 217),
     "adjtimex": (159, 171),
     "bpf": (321, 280),
-    "chmod": (90, -1),
-    "chown": (92, -1),
     "chroot": (161, 51),
     "clock_adjtime": (305, 266),
     "clock_settime": (227, 112),
-    "clone": (56, 220),
-    "clone3": (435, 435),
     "delete_module": (176, 106),
     "fanotify_init": (300, 262),
-    "fchmod": (91, 52),
-    "fchmodat": (268, 53),
-    "fchmodat2": (452, 452),
-    "fchown": (93, 55),
-    "fchownat": (260, 54),
     "finit_module": (313, 273),
-    "fork": (57, -1),
-    "fremovexattr": (199, 16),
     "fsconfig": (431, 431),
-    "fsetxattr": (190, 7),
     "fsmount": (432, 432),
     "fsopen": (430, 430),
     "fspick": (433, 433),
-    "futimesat": (261, -1),
     "init_module": (175, 105),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "io_uring_setup": (425, 425),
     "ioperm": (173, -1),
     "iopl": (172, -1),
-    "ioprio_set": (251, 30),
     "kcmp": (312, 272),
     "kexec_file_load": (320, 294),
     "kexec_load": (246, 104),
     "keyctl": (250, 219),
-    "kill": (62, 129),
-    "lchown": (94, -1),
-    "lremovexattr": (198, 15),
-    "lsetxattr": (189, 6),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
-    "migrate_pages": (256, 238),
     "modify_ldt": (154, -1),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
-    "move_pages": (279, 239),
     "mq_open": (240, 180),
     "msgget": (68, 186),
     "name_to_handle_at": (303, 264),
@@ -75,73 +57,81 @@ NUMBERS: dict[str, tuple[int, int]] = {
     "perf_event_open": (298, 241),
     "personality": (135, 92),
     "pidfd_getfd": (438, 438),
-    "pidfd_send_signal": (424, 424),
     "pivot_root": (155, 41),
-    "prctl": (157, 167),
-    "prlimit64": (302, 261),
     "process_madvise": (440, 440),
-    "process_mrelease": (448, 448),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "ptrace": (101, 117),
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
     "reboot": (169, 142),
-    "removexattr": (197, 14),
     "request_key": (249, 218),
+    "semget": (64, 190),
+    "setdomainname": (171, 162),
+    "sethostname": (170, 161),
+    "setns": (308, 268),
+    "settimeofday": (164, 170),
+    "shmget": (29, 194),
+    "socket": (41, 198),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "unshare": (272, 97),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+}
+"""What reaches the kernel's dark corners, other processes' memory, memory that no limit counts, or the network."""
+DENIED_WITHOUT_NAMESPACES: Numbers = {
+    "chmod": (90, -1),
+    "chown": (92, -1),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "fork": (57, -1),
+    "fremovexattr": (199, 16),
+    "fsetxattr": (190, 7),
+    "futimesat": (261, -1),
+    "ioprio_set": (251, 30),
+    "lchown": (94, -1),
+    "lremovexattr": (198, 15),
+    "lsetxattr": (189, 6),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "pidfd_send_signal": (424, 424),
+    "process_mrelease": (448, 448),
+    "removexattr": (197, 14),
     "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240),
     "sched_setaffinity": (203, 122),
     "sched_setattr": (314, 274),
     "sched_setparam": (142, 118),
     "sched_setscheduler": (144, 119),
-    "semget": (64, 190),
-    "setdomainname": (171, 162),
-    "sethostname": (170, 161),
-    "setns": (308, 268),
     "setpgid": (109, 154),
     "setpriority": (141, 140),
     "setsid": (112, 157),
-    "settimeofday": (164, 170),
     "setxattr": (188, 5),
-    "shmget": (29, 194),
-    "socket": (41, 198),
-    "socketpair": (53, 199),
-    "swapoff": (168, 225),
-    "swapon": (167, 224),
-    "syslog": (103, 116),
-    "tgkill": (234, 131),
     "tkill": (200, 130),
     "truncate": (76, 45),
-    "umount2": (166, 39),
-    "unshare": (272, 97),
-    "userfaultfd": (323, 282),
     "utime": (132, -1),
     "utimensat": (280, 88),
     "utimes": (235, -1),
     "vfork": (58, -1),
-    "vhangup": (153, 58),
 }
-
-ALWAYS_DENIED = (
-    *("acct", "add_key", "adjtimex", "bpf", "chroot", "clock_adjtime", "clock_settime", "delete_module"),
-    *("fanotify_init", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick", "init_module", "io_uring_enter"),
-    *("io_uring_register", "io_uring_setup", "ioperm", "iopl", "kcmp", "kexec_file_load", "kexec_load", "keyctl"),
-    *("memfd_create", "memfd_secret", "modify_ldt", "mount", "mount_setattr", "move_mount", "mq_open", "msgget"),
-    *("name_to_handle_at", "open_by_handle_at", "open_tree", "perf_event_open", "personality", "pidfd_getfd"),
-    *("pivot_root", "process_madvise", "process_vm_readv", "process_vm_writev", "ptrace", "quotactl", "quotactl_fd"),
-    *("reboot", "request_key", "semget", "setdomainname", "sethostname", "setns", "settimeofday", "shmget", "socket"),
-    *("swapoff", "swapon", "syslog", "umount2", "unshare", "userfaultfd", "vhangup"),
-)
-"""What reaches the kernel's dark corners, other processes' memory, memory that no limit counts, or the network."""
-DENIED_WITHOUT_NAMESPACES = (
-    *("chmod", "chown", "fchmod", "fchmodat", "fchmodat2", "fchown", "fchownat", "fork", "fremovexattr", "fsetxattr"),
-    *("futimesat", "ioprio_set", "lchown", "lremovexattr", "lsetxattr", "migrate_pages", "move_pages"),
-    *("pidfd_send_signal", "process_mrelease", "removexattr", "rt_sigqueueinfo", "rt_tgsigqueueinfo"),
-    *("sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler", "setpgid", "setpriority"),
-    *("setsid", "setxattr", "tkill", "truncate", "utime", "utimensat", "utimes", "vfork"),
-)
 """What reaches other processes, or files in ways that Landlock does not see."""
+BY_ARGUMENT: Numbers = {
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "kill": (62, 129),
+    "prctl": (157, 167),
+    "prlimit64": (302, 261),
+    "socketpair": (53, 199),
+    "tgkill": (234, 131),
+}
+"""What is allowed with some arguments only, as `build` says."""
+NUMBERS = ALWAYS_DENIED | DENIED_WITHOUT_NAMESPACES | BY_ARGUMENT
 LIMITING = "prlimit64"
 """Only with this process, or 0, as the first argument: a program could take the keeper's descriptors away from it."""
 SIGNALLING = ("kill", "tgkill")
@@ -179,8 +169,8 @@ def install(*, has_namespaces: bool) -> None:
 def build(machine: str, *, has_namespaces: bool, own_pid: int) -> list[Instruction]:
     """The filter as instructions."""
     column, architecture = ARCHITECTURES[machine]
-    denied = ALWAYS_DENIED if has_namespaces else (*ALWAYS_DENIED, *DENIED_WITHOUT_NAMESPACES)
-    numbers = [NUMBERS[name][column] for name in denied if NUMBERS[name][column] >= 0]
+    denied = ALWAYS_DENIED if has_namespaces else ALWAYS_DENIED | DENIED_WITHOUT_NAMESPACES
+    numbers = [each[column] for each in denied.values() if each[column] >= 0]
     rules = [
         [(_LOAD, 0, 0, _ARCHITECTURE_OFFSET), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL)],
         [(_LOAD, 0, 0, _NUMBER_OFFSET), (_AT_LEAST, 0, 1, _OTHER_NUMBERING), (_RETURN, 0, 0, _KILL)],

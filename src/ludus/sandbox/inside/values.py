@@ -8,8 +8,9 @@ part in a comparison. Messages are bounded in size and depth on both sides.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any
 
 MOST_BYTES = 1 << 20
 """Of one message."""
@@ -22,16 +23,10 @@ class NotPlain(ValueError):
     """A message that is no plain value, or too large."""
 
 
-class Keep(Protocol):
-    """Gives the number under which an object that is no plain value stays here."""
-
-    def __call__(self, value: object) -> int: ...
-
-
-class Restore(Protocol):
-    """Gives what stands here for an object that stayed on the other side."""
-
-    def __call__(self, number: int) -> object: ...
+Keep = Callable[[object], int]
+"""Gives the number under which an object that is no plain value stays here."""
+Restore = Callable[[int], object]
+"""Gives what stands here for an object that stayed on the other side."""
 
 
 def encode(value: Any, keep: Keep | None = None, depth: int = 0) -> Any:

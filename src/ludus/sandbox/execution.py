@@ -1,4 +1,4 @@
-"""Tests a program whose functions are to be called: the right answers are compared where the program is not.
+"""Runs a program as a script (text in, text out), or tests its functions, with the right answers out of its reach.
 
 `call_functions`: this process asks, one call at a time, and gets plain values back. `run_tests`: test code runs in a
 second sandbox of its own and calls the solution in the first; the two share two pipes that carry plain values, and the
@@ -14,11 +14,42 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ludus.errors import SandboxError
-from ludus.sandbox.fork_server import SandboxForkServer
 from ludus.sandbox.inside.values import MOST_BYTES, NotPlain, dump, encode, load, load_value
-from ludus.sandbox.limits import Limits
-from ludus.sandbox.program import GRACE_S, Level, Program
+from ludus.sandbox.program import GRACE_S, Confinement, Ended, Program
 from ludus.sandbox.pump import Collected, Pump, Sending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What came of a script."""
+
+    stdout: str
+    stderr: str
+    is_cut: bool
+    """Whether it printed more than was kept."""
+    ended: Ended
+
+
+def run_script(confinement: Confinement, pump: Pump, source: str, stdin: str, *, seed: int = 0) -> Ran:
+    """Run a script to its end.
+
+    Raises:
+        SandboxError: the sandbox failed, not the program.
+    """
+    setup = {"mode": "script", "source": source, "seed": seed}
+    program = Program(confinement, pump, setup, stdin=stdin.encode(errors="replace"))
+    try:
+        pump.run(lambda: program.has_ended, _deadline(confinement))
+        ended = program.ended()
+    finally:
+        program.close()
+    return Ran(
+        stdout=bytes(program.stdout.content).decode(errors="replace"),
+        stderr=bytes(program.stderr.content).decode(errors="replace"),
+        is_cut=program.stdout.is_cut or program.stderr.is_cut,
+        ended=ended,
+    )
+
 
 LEAVING_S = 1.0
 """How long programs that are no longer needed may take to end by themselves."""
@@ -42,15 +73,7 @@ class Reply:
 
 
 def call_functions(
-    fork_server: SandboxForkServer,
-    pump: Pump,
-    source: str,
-    calls: Sequence[Call],
-    *,
-    level: Level,
-    limits: Limits,
-    seed: int = 0,
-    packages: bool = False,
+    confinement: Confinement, pump: Pump, source: str, calls: Sequence[Call], *, seed: int = 0
 ) -> list[Reply]:
     """Call functions one after the other; one reply for each call, whatever the solution does.
 
@@ -61,10 +84,9 @@ def call_functions(
     our_replies, their_replies = os.pipe()
     setup = {"mode": "functions", "source": source, "seed": seed}
     replies, sending = pump.read(our_replies, MOST_BYTES), pump.open(our_calls)
-    channels = (their_calls, their_replies)
-    program = Program(fork_server, pump, setup, level=level, limits=limits, channels=channels, packages=packages)
+    program = Program(confinement, pump, setup, channels=(their_calls, their_replies))
     try:
-        answered = _Asking(pump, program, replies, sending).ask_all(calls)
+        answered = _Asking(pump, replies, sending, _deadline(confinement)).ask_all(calls)
         sending.is_last = True
         _check_sandboxes(pump, [program])
     finally:
@@ -75,8 +97,8 @@ def call_functions(
 class _Asking:
     """One conversation with a solution."""
 
-    def __init__(self, pump: Pump, program: Program, replies: Collected, sending: Sending) -> None:
-        self._ends = time.monotonic() + program.limits.wall_s + GRACE_S
+    def __init__(self, pump: Pump, replies: Collected, sending: Sending, ends: float) -> None:
+        self._ends = ends
         self._pump = pump
         self._replies = replies
         self._sending = sending
@@ -125,17 +147,14 @@ class _Asking:
 
 
 def run_tests(
-    fork_server: SandboxForkServer,
+    confinement: Confinement,
     pump: Pump,
     source: str,
     tests: Sequence[str],
     *,
-    level: Level,
-    limits: Limits,
     preparation: str = "",
     entry: str = "",
     seed: int = 0,
-    packages: bool = False,
 ) -> list[str]:
     """Run test code against a solution; for each test why it failed, empty if it passed.
 
@@ -150,16 +169,15 @@ def run_tests(
     tests_replies, their_replies = os.pipe()
     verdict_read, verdict_write = os.pipe()
     verdict = pump.read(verdict_read, MOST_BYTES)
-    same: dict[str, Any] = {"level": level, "limits": limits, "packages": packages}
     solution_setup = {"mode": "functions", "source": source, "seed": seed}
     test_setup = {"mode": "tests", "source": "", "seed": seed, "tests": list(tests)}
     test_setup |= {"preparation": preparation, "entry": entry}
     channels = (tests_replies, tests_calls, verdict_write)
     running: list[Program] = []
     try:
-        running.append(Program(fork_server, pump, solution_setup, channels=(their_calls, their_replies), **same))
-        running.append(Program(fork_server, pump, test_setup, channels=channels, **same))
-        is_told = pump.run(lambda: verdict.is_closed, time.monotonic() + limits.wall_s + GRACE_S)
+        running.append(Program(confinement, pump, solution_setup, channels=(their_calls, their_replies)))
+        running.append(Program(confinement, pump, test_setup, channels=channels))
+        is_told = pump.run(lambda: verdict.is_closed, _deadline(confinement))
         _check_sandboxes(pump, running)
     finally:
         if not running:
@@ -168,6 +186,10 @@ def run_tests(
         for program in running:
             program.close()
     return _outcomes(verdict, len(tests)) if is_told else ["the tests took too long"] * len(tests)
+
+
+def _deadline(confinement: Confinement) -> float:
+    return time.monotonic() + confinement.limits.wall_s + GRACE_S
 
 
 def _check_sandboxes(pump: Pump, programs: Sequence[Program]) -> None:
