@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ludus.config import ExperienceConfig, OperatorConfig
+from ludus.config import ExperienceConfig
+from ludus.config.sections.experience import OperatorConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.experience import OPERATORS, Filtered, Filters, Verdict, build_filters, make_operator, register_operator
 from ludus.records import Experiences

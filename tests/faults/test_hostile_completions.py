@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from ludus.config import CodeRewardConfig, MathsRewardConfig
+from ludus.config.sections.rewards import CodeRewardConfig, MathsRewardConfig
 from ludus.rewards.answers import AnswerReward
 from ludus.rewards.attempt import Attempt, Mark
 from ludus.rewards.code import CodeReward

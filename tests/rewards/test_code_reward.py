@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ludus.config import CodeRewardConfig, SandboxConfig
+from ludus.config import SandboxConfig
+from ludus.config.sections.rewards import CodeRewardConfig
 from ludus.errors import RewardError
 from ludus.rewards.attempt import Attempt, Mark
 from ludus.rewards.code import CodeReward, are_same, find_program, read_tests

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ludus.config import CustomRewardConfig
+from ludus.config.sections.rewards import CustomRewardConfig
 from ludus.errors import ConfigError, RewardError
 from ludus.plugins import load_plugins
 from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "inference"))
 
 from scripted_endpoint import Answer, ScriptedServer, never, refuses, says, scripted
 
-from ludus.config import JudgeRewardConfig
+from ludus.config.sections.rewards import JudgeRewardConfig
 from ludus.errors import PolicyError, RewardError, TimeoutExceeded
 from ludus.inference.openai.engine import OpenAIEngine, OpenAISettings
 from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ludus.config import MathVerifyRewardConfig
+from ludus.config.sections.rewards import MathVerifyRewardConfig
 from ludus.errors import ConfigError, RewardError
 from ludus.rewards import registry
 from ludus.rewards.attempt import Attempt, Reward

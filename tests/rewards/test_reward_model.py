@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "inference"))
 
 from engine_models import LORA, main, random_adapter
 
-from ludus.config import LanguageModelConfig, ModelRewardConfig
+from ludus.config import LanguageModelConfig
+from ludus.config.sections.rewards import ModelRewardConfig
 from ludus.errors import ConfigError, RewardError
 from ludus.inference.local.engine import LocalEngine
 from ludus.inference.protocol import Completion, Request, Sampling

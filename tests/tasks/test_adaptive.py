@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config import AdaptiveConfig
+from ludus.config.sections.tasks import AdaptiveConfig
 from ludus.errors import StorageError
 from ludus.tasks import evidence
 from ludus.tasks.curricula import Adaptive

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from ludus.config import OrderConfig
+from ludus.config.sections.tasks import OrderConfig
 from ludus.errors import ConfigError
 from ludus.tasks.curricula import OWN, Curriculum, Fixed, make_curriculum, register_curriculum
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from ludus.config import OrderConfig
+from ludus.config.sections.tasks import OrderConfig
 from ludus.tasks import Fixed
 from ludus.tasks.curricula import CURRICULA, make_curriculum
 from ludus.testing import ConformanceError, check_curriculum

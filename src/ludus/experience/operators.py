@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config import (
+from ludus.config.sections.experience import (
     CustomOperatorConfig,
     DeduplicateConfig,
     PassRateConfig,

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ludus.config import CustomTransformConfig, ExperienceConfig
+from ludus.config import ExperienceConfig
+from ludus.config.sections.experience import CustomTransformConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.experience.transforms import REGISTRIES, Transform, TransformPhase, Values, set_totals
 from ludus.records import Experiences

@@ -9,7 +9,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from ludus.config import ChoiceRewardConfig, ExactRewardConfig, MathsRewardConfig, NumericRewardConfig
+from ludus.config.sections.rewards import ChoiceRewardConfig, ExactRewardConfig, MathsRewardConfig, NumericRewardConfig
 from ludus.errors import ConfigError, RewardError
 from ludus.lm.extraction import MAX_REPLY_CHARS, check_extraction, extract
 from ludus.rewards.attempt import Attempt, Instant, Mark

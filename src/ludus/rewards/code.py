@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ludus.config import CodeRewardConfig
+from ludus.config.sections.rewards import CodeRewardConfig
 from ludus.errors import RewardError
 from ludus.rewards.attempt import Attempt, Mark
 from ludus.sandbox.execution import Call, Ran

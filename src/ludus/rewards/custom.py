@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from ludus.config import CustomRewardConfig, MathVerifyRewardConfig
+from ludus.config.sections.rewards import CustomRewardConfig, MathVerifyRewardConfig
 from ludus.errors import ProtocolError, RewardError
 from ludus.rewards.attempt import Attempt, Instant, Mark, check_value
 from ludus.rewards.registry import REWARDS, check_installed

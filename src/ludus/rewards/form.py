@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ludus.config import LengthRewardConfig, ResponseFormatRewardConfig
+from ludus.config.sections.rewards import LengthRewardConfig, ResponseFormatRewardConfig
 from ludus.errors import RewardError
 from ludus.lm.linear_regex import compile_pattern
 from ludus.rewards.attempt import Attempt, Instant, Mark

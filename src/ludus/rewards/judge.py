@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from ludus.config import JudgeRewardConfig
+from ludus.config.sections.rewards import JudgeRewardConfig
 from ludus.inference.judge import Judge
 from ludus.inference.openai.engine import OpenAIEngine
 from ludus.records import derive_seed

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ludus.config import (
+from ludus.config import RewardConfig, label_of
+from ludus.config.sections.rewards import (
     ChoiceRewardConfig,
     CodeRewardConfig,
     CustomRewardConfig,
@@ -22,8 +23,6 @@ from ludus.config import (
     ModelRewardConfig,
     NumericRewardConfig,
     ResponseFormatRewardConfig,
-    RewardConfig,
-    label_of,
 )
 from ludus.errors import ConfigError
 from ludus.rewards.answers import AnswerReward, ChoiceReward, NumericReward

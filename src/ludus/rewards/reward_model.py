@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from ludus.config import LanguageModelConfig, ModelRewardConfig
+from ludus.config import LanguageModelConfig
+from ludus.config.sections.rewards import ModelRewardConfig
 from ludus.errors import ConfigError, RewardError, StorageError
 from ludus.lm.chat import ChatFormat
 from ludus.lm.critic import read_critic

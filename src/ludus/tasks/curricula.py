@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config import (
+from ludus.config.sections.tasks import (
     AdaptiveConfig,
     CustomOrderConfig,
     EasyToHardConfig,

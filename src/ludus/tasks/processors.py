@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config import (
+from ludus.config import template_parts
+from ludus.config.sections.tasks import (
     CustomProcessorConfig,
     PrioritiseConfig,
     ScoreDifficultyConfig,
     TaskDeduplicateConfig,
     TaskFilterConfig,
     TaskMapConfig,
-    template_parts,
 )
 from ludus.errors import ConfigError
 from ludus.plugins import Registry

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from ludus.config import RESERVED_FIELDS, Path, printable, shorten
+from ludus.config import Path, printable, shorten
+from ludus.config.sections.tasks import RESERVED_FIELDS
 from ludus.errors import ConfigError
 
 MOST_ROW_BYTES = 4 * 2**20

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from ludus.config import GymnasiumConfig
+from ludus.config.sections.workflow import GymnasiumConfig
 from ludus.errors import ConfigError, EnvError
 from ludus.games.move_text import find_move
 from ludus.games.protocol import InvalidMove

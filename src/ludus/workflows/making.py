@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ludus.config import (
+from ludus.config import WorkflowConfig
+from ludus.config.sections.workflow import (
     AgentConfig,
     AttemptsConfig,
     CustomWorkflowConfig,
     MultiTurnConfig,
     SingleTurnConfig,
     ToolAgentConfig,
-    WorkflowConfig,
 )
 from ludus.errors import ConfigError
 from ludus.lm.extraction import check_extraction

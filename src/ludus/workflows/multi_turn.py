@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import fsum
 
-from ludus.config import MultiTurnConfig
+from ludus.config.sections.workflow import MultiTurnConfig
 from ludus.games.move_text import listed
 from ludus.games.protocol import InvalidMove
 from ludus.lm.extraction import check_extraction, extract

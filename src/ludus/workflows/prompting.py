@@ -11,7 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ludus.config import AttemptsConfig, SingleTurnConfig, template_parts
+from ludus.config import template_parts
+from ludus.config.sections.workflow import AttemptsConfig, SingleTurnConfig
 from ludus.errors import EnvError
 from ludus.records import Task
 from ludus.workflows.outcome import Outcome

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from ludus.config import ToolAgentConfig
+from ludus.config.sections.workflow import ToolAgentConfig
 from ludus.records import Task, derive_seed
 from ludus.sandbox.isolation import find_isolation
 from ludus.sandbox.sandbox import Sandbox, make_sandbox

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config import LengthRewardConfig
+from ludus.config.sections.rewards import LengthRewardConfig
 from ludus.errors import EngineLost, Unreachable
 from ludus.explore.players.fixed import make_text_player
 from ludus.explore.runners.language_runner import LanguageRunner

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from ludus.config import AgentConfig
+from ludus.config.sections.workflow import AgentConfig
 from ludus.records import Task
 from ludus.workflows.agents.agent import AGENTS, AgentTask, Command
 from ludus.workflows.agents.programs import ProgramAgent
