@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,6 +54,12 @@ def open_run(path: Path) -> tuple[RunDirectory, RunConfig]:
         typer.echo(f"{path} has stages; this is {run.path}", err=True)
     run.open()
     return run, load_config(run.config)
+
+
+def need_packages(what: str, *packages: str) -> None:
+    """Say which of the packages are missing, instead of showing a failed import."""
+    if missing := [name for name in packages if find_spec(name) is None]:
+        raise ConfigError(f"{what} {' and '.join(missing)}; install: pip install 'ludus[llm]'")
 
 
 def choose_game(run: Path, keys: Sequence[str], wanted: str | None, *, none: str) -> str:

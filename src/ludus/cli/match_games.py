@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ludus.cli.arguments import choose_game
 from ludus.config import RunConfig, nearest_word
@@ -19,7 +19,7 @@ from ludus.explore.messages import Setup
 from ludus.explore.players.fixed import BUILT_IN, PLAYERS, Player, TextPlayer, make_player, make_text_player
 from ludus.explore.runners.host_runner import HostRunner
 from ludus.games import make_game
-from ludus.games.protocol import Game, GameSpec, TextGame
+from ludus.games.protocol import GameSpec
 from ludus.games.registry import make_text_game
 from ludus.league.matchmaking.matchmaker import evaluation_seats
 from ludus.lm.language_shape import LanguageModelShape
@@ -65,14 +65,9 @@ class Table:
         self.key = choose_game(run.path, keys, game, none=none)
         self.run, self.config = run, config
         self.store = PolicyStore(run.policies)
-        self.words: TextGame | None = None
-        self.board: Game | None = None
-        if config.policy.model is not None:
-            self.words = make_text_game(self.key)
-            self.spec: GameSpec = self.words.spec
-        else:
-            self.board = make_game(self.key)
-            self.spec = self.board.spec
+        self.in_words = config.policy.model is not None
+        self.game: Any = make_text_game(self.key) if self.in_words else make_game(self.key)
+        self.spec: GameSpec = self.game.spec
         if self.spec.players < 2:
             raise ConfigError(f"{self.key} has one seat; a match needs a game of two or more")
 
@@ -112,19 +107,13 @@ class Table:
 
     def _fixed(self, text: str) -> Side:
         try:
-            self._try_to_make(text)
+            (make_text_player if self.in_words else make_player)(text, self.game)
         except ConfigError:
             # A player that exists has its own reasons; somebody unknown may be a version that is misspelled.
             if text.partition("-")[0] in BUILT_IN or text in PLAYERS:
                 raise
             raise self._unknown(text) from None
         return Side(ref=PolicyRef(name=PolicyName(text)), is_version=False)
-
-    def _try_to_make(self, name: str) -> None:
-        if self.words is not None:
-            make_text_player(name, self.words)
-        elif self.board is not None:
-            make_player(name, self.board)
 
     def _unknown(self, text: str, nearest: str | None = None) -> ConfigError:
         versions = [str(ref) for name in self.store.names() for ref in self.store.versions(name)]
@@ -151,16 +140,16 @@ def play_match(
     if not all(side.is_version for side in sides):
         slots = PLAYERS_IN_FLIGHT
     else:
-        slots = table.config.explore.games_in_flight if table.words is not None else VERSIONS_IN_FLIGHT
+        slots = table.config.explore.games_in_flight if table.in_words else VERSIONS_IN_FLIGHT
     tasks = make_tasks(table, sides, games=games, seed=seed, greedy=greedy)
-    if table.words is None and any(table.speaks(side) for side in sides):
-        with closing(_mixed_runner(table, sides, slots)) as mixed:
-            episodes = _play(mixed, tasks, advance)
-    elif table.words is None:
-        episodes = _play(_board_runner(table, sides, slots), tasks, advance)
-    else:
+    if table.in_words:
         with closing(_text_runner(table, sides, slots)) as runner:
             episodes = _play(runner, tasks, advance)
+    elif any(table.speaks(side) for side in sides):
+        with closing(_mixed_runner(table, sides, slots)) as mixed:
+            episodes = _play(mixed, tasks, advance)
+    else:
+        episodes = _play(_board_runner(table, sides, slots), tasks, advance)
     if all(episode.error for episode in episodes):
         raise RolloutError(f"none of the {games} games could be played: {episodes[0].error}")
     return episodes
@@ -189,9 +178,7 @@ def _places(table: Table, number: int) -> list[int]:
 
 def _seated(table: Table, side: Side) -> PolicyRef:
     """How a side is written on a seat: a table of probabilities sits there as a fixed player."""
-    if table.is_table(side):
-        return PolicyRef(name=PolicyName(side.label))
-    return side.ref
+    return PolicyRef(name=PolicyName(side.label)) if table.is_table(side) else side.ref
 
 
 def _play(
@@ -213,7 +200,7 @@ def _board_runner(table: Table, sides: tuple[Side, Side], slots: int) -> HostRun
     players = _players(table, sides)
     return HostRunner(
         run=f"{table.config.name}/match",
-        games=lambda _: _board(table),
+        games=lambda _: table.game,
         actors=NetworkActors(table.store),
         players=lambda name, _: players[name],
         slots=slots,
@@ -229,7 +216,7 @@ def _players(table: Table, sides: tuple[Side, Side]) -> dict[str, Player | None]
     for side in sides:
         name = str(_seated(table, side).name)
         if not side.is_version:
-            found[name] = make_player(name, _board(table))
+            found[name] = make_player(name, table.game)
         elif table.is_table(side):
             found[name] = TabularPlayer(table.store, side.ref)
         else:
@@ -279,9 +266,3 @@ def language_runner(
         shape = shape.standing_on(run.base)
     setup = Setup(run_dir=str(run.path), run=name, config=config.model_dump_json(), shape=shape.to_json(), slots=slots)
     return build_language_runner(setup, config, Pulse(), extra_players=guests, deadline_s=math.inf, is_patient=False)
-
-
-def _board(table: Table) -> Game:
-    if table.board is None:
-        raise ConfigError(f"{table.key} is a game of words")
-    return table.board

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.arguments import AsJson
+from ludus.cli.arguments import AsJson, need_packages
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
     from ludus.lm.language_models import LanguageModel
 
 CONVERSATION = [{"role": "system", "content": "The rules."}, {"role": "user", "content": "Your move?"}]
+NEEDED = ("language models need", "torch", "transformers")
 
 app = typer.Typer(
     help="Make, fetch or look at a language model.\n\nExample: ludus model make models/tiny",
@@ -37,7 +38,7 @@ def make(
 
     Example: ludus model make models/tiny
     """
-    _needs_llm()
+    need_packages(*NEEDED)
     from ludus.lm.tiny_model import make_tiny_model
 
     sizes = {"layers": layers, "width": width, "heads": heads, "kv_heads": kv_heads}
@@ -56,7 +57,7 @@ def fetch(
 
     Example: ludus model fetch smollm2
     """
-    _needs_llm()
+    need_packages(*NEEDED)
     import logging
 
     from ludus.lm import fetch_model
@@ -78,7 +79,7 @@ def show(
 
     Example: ludus model show models/tiny
     """
-    _needs_llm()
+    need_packages(*NEEDED)
     from ludus.config import LanguageModelConfig
     from ludus.lm.language_models import load_language_model
 
@@ -112,12 +113,3 @@ def _facts(model: LanguageModel) -> dict[str, Any]:
         "stop_tokens": [model.tokenizer.decode([token]) for token in sorted(chat.stop_tokens)],
         "conversation": repr(model.tokenizer.decode(chat.opening(CONVERSATION)))[1:-1],
     }
-
-
-def _needs_llm() -> None:
-    """Language models are an extra; say so instead of showing a failed import."""
-    from importlib.util import find_spec
-
-    missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"language models need {' and '.join(missing)}; install: pip install 'ludus[llm]'")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ludus.cli.tables import Table, TabularTable
     from ludus.config import RunConfig
     from ludus.games.protocol import Position, TextPosition
-    from ludus.records import Episode, PolicyRef
+    from ludus.records import PolicyRef
     from ludus.storage.run_directory import RunDirectory
 
 Move = TypeVar("Move", int, str)
@@ -80,11 +80,21 @@ def greet(players: int, seat: int, ref: PolicyRef, key: str) -> None:
 def talk(
     directory: RunDirectory, config: RunConfig, key: str, ref: PolicyRef, *, seat: int, seed: int, greedy: bool
 ) -> None:
-    """Play one game of words against a language model."""
+    """Play one game of words against a language model; the episode's error says when the person left."""
+    from ludus.cli.match_games import language_runner
     from ludus.games.registry import make_text_game
+    from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
 
-    greet(make_text_game(key).spec.players, seat, ref, key)
-    episode = play_in_words(directory, config, key, ref, seat=seat, seed=seed, greedy=greedy)
+    players = make_text_game(key).spec.players
+    greet(players, seat, ref, key)
+    runner = language_runner(directory, config, ref, name=config.name, slots=1, guests={PERSON: Person()})
+    person, others = Seat(policy=PolicyRef(name=PolicyName(PERSON))), Seat(policy=ref, greedy=greedy)
+    seats = tuple(person if place == seat else others for place in range(players))
+    runner.submit([Task(id=TaskId(0), game=key, seed=seed, seats=seats, purpose="evaluate")])
+    while not runner.is_idle:
+        runner.step()
+    (episode,) = runner.harvest().episodes
+    runner.close()
     if episode.error:
         typer.echo("Left the game." if episode.error.startswith("Left") else f"The game failed: {episode.error}")
         return
@@ -116,25 +126,6 @@ class Person:
         if chosen is None:
             raise Left("left")
         return chosen
-
-
-def play_in_words(
-    directory: RunDirectory, config: RunConfig, key: str, ref: PolicyRef, *, seat: int, seed: int, greedy: bool
-) -> Episode:
-    """One game of a person against a language model; the episode's error says when the person left."""
-    from ludus.cli.match_games import language_runner
-    from ludus.games.registry import make_text_game
-    from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
-
-    runner = language_runner(directory, config, ref, name=config.name, slots=1, guests={PERSON: Person()})
-    person, others = Seat(policy=PolicyRef(name=PolicyName(PERSON))), Seat(policy=ref, greedy=greedy)
-    seats = tuple(person if place == seat else others for place in range(make_text_game(key).spec.players))
-    runner.submit([Task(id=TaskId(0), game=key, seed=seed, seats=seats, purpose="evaluate")])
-    while not runner.is_idle:
-        runner.step()
-    (episode,) = runner.harvest().episodes
-    runner.close()
-    return episode
 
 
 def converse(table: Table | TabularTable, seat: int) -> list[float] | None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ludus.cli.arguments import Run, open_run
-from ludus.errors import ConfigError
+from ludus.cli.arguments import Run, need_packages, open_run
 
 
 def serve(
@@ -30,9 +28,7 @@ def serve(
 
     Example: ludus serve runs/tictactoe --port 8000
     """
-    missing = [name for name in ("starlette", "torch", "transformers", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"serving needs {' and '.join(missing)}; install: pip install 'ludus[llm]'")
+    need_packages("serving needs", "starlette", "torch", "transformers", "uvicorn")
     from ludus.http.access import read_token
     from ludus.serve.app import make_app
     from ludus.serve.running import bind, url_of

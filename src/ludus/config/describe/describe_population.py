@@ -65,7 +65,7 @@ def _scheduler(config: RunConfig, population: PopulationConfig) -> str:
     """Learners and their opponents."""
     name, also = config.policy.name, "".join(f", and one by {kind}" for kind in population.learners)
     fixed = ", ".join(player for choice in config.league.opponents for player in choice.players) or "random"
-    words = {
+    described = {
         "psro": f"in each generation an answer to the meta-strategy joins{also}",
         "pipelined_psro": (
             f"{population.pipeline} learn at once, each against the meta-strategy of those below it as they are; "
@@ -78,7 +78,7 @@ def _scheduler(config: RunConfig, population: PopulationConfig) -> str:
         ),
         "league": _league(population.league),
     }
-    return words[population.scheduler]
+    return described[population.scheduler]
 
 
 def _league(rules: LeagueRulesConfig) -> str:

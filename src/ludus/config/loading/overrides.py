@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ludus.config.loading.yaml_text import MAX_DEPTH, Document, read_yaml
@@ -32,9 +33,7 @@ def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
             _mark(places, path)
             content, mistakes = _put_into_stages(content, places, path, value)
         problems += mistakes
-    return Document(
-        source=document.source, content=content, places=places, problems=problems, is_whole=document.is_whole
-    )
+    return replace(document, content=content, places=places, problems=problems)
 
 
 def is_override(argument: str) -> bool:
@@ -60,7 +59,13 @@ def _put(node: Any, path: Path, value: Any, whole: Path) -> tuple[Any, list[Prob
         return value, []
     head, rest = path[0], path[1:]
     if isinstance(head, int) and isinstance(node, list | None):
-        return _put_entry(list(node or ()), head, rest, value, whole)
+        entries = list(node or ())
+        if head > len(entries):
+            return entries, [_problem(whole, f"there is no entry {head}; the list has {len(entries)}")]
+        if head == len(entries):
+            entries.append(None)
+        entries[head], problems = _put(entries[head], rest, value, whole)
+        return entries, problems
     if isinstance(node, dict | None):
         node = dict(node or {})
         node[str(head)], problems = _put(node.get(str(head)), rest, value, whole)
@@ -92,15 +97,6 @@ def _says_otherwise(node: Any, path: Path) -> bool:
             return False
         node = node[str(part)]
     return True
-
-
-def _put_entry(entries: list[Any], index: int, rest: Path, value: Any, whole: Path) -> tuple[Any, list[Problem]]:
-    if index > len(entries):
-        return entries, [_problem(whole, f"there is no entry {index}; the list has {len(entries)}")]
-    if index == len(entries):
-        entries.append(None)
-    entries[index], problems = _put(entries[index], rest, value, whole)
-    return entries, problems
 
 
 def _mark(places: dict[Path, Place], path: Path) -> None:

@@ -75,19 +75,15 @@ def _decode(text: str | bytes, source: str) -> str:
     if len(text) > MAX_BYTES:
         raise _Stop(Problem(place=Place(source=source), text=f"too large: a config has at most {MAX_BYTES:,} bytes"))
     if isinstance(text, bytes):
-        text = _decode_utf8(text, source)
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            place = Place(source=source, line=error.object[: error.start].count(b"\n") + 1)
+            raise _Stop(Problem(place=place, text=f"not UTF-8 text (byte 0x{error.object[error.start]:02x})")) from None
     if bad := _CONTROL.search(text):
         place = Place(source=source, line=text[: bad.start()].count("\n") + 1)
         raise _Stop(Problem(place=place, text=f"character {ascii(bad[0])[1:-1]} is not allowed"))
     return text.removeprefix("\ufeff")
-
-
-def _decode_utf8(encoded: bytes, source: str) -> str:
-    try:
-        return encoded.decode("utf-8")
-    except UnicodeDecodeError as error:
-        place = Place(source=source, line=encoded[: error.start].count(b"\n") + 1)
-        raise _Stop(Problem(place=place, text=f"not UTF-8 text (byte 0x{encoded[error.start]:02x})")) from None
 
 
 def _events(text: str, source: str) -> Iterator[yaml.Event]:

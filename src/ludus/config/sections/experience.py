@@ -1,4 +1,4 @@
-"""From episode to batch: `experience` and `buffer`.
+"""From episode to batch: `experience`, operators and reward transforms.
 
 To add an operator: a model with its own `kind` here, its code in `ludus/experience/operators.py`, and a line in the
 registry there (a test compares the two).

@@ -223,7 +223,9 @@ def _endpoints(config: RunConfig) -> Iterator[Contradiction]:
     for name, endpoint in explore.endpoints.items():
         path: Path = ("explore", "endpoints", name)
         yield from list(_name(config, path, name)) or _use(config, path, name, endpoint)
-        yield from _options(path, endpoint)
+        for key in endpoint.options:
+            if why := _NOT_OPTIONS.get(key.lower()):
+                yield at((*path, "options", key), f"is no option: {why}")
     yield from _judge(config)
 
 
@@ -250,12 +252,6 @@ def _use(config: RunConfig, path: Path, name: str, endpoint: EndpointConfig) -> 
     if endpoint.max_cost is not None and not endpoint.prompt_price + endpoint.completion_price:
         text = "has no effect: nothing is charged; write prompt_price and completion_price, per million tokens"
         yield at((*path, "max_cost"), text)
-
-
-def _options(path: Path, endpoint: EndpointConfig) -> Iterator[Contradiction]:
-    for key in endpoint.options:
-        if why := _NOT_OPTIONS.get(key.lower()):
-            yield at((*path, "options", key), f"is no option: {why}")
 
 
 def _judge(config: RunConfig) -> Iterator[Contradiction]:

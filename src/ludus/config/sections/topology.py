@@ -47,24 +47,17 @@ def _settings(config: RunConfig) -> Iterator[Obstacle]:
     advantage = config.train.algorithm.advantage or preset_of(config.train.algorithm).advantage
     memory = getattr(config.policy.network, "memory", None)
     own_pace = config.synchronise != SynchroniseConfig()
+    custom = advantage.kind == "custom"
     recorded = "reward transforms work on recorded episodes"
+    computed = "a plugin's advantage is computed from recorded episodes"
+    versions = "explorers with versions of their own are separate processes"
     rows: tuple[tuple[object, str, str, str], ...] = (
         (critic == "central", "policy.critic", "a central critic sees what the device's games do not show", "own"),
         (memory, "policy.network.memory", "the device's games carry no memory from one decision to the next", "null"),
-        (
-            advantage.kind == "custom",
-            "train.algorithm.advantage.kind",
-            "a plugin's advantage is computed from recorded episodes",
-            "gae",
-        ),
+        (custom, "train.algorithm.advantage.kind", computed, "gae"),
         (config.schedule != "sync", "schedule", "play and training at the same time need separate processes", "sync"),
         (config.mode in ("explore", "train"), "mode", f"mode {config.mode} is a process of its own", "both"),
-        (
-            own_pace,
-            "synchronise",
-            "explorers with versions of their own are separate processes",
-            "{interval: 1, offset: 0}",
-        ),
+        (own_pace, "synchronise", versions, "{interval: 1, offset: 0}"),
         (config.cycle, "cycle", "waiting for data needs a trainer of its own", "null"),
         (config.buffer.feeds, "buffer.feeds", "what other runs play is trained on by a process of its own", "[]"),
         (config.train.trainers > 1, "train.trainers", "several trainers are separate processes", "1"),
