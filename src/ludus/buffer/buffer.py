@@ -25,8 +25,15 @@ from numpy.typing import NDArray
 from ludus.buffer.limits import Stock, make_limits, may_claim, rows_wanted
 from ludus.buffer.rows import RowFacts, facts_of, facts_of_table
 from ludus.buffer.samplers import SAMPLERS, Eligible, choose_groups
-from ludus.buffer.state import decode_rests, decode_runs, encode_rests, encode_runs, first_needed, trim_point
-from ludus.buffer.window import Window
+from ludus.buffer.window import (
+    Window,
+    decode_rests,
+    decode_runs,
+    encode_rests,
+    encode_runs,
+    first_needed,
+    trim_point,
+)
 from ludus.config import BufferConfig
 from ludus.errors import LudusError
 from ludus.records import Experiences

@@ -32,8 +32,7 @@ from ludus.records import Episode, PolicyName, PolicyRef
 from ludus.runs.controls import Controls
 from ludus.runs.cycle import Cycle
 from ludus.runs.cycle_source import CycleSource
-from ludus.sources.async_rollouts import AsyncRollouts
-from ludus.sources.explore_only import ExploreOnly
+from ludus.sources.async_rollouts import AsyncRollouts, ExploreOnly
 from ludus.sources.feeds import FeedSource
 from ludus.sources.mixed import MixedSource
 from ludus.sources.offline import open_offline

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import selectors
+import subprocess
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,7 +138,8 @@ class Supervisor:
         try:
             frames = worker.channel.receive()
         except EOFError:
-            self._await_exit(worker)
+            with suppress(subprocess.TimeoutExpired):
+                worker.process.wait(EXIT_GRACE_S)
             return [self._replace(name, worker.describe_exit())]
         except ProtocolError as error:
             return [self._replace(name, f"sent garbage ({error})")]
@@ -192,12 +195,6 @@ class Supervisor:
             elif "most recent call first" in tail and now - since > STACK_QUIET_S:
                 return
             time.sleep(0.02)
-
-    @staticmethod
-    def _await_exit(worker: WorkerProcess) -> None:
-        end = time.monotonic() + EXIT_GRACE_S
-        while worker.process.poll() is None and time.monotonic() < end:
-            time.sleep(0.01)
 
     def _count_loss(self, lost: Lost) -> None:
         now = time.monotonic()
