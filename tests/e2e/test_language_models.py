@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from ludus.cli.inspect import replay
 from ludus.cli.match import match
 from ludus.cli.play import play
-from ludus.cli.replay import replay
 from ludus.policies import PolicyStore
 from ludus.storage.jsonl import read_jsonl
 

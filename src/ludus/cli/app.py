@@ -28,7 +28,7 @@ COMMANDS = {
     "league": "league",
     "plot": "plot",
     "metrics": "listings",
-    "replay": "replay",
+    "replay": "inspect",
     "play": "play",
     "match": "match",
     "inspect": "inspect",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from ludus.cli.replay import find_episode
+from ludus.cli.inspect import find_episode
 from ludus.errors import ConfigError
 from ludus.reports.ladder import standing_of_run
 from ludus.reports.league_tables import ladder_table

@@ -58,6 +58,7 @@ from ludus.config.sections.policy import (
     PolicyConfig,
     ResNetConfig,
     TeacherConfig,
+    WarmStartConfig,
 )
 from ludus.config.sections.population import PayoffConfig, PopulationConfig, StopConfig
 from ludus.config.sections.rewards import RewardConfig, RewardConfigs, SandboxConfig, label_of
@@ -84,7 +85,6 @@ from ludus.config.sections.train_presets import (
     register_preset,
     wanted_sources,
 )
-from ludus.config.sections.warm_start import WarmStartConfig
 from ludus.config.sections.workflow import EnvironmentConfig, WorkflowConfig
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 Invariant: a line reads `place  key.path: what was expected, what was found`, with the places of one report aligned.
 Nothing a user wrote is bent or ignored silently. A check between keys looks at a config whose defaults are filled,
-names the other key and says what to write instead. To add one: a rule in its section; `checks.py` runs them all.
+names the other key and says what to write instead. To add one: a rule in its section; `derive.py` runs them all.
 """
 
 from __future__ import annotations

@@ -19,13 +19,12 @@ from ludus.config.sections.explore import ExploreConfig, SamplingConfig
 from ludus.config.sections.games import GameChoice
 from ludus.config.sections.league import LeagueConfig
 from ludus.config.sections.operation import CheckpointConfig, RecordConfig, RuntimeConfig, TelemetryConfig
-from ludus.config.sections.policy import PolicyConfig
+from ludus.config.sections.policy import PolicyConfig, WarmStartConfig
 from ludus.config.sections.population import PopulationConfig
 from ludus.config.sections.rewards import RewardConfigs
 from ludus.config.sections.synchronise import CycleConfig, SynchroniseConfig
 from ludus.config.sections.tasks import TasksetConfig
 from ludus.config.sections.train import TrainConfig
-from ludus.config.sections.warm_start import WarmStartConfig
 from ludus.config.sections.workflow import SingleTurnConfig, WorkflowConfig
 
 Topology = Literal["fused", "split", "tabular"]

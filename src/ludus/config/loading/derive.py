@@ -7,18 +7,33 @@ the rule in the field's documentation.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from ludus.config.base import Model
-from ludus.config.checks import find_contradictions
 from ludus.config.loading.stages import split_stages, stage_contradictions, stage_path
+from ludus.config.parts import check_parts
 from ludus.config.problems import Contradiction, dotted
 from ludus.config.run import RunConfig
-from ludus.config.sections.games import seats_per_game
-from ludus.config.sections.population import NO_EVALUATION, PopulationConfig
-from ludus.config.sections.topology import fused_obstacles
+from ludus.config.sections.buffer import check_buffer
+from ludus.config.sections.evaluate import check_evaluate
+from ludus.config.sections.explore import check_explore
+from ludus.config.sections.games import check_games, seats_per_game
+from ludus.config.sections.league import check_league
+from ludus.config.sections.operation import check_record
+from ludus.config.sections.policy import check_policy, check_warm_start
+from ludus.config.sections.population import (
+    NO_EVALUATION,
+    PopulationConfig,
+    check_exact_population,
+    check_learned_population,
+)
+from ludus.config.sections.synchronise import check_cycle, check_synchronise
+from ludus.config.sections.tasks import check_tasks
+from ludus.config.sections.topology import check_topology, fused_obstacles
 from ludus.config.sections.train import AlgorithmConfig, TrainConfig
+from ludus.config.sections.train_checks import check_train
 from ludus.config.sections.train_presets import preset_of
 from ludus.errors import ConfigError
 
@@ -31,6 +46,24 @@ _FUSED_CHECKPOINT_EVERY = 50
 _TABULAR_CHECKPOINT_EVERY = 25
 
 M = TypeVar("M", bound=Model)
+Check = Callable[[RunConfig], Iterator[Contradiction]]
+
+_CHECKS: tuple[Check, ...] = (
+    check_topology,
+    check_parts,
+    check_train,
+    check_policy,
+    check_explore,
+    check_games,
+    check_league,
+    check_tasks,
+    check_warm_start,
+    check_evaluate,
+    check_record,
+    check_cycle,
+    check_buffer,
+    check_synchronise,
+)
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -68,6 +101,16 @@ def fill_and_check(config: RunConfig) -> tuple[RunConfig, list[Contradiction]]:
         for one in find_contradictions(stage)
     ]
     return config, [*stage_contradictions(config, stages), *inside]
+
+
+def find_contradictions(config: RunConfig) -> list[Contradiction]:
+    """Everything in a config, whose defaults are filled, that cannot hold together."""
+    checks = _CHECKS
+    if config.population is not None and config.population.oracle == "exact":
+        checks = (check_exact_population,)
+    elif config.population is not None:
+        checks = (*_CHECKS, check_learned_population)
+    return [found for check in checks for found in check(config)]
 
 
 def fill_defaults(config: RunConfig) -> RunConfig:
