@@ -23,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fake_vllm import CONTEXT, WORDS, fake_vllm, log_softmax, next_logits
 from scripted_endpoint import Answer, never, refuses, scripted, unused_port, writes
 
-from ludus.config import LanguageModelConfig, LoraConfig, VllmEngineConfig
+from ludus.config import LanguageModelConfig, LoraConfig
+from ludus.config.sections.explore import VllmEngineConfig
 from ludus.errors import PolicyError, TimeoutExceeded, Unreachable
 from ludus.inference.protocol import Completion, Request, Sampling
 from ludus.inference.vllm.engine import VllmEngine

@@ -2,7 +2,8 @@
 
 A config is data: names in it are looked up in registries, never imported. The models are in `sections` and `run`;
 `loading` reads them and fills in defaults, `describe` says in words what follows. The kinds of a reward, a workflow, an
-operator, a processor and an order are for the room that makes them, which imports them from their section.
+operator, a processor, an order, an engine and a source of rows are for the room that makes them, which imports them
+from their section.
 """
 
 from ludus.config.base import Model, template_parts
@@ -23,28 +24,10 @@ from ludus.config.loading.stages import join, plain_values, stage_folder, stage_
 from ludus.config.loading.validation import validate
 from ludus.config.problems import Path, dotted, nearest_word, printable, report, shorten, show
 from ludus.config.run import RunConfig
-from ludus.config.sections.buffer import (
-    BotGamesConfig,
-    BufferConfig,
-    ExpertConfig,
-    LoaderConfig,
-    PairsConfig,
-    RowFileConfig,
-    RunEpisodesConfig,
-    RunFeedConfig,
-)
+from ludus.config.sections.buffer import BufferConfig, ExpertConfig, LoaderConfig, PairsConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import ExperienceConfig
-from ludus.config.sections.explore import (
-    CustomEngineConfig,
-    EndpointConfig,
-    ExploreConfig,
-    JudgeConfig,
-    LocalEngineConfig,
-    PromptConfig,
-    SamplingConfig,
-    VllmEngineConfig,
-)
+from ludus.config.sections.explore import EndpointConfig, ExploreConfig, JudgeConfig, PromptConfig, SamplingConfig
 from ludus.config.sections.games import GameChoice
 from ludus.config.sections.league import LeagueConfig, OpponentConfig, TrueSkillConfig
 from ludus.config.sections.operation import RuntimeConfig, TelemetryConfig, WandbConfig
@@ -85,7 +68,7 @@ from ludus.config.sections.train_presets import (
     register_preset,
     wanted_sources,
 )
-from ludus.config.sections.workflow import EnvironmentConfig, WorkflowConfig
+from ludus.config.sections.workflow import WorkflowConfig
 
 __all__ = [
     "ALGORITHMS",
@@ -95,14 +78,11 @@ __all__ = [
     "SETTABLE",
     "AdvantageConfig",
     "AlgorithmConfig",
-    "BotGamesConfig",
     "BufferConfig",
-    "CustomEngineConfig",
     "CustomNetworkConfig",
     "CycleConfig",
     "EarlyStoppingConfig",
     "EndpointConfig",
-    "EnvironmentConfig",
     "EvaluateConfig",
     "ExperienceConfig",
     "ExpertConfig",
@@ -113,7 +93,6 @@ __all__ = [
     "LanguageModelConfig",
     "LeagueConfig",
     "LoaderConfig",
-    "LocalEngineConfig",
     "LoraConfig",
     "MemoryConfig",
     "MlpConfig",
@@ -132,10 +111,7 @@ __all__ = [
     "ResNetConfig",
     "RewardConfig",
     "RewardConfigs",
-    "RowFileConfig",
     "RunConfig",
-    "RunEpisodesConfig",
-    "RunFeedConfig",
     "RuntimeConfig",
     "SamplingConfig",
     "SandboxConfig",
@@ -147,7 +123,6 @@ __all__ = [
     "TermConfig",
     "TrainConfig",
     "TrueSkillConfig",
-    "VllmEngineConfig",
     "WandbConfig",
     "WarmStartConfig",
     "WorkflowConfig",

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ludus.buffer import as_expert_rows
-from ludus.config import BotGamesConfig, GameChoice, RunConfig
+from ludus.config import GameChoice, RunConfig
+from ludus.config.sections.buffer import BotGamesConfig
 from ludus.errors import ConfigError, RolloutError, rollout_error
 from ludus.explore.players.fixed import Player, make_player
 from ludus.explore.runners.assembly import assemble

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ludus.buffer import GatheredWriter
-from ludus.config import BotGamesConfig, ExpertConfig, PairsConfig, RowFileConfig, RunConfig
+from ludus.config import ExpertConfig, PairsConfig, RunConfig
+from ludus.config.sections.buffer import BotGamesConfig, RowFileConfig
 from ludus.errors import ConfigError
 from ludus.ingest.bot_games import BotGames
 from ludus.ingest.gathering import Gather, GatherBroken, GatherDone, GatherProgress, GatherRefused, ToGathering

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from ludus.buffer import BadDemonstration, TokenRow, as_rows, encode_messages, read_messages, read_pair
-from ludus.config import RowFileConfig, RunConfig
+from ludus.config import RunConfig
+from ludus.config.sections.buffer import RowFileConfig
 from ludus.errors import EnvError
 from ludus.lm.model_text import ModelText
 from ludus.records import Experiences

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.buffer import BadDemonstration, TokenRow, as_expert_rows, as_rows, encode_messages, read_messages
-from ludus.config import LanguageModelConfig, RunEpisodesConfig, load_config
+from ludus.config import LanguageModelConfig, load_config
+from ludus.config.sections.buffer import RunEpisodesConfig
 from ludus.errors import ConfigError, StorageError
 from ludus.experience import KeptRows
 from ludus.ingest.row_files import Asking

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config import RunConfig, RunFeedConfig, load_config
+from ludus.config import RunConfig, load_config
+from ludus.config.sections.buffer import RunFeedConfig
 from ludus.errors import ConfigError
 from ludus.experience import MOST_TASKS
 from ludus.lm.language_shape import LanguageModelShape

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from ludus.config import EnvironmentConfig
-from ludus.config.sections.workflow import GymnasiumConfig
+from ludus.config.sections.workflow import EnvironmentConfig, GymnasiumConfig
 from ludus.errors import EnvError, boundary
 from ludus.plugins import Registry
 from ludus.rewards.attempt import check_value

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from ludus.config import CustomEngineConfig, LocalEngineConfig, PromptConfig, RewardConfigs, RunConfig, SamplingConfig
+from ludus.config import PromptConfig, RewardConfigs, RunConfig, SamplingConfig
 from ludus.config.parts import ENGINES
+from ludus.config.sections.explore import CustomEngineConfig, LocalEngineConfig
 from ludus.errors import PolicyError
 from ludus.explore.messages import Setup
 from ludus.explore.players.endpoints import Endpoints

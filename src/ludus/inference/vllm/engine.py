@@ -16,7 +16,7 @@ import time
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
-from ludus.config import VllmEngineConfig
+from ludus.config.sections.explore import VllmEngineConfig
 from ludus.errors import PolicyError, TimeoutExceeded
 from ludus.inference.endpoint import Endpoint, EndpointRefused
 from ludus.inference.protocol import Completion, EngineCounters, Request, check_request
