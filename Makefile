@@ -90,7 +90,7 @@ bench: $(DEV_STAMP) ## measure beside the peers (ARGS="loop --json" chooses one)
 	else for name in store loop lm telemetry watch; do $(BIN)/ludus bench $$name || exit 1; done; fi
 
 pages: $(DEV_STAMP) ## write the pages of the documentation that are made from code
-	@$(BIN)/python -m ludus.daemon.page > docs/.page.md && mv docs/.page.md docs/protocol.md
+	@$(BIN)/python -m ludus.daemon.schema > docs/.page.md && mv docs/.page.md docs/protocol.md
 	@$(BIN)/python -m ludus.telemetry.metric_table > docs/.page.md && mv docs/.page.md docs/metrics.md
 
 pictures: $(DEV_STAMP) ## the pictures of the dashboard in docs/, from a real run (about three minutes)

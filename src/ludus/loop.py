@@ -9,23 +9,23 @@ That order makes a resume exact.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ludus.orchestrator import (
     Evaluator,
     Explorers,
     Learner,
-    Milestones,
     Publisher,
     Reporter,
-    RunContext,
     RunState,
-    RunStore,
     UpdateReport,
 )
-from ludus.runs.controls import Controls
-from ludus.runs.cycle import Cycle
-from ludus.runs.round_export import export_round
+from ludus.runs.cycle import export_round
 from ludus.sources import BatchSource
 from ludus.storage.checkpoints import Checkpoint
+
+if TYPE_CHECKING:
+    from ludus.runs.opening import Parts
 
 POLL_S = 0.05
 
@@ -34,24 +34,23 @@ class Loop:
     """One policy in training, from its newest checkpoint to its end."""
 
     def __init__(
-        self,
-        context: RunContext,
-        store: RunStore,
-        controls: Controls,
-        *,
-        source: BatchSource,
-        learner: Learner,
-        explorers: Explorers,
-        evaluator: Evaluator,
-        milestones: Milestones,
-        cycle: Cycle,
-        parts: RunState,
+        self, parts: Parts, source: BatchSource, learner: Learner, explorers: Explorers, evaluator: Evaluator
     ) -> None:
-        self._context, self._store, self._controls = context, store, controls
-        self._source, self._learner, self._explorers = source, learner, explorers
-        self._evaluator, self.milestones, self.cycle, self._parts = evaluator, milestones, cycle, parts
-        self._publisher = Publisher(context, store, milestones.progress, parts.pool, evaluator, explorers)
-        self._reporter = Reporter(context.telemetry, milestones)
+        self._context, self._store, self._controls = parts.context, parts.store, parts.controls
+        self._source, self._learner, self._explorers, self._evaluator = source, learner, explorers, evaluator
+        self.milestones, self.cycle = parts.milestones, parts.cycle
+        self._publisher = Publisher(self._context, self._store, parts.progress, parts.pool, evaluator, explorers)
+        self._reporter = Reporter(self._context.telemetry, self.milestones)
+        self._parts = RunState(
+            self._store,
+            parts.progress,
+            parts.pool,
+            evaluation=parts.evaluation,
+            tasks=parts.tasks,
+            enough=self.milestones.early_stopping,
+            cycle=self.cycle,
+            endpoints=explorers.bill,
+        )
 
     def run(self, *, strict_resume: bool = False) -> None:
         """Train until the steps are over, the source is exhausted or somebody asks to stop."""

@@ -16,14 +16,10 @@ MODULES = sorted(ROOT.rglob("*.py"))
 ROOMS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 MOST_LINES, MOST_LOOP_LINES, MOST_METHODS, MOST_FIELDS = 400, 200, 20, 12
 
-LONG_MODULES = {"daemon/messages.py"}
+LONG_MODULES: set[str] = set()
 LARGE_CLASSES = {
-    "Dashboard",
     "JaxLearner",
     "JaxShare",
-    "PopulationState",
-    "Service",
-    "Status",
     "TorchLearner",
 }
 """Over the limits still. A name that is no longer over them must leave the list; none may join it."""
@@ -53,7 +49,7 @@ def is_record(node: ast.ClassDef) -> bool:
     """Messages and frozen records are rows of a table: as many columns as the table has."""
     bases = {ast.unparse(base) for base in node.bases}
     frozen = any("frozen=True" in ast.unparse(each) for each in node.decorator_list)
-    return frozen or any(base.endswith(("Struct", "Model", "NamedTuple")) for base in bases)
+    return frozen or any(base.endswith(("Struct", "Model", "NamedTuple", "Payload")) for base in bases)
 
 
 def test_loop_reads_whole() -> None:

@@ -14,8 +14,7 @@ from ludus.cli.progress import LivePanel, PlainLines, population_progress
 from ludus.cli.summary import final_lines
 from ludus.config import RunConfig, build_config, resolve
 from ludus.reports.sparklines import decades, sparkline
-from ludus.runs.controls import Activity
-from ludus.runs.driver import Status
+from ludus.runs.driver import Activity, Status
 from ludus.runs.staged import AnyRun
 
 

@@ -12,7 +12,7 @@ from ludus.cli.tui import make_source
 from ludus.daemon.messages import StartTraining
 from ludus.errors import ConfigError
 from ludus.monitor.child_source import ChildSource
-from ludus.monitor.recorded_source import RecordedSource
+from ludus.monitor.source import RecordedSource
 
 
 def test_a_config_is_started_a_recording_is_replayed_and_nothing_else_is_guessed(tmp_path: Path) -> None:

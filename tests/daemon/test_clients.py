@@ -16,7 +16,7 @@ import pytest
 
 from ludus import parse_config
 from ludus.daemon.driver import Driver
-from ludus.daemon.hosting import hosted
+from ludus.daemon.launch import hosted
 from ludus.daemon.sockets import connect
 from ludus.runs.driver import CycleStatus
 from ludus.runs.staged import make_run

@@ -7,8 +7,10 @@ import threading
 import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ludus.daemon.lines import TooLong, read_lines
+from ludus.daemon.lines import LineSplitter, TooLong, read_lines
 
 
 def lines_of(data: bytes, *, most_bytes: int = 100) -> list[bytes | TooLong]:
@@ -66,3 +68,26 @@ def test_a_line_of_a_hundred_megabytes_is_never_held() -> None:
     assert found[0].size == 1600 * 65536
     assert found[1:] == [b"after"]
     assert most < 6_000_000
+
+
+@given(st.lists(st.binary(max_size=12), max_size=20), st.data())
+def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], data: st.DataObject) -> None:
+    lines = [line.replace(b"\n", b"x") for line in lines]
+    stream, splitter = b"".join(line + b"\n" for line in lines), LineSplitter()
+    found: list[bytes | TooLong] = []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        found += splitter.feed(stream[:size])
+        stream = stream[size:]
+    assert found == lines
+    assert splitter.end() == []
+
+
+def test_a_line_that_never_ends_costs_no_memory_and_the_next_one_is_read() -> None:
+    splitter = LineSplitter(most_bytes=100)
+    for _ in range(1000):
+        assert splitter.feed(b"x" * 90) == []
+        assert len(splitter._begun) <= 100
+    found = splitter.feed(b"x\nshort\n" + b"y" * 101 + b"\nlast")
+    assert [line if isinstance(line, bytes) else line.size for line in found] == [90_001, b"short", 101]
+    assert splitter.end() == [b"last"]

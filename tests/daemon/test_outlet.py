@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from ludus.daemon.outlet import MOST_NEWS, MOST_REPLIES, Outlet
+from ludus.daemon.client import MOST_NEWS, MOST_REPLIES, Outlet
 
 
 def test_lines_arrive_in_order() -> None:

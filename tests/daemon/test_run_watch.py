@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from ludus import parse_config
-from ludus.daemon.league_news import played_since
 from ludus.daemon.messages import EpisodeNews, LeagueNews, Payload, PolicyPublished, ProgressNews, Status, Warned
-from ludus.daemon.run_watch import RunWatch, event_news
-from ludus.daemon.tail import JsonlTail
+from ludus.daemon.run_watch import JsonlTail, RunWatch, event_news
+from ludus.daemon.watches import played_since
 from ludus.errors import StorageError
 from ludus.runs.staged import make_run
 from ludus.storage.jsonl import JsonlWriter

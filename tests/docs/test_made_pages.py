@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ludus.daemon.page import page
+from ludus.daemon.schema import page
 
 DOCS = Path(__file__).parents[2] / "docs"
 

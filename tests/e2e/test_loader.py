@@ -97,7 +97,8 @@ def test_the_trainer_pulls_its_batches_and_nothing_goes_through_the_loop(unbroke
 
 def test_a_resume_continues_behind_the_last_batch(unbroken: Path, plugin: str, tmp_path: Path) -> None:
     config = parse_config(CONFIG, "pulled.yaml")
-    first = SingleRun(config, tmp_path / "run", plugins=[plugin], until=96)
+    first = SingleRun(config, tmp_path / "run", plugins=[plugin])
+    first.until = 96
     assert first.run_to_end().steps == 96
     assert SingleRun(config, tmp_path / "run", plugins=[plugin]).run_to_end().stage == "done"
     assert weights(tmp_path / "run") == weights(unbroken)

@@ -22,7 +22,7 @@ from ludus.games.sequence_form_building import build_sequence_form
 from ludus.games.tabulating import tabulate
 from ludus.league.exact.network_policies import NetworkPolicies
 from ludus.orchestrator.fused.program import FusedProgram, FusedState, find_program
-from ludus.orchestrator.policy_shape import network_shape
+from ludus.orchestrator.policy_start import network_shape
 from ludus.policies import Policy, PolicyShape, PolicyStore
 from ludus.train.jax_shards import AXIS, agree
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ludus.orchestrator.rollout_metrics import RolloutMetrics
+from ludus.orchestrator.rollout_sink import RolloutMetrics
 from ludus.records import Episode, EpisodeId, PolicyName, PolicyRef, Seat, Task, TaskId
 
 LEARNER = Seat(policy=PolicyRef(name=PolicyName("main")), learns=True)

@@ -1,7 +1,7 @@
 """What a run plays and attempts, and the stream of tasks that is made from it."""
 
 from ludus.config import TasksetConfig
-from ludus.orchestrator.task_sets import Playables, overlaps
+from ludus.orchestrator.check_parts import Playables, overlaps
 from ludus.tasks import Taskset, load_taskset
 
 

@@ -12,7 +12,7 @@ from ludus.config import LanguageModelConfig, LoraConfig, RunConfig, build_confi
 from ludus.errors import ConfigError
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.lm.tiny_model import make_tiny_model
-from ludus.orchestrator.teacher import check_teacher, keep_teacher
+from ludus.orchestrator.policy_start import check_teacher, keep_teacher
 from ludus.policies import PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.run_directory import RunDirectory

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.orchestrator.trainer_client import NAME, TrainerClient
-from ludus.orchestrator.trainer_states import FILES
+from ludus.orchestrator.trainer_client import FILES, NAME, TrainerClient
 from ludus.runtime import Arrived, Lost
 from ludus.sources.protocol import Batch
 from ludus.storage.checkpoints import CheckpointStore

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ludus.config import RunConfig
-from ludus.orchestrator.worker_imports import worker_imports
+from ludus.orchestrator.workers import worker_imports
 from ludus.runtime import Arrived, Lost, Supervisor, WorkerSpec
 
 

@@ -14,7 +14,7 @@ from syrupy.extensions.single_file import WriteMode
 from textual.pilot import Pilot
 
 from ludus.monitor.message_queue import MessageQueue
-from ludus.monitor.recorded_source import RecordedSource
+from ludus.monitor.source import RecordedSource
 from ludus.tui.app import Dashboard
 
 RECORDINGS = Path(__file__).parent / "recordings"

@@ -25,19 +25,17 @@ from ludus.daemon.messages import (
     Stop,
 )
 from ludus.monitor.message_queue import MessageQueue, Reply
-from ludus.monitor.recorded_source import RecordedSource
-from ludus.monitor.source import Connection, refusal
+from ludus.monitor.source import Connection, RecordedSource, Source, refused
 from ludus.tui.app import Dashboard
 from ludus.tui.commands import ORDERS
 from ludus.tui.pane import LogPane, Pane
 from ludus.tui.panes import PANES
 
 
-class Fake:
+class Fake(Source):
     """A run that does what it is told."""
 
     owns_run = True
-    has_failed = False
 
     def __init__(self, *, refuses: str = "") -> None:
         self.connection = Connection(state="live", words="a fake")
@@ -54,20 +52,16 @@ class Fake:
     def send(self, command: Payload) -> Future[Reply]:
         """Note it and reply."""
         self.sent.append(command)
+        if self._refuses:
+            return refused(self._refuses)
         future = Future[Reply]()
-        future.set_result(
-            refusal(self._refuses) if self._refuses else Ack(command=command.type, result={"path": "runs/x"})
-        )
+        future.set_result(Ack(command=command.type, result={"path": "runs/x"}))
         return future
 
     def close(self) -> str:
         """Done."""
         self.is_closed = True
         return "stopped in order"
-
-    def last_log(self) -> list[str]:
-        """None."""
-        return []
 
     def hurry(self) -> None:
         """Counted."""
@@ -199,11 +193,11 @@ def test_the_palette_has_every_command_of_the_protocol() -> None:
 
 
 def test_set_asks_for_its_keys_and_says_what_is_expected() -> None:
-    assert ORDERS["set"].make("train.steps=2000 a.b=text c=true") == Set(
+    assert ORDERS["set"].command("train.steps=2000 a.b=text c=true") == Set(
         values={"train.steps": 2000, "a.b": "text", "c": True}
     )
     with pytest.raises(ValueError, match="is not KEY"):
-        ORDERS["set"].make("train.steps")
+        ORDERS["set"].command("train.steps")
 
     async def test() -> None:
         source = Fake()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ludus.daemon.lines import TooLong
 from ludus.daemon.messages import Ack, EventNews, Failure, LogLine, ProgressNews, Status, Warned
 from ludus.daemon.protocol import MessageId, write_message
 from ludus.monitor import message_queue as intakes
@@ -52,8 +53,9 @@ def test_garbage_is_counted_and_never_raises() -> None:
             b"\xff\xfe\x00",
             b"[" * 100_000,
             b"",
-        ],
-        too_long=2,
+            TooLong.of(b"x"),
+            TooLong.of(b"y"),
+        ]
     )
     news = message_queue.drain()
     assert (news.notes, dict(news.states)) == ([], {})

@@ -26,15 +26,14 @@ from ludus.daemon.messages import (
 from ludus.monitor.message_queue import MessageQueue
 from ludus.monitor.run_view import Entry, RunView
 from ludus.reports.number_text import duration, short
-from ludus.tui import head
+from ludus.tui.board import head_lines
 from ludus.tui.drawing import fit, sparkline, wrap
 from ludus.tui.panes import PANES
 from ludus.tui.panes.collection import COLLECTION
 from ludus.tui.panes.league import LEAGUE
 from ludus.tui.panes.log import matches
 from ludus.tui.panes.rooms import ROOMS
-from ludus.tui.panes.schedule import SCHEDULE
-from ludus.tui.panes.training import TRAINING
+from ludus.tui.panes.training import SCHEDULE, TRAINING
 
 words = st.text(max_size=40)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -114,7 +113,7 @@ def test_whatever_a_daemon_says_no_line_is_wider_than_its_pane(
         for drawn in pane.lines(view, width):
             assert drawn.cell_len <= width, (pane.name, drawn.plain)
             assert "\x1b" not in drawn.plain
-    assert all(drawn.cell_len == width for drawn in head.draw(view, width))
+    assert all(drawn.cell_len == width for drawn in head_lines(view, width))
 
 
 @pytest.mark.parametrize("name", ["connect_four", "tic_tac_toe"])

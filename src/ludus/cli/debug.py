@@ -114,7 +114,7 @@ def _open(
 
 
 def _find_task(config: RunConfig, number: int, ref: PolicyRef, *, greedy: bool) -> Task:
-    from ludus.orchestrator.task_sets import Playables, make_tasks
+    from ludus.orchestrator.check_parts import Playables, make_tasks
     from ludus.records import Seat
     from ludus.tasks import load_taskset
 

@@ -14,8 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ludus.cli.summary import evaluation_scores, exploitability, held_out_scores, print_summary, unit_of
-from ludus.daemon.rates import Rate
-from ludus.daemon.reports import Reporter
+from ludus.daemon.reports import Rate, Reporter
 from ludus.reports.sparklines import decades, sparkline
 
 if TYPE_CHECKING:

@@ -43,8 +43,7 @@ def run(
       ludus run my.yaml --plugin my_game.py --run-dir /data/runs/first
       ludus run my.yaml mode=evaluate policy.start=runs/first evaluate.versions=all
     """
-    from ludus.daemon.hosting import hosted
-    from ludus.daemon.launch import open_loop
+    from ludus.daemon.launch import hosted, open_loop
 
     path, changes = split_config(config, overrides)
     plugins = [str(file) for file in plugin or []]

@@ -69,7 +69,7 @@ def make_source(
     from ludus.daemon.messages import StartTraining, Subscribe
     from ludus.monitor.attached_source import WANTED
     from ludus.monitor.child_source import ChildSource
-    from ludus.monitor.recorded_source import RecordedSource
+    from ludus.monitor.source import RecordedSource
 
     if what.is_dir():
         return _attach(what, overrides), []

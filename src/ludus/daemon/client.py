@@ -1,32 +1,122 @@
-"""One client of a service: what it says is read by a thread of its own, what it is told goes through its outlet.
+"""One client of a service: a thread of its own reads what it says, another writes what it is told.
+
+Replies are never lost; of news only the newest are kept for a slow reader. Invariant: whoever produces news never
+waits. Whoever replies waits while the client has left `MOST_REPLIES` of them unread, so that a client that only talks
+is not listened to either, and memory is bounded.
 
 A client speaks ludus, or the Leela daemon's language: whoever begins with one of that daemon's two commands, in its own
 shape and without an id, is told `training_status` and nothing else, since its reader ends at any other message. The
-first line that only a client of ludus can have written changes that.
-"""
+first line that only a client of ludus can have written changes that."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 from ludus.daemon.lines import MOST_BYTES, TooLong, read_lines
-from ludus.daemon.messages import Failure, LeelaStatus, LogLine, Payload, StartTraining, StartTrainingImmediately
-from ludus.daemon.outlet import Outlet
+from ludus.daemon.messages import (
+    Ack,
+    ErrorCode,
+    Failure,
+    LeelaStatus,
+    LogLine,
+    Payload,
+    StartTraining,
+    StartTrainingImmediately,
+)
 from ludus.daemon.protocol import BadLine, Command, MessageId, find_id, parse_command, write_message
 
 log = logging.getLogger(__name__)
 
+MOST_REPLIES = 1000
+MOST_NEWS = 1000
+CLOSE_S = 2.0
 
-class Handler(Protocol):
-    """Carries out what clients want."""
 
-    def handle(self, client: Client, command: Command) -> None:
-        """Reply now or later, exactly once."""
-        ...
+class Outlet:
+    """Lines to one descriptor, written by a thread of its own."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor = descriptor
+        self._wake = threading.Condition()
+        self._replies: deque[tuple[int, bytes]] = deque()
+        self._news: deque[tuple[int, bytes]] = deque()
+        self._count = 0
+        self._closing = False
+        self.is_gone = False
+        """Whether nobody reads any more."""
+        self.dropped = 0
+        """News that the client was too slow for."""
+        self._thread = threading.Thread(target=self._write_all, name=f"to {name}", daemon=True)
+        self._thread.start()
+
+    def reply(self, line: bytes) -> None:
+        """Send a reply, after what was sent before it."""
+        with self._wake:
+            self._wake.wait_for(lambda: len(self._replies) < MOST_REPLIES or self.is_gone or self._closing)
+            if self.is_gone:
+                return
+            self._replies.append((self._number(), line))
+            self._wake.notify_all()
+
+    def tell(self, line: bytes) -> None:
+        """Send news; when too much is unread, the oldest make room."""
+        with self._wake:
+            if self.is_gone or self._closing:
+                return
+            if len(self._news) >= MOST_NEWS:
+                self._news.popleft()
+                self.dropped += 1
+            self._news.append((self._number(), line))
+            self._wake.notify_all()
+
+    def close(self, timeout_s: float = CLOSE_S) -> None:
+        """Send what is left, if the client still reads."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+        self._thread.join(timeout_s)
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _next(self) -> bytes | None:
+        """The oldest line; waits for one. None when there will be no more."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._replies or self._news or self._closing)
+            waiting = [queue for queue in (self._replies, self._news) if queue]
+            if not waiting:
+                return None
+            _, line = min(waiting, key=lambda queue: queue[0]).popleft()
+            self._wake.notify_all()
+            return line
+
+    def _write_all(self) -> None:
+        while (line := self._next()) is not None:
+            try:
+                _write(self._descriptor, line)
+            except OSError:
+                with self._wake:
+                    self.is_gone = True
+                    self._replies.clear()
+                    self._news.clear()
+                    self._wake.notify_all()
+                return
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    view = memoryview(line)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+Handle = Callable[["Client", Command], None]
 
 
 class Client:
@@ -49,9 +139,9 @@ class Client:
         """Whether it no longer reads."""
         return self._outlet.is_gone
 
-    def listen(self, handler: Handler, at_end: Callable[[Client], None]) -> None:
-        """Read what it says until it says no more."""
-        threading.Thread(target=self._listen, args=(handler, at_end), name=f"from {self.name}", daemon=True).start()
+    def listen(self, handle: Handle, at_end: Callable[[Client], None]) -> None:
+        """Read what it says until it says no more; `handle` replies to each command exactly once, now or later."""
+        threading.Thread(target=self._listen, args=(handle, at_end), name=f"from {self.name}", daemon=True).start()
 
     def wants(self, type: str) -> bool:
         """Whether it is to get notifications of this type."""
@@ -79,18 +169,26 @@ class Client:
         elif isinstance(payload, Failure):
             log.error("%s", payload.message)
 
+    def ack(self, command: Command, result: dict[str, Any]) -> None:
+        """A command was carried out, or accepted."""
+        self.reply(Ack(command=command.type, result=result), command.id)
+
+    def refuse(self, command: Command, code: ErrorCode, message: str) -> None:
+        """A command was not carried out."""
+        self.reply(Failure(code=code, message=message, command=command.type), command.id)
+
     def close(self) -> None:
         """Send what is left and forget it."""
         self._outlet.close()
 
-    def _listen(self, handler: Handler, at_end: Callable[[Client], None]) -> None:
+    def _listen(self, handle: Handle, at_end: Callable[[Client], None]) -> None:
         try:
             for line in read_lines(self._reads):
-                self._take(handler, line)
+                self._take(handle, line)
         finally:
             at_end(self)
 
-    def _take(self, handler: Handler, line: bytes | TooLong) -> None:
+    def _take(self, handle: Handle, line: bytes | TooLong) -> None:
         if isinstance(line, TooLong):
             self._is_leela = False
             reason = f"a line has at most {MOST_BYTES:,} bytes; this one had {line.size:,}"
@@ -101,7 +199,7 @@ class Client:
         if isinstance(found, BadLine):
             self.reply(found.failure, found.id)
         else:
-            handler.handle(self, found)
+            handle(self, found)
 
 
 def _is_of_leela(found: Command | BadLine) -> bool:

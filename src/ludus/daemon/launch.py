@@ -1,13 +1,17 @@
-"""From the words of a person or a client to a run that is ready to start."""
+"""From the words of a person or a client to a run that is ready to start, and that others can watch and drive."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from ludus.config import compute_threads, load_or_demo, resolve_stages
-from ludus.orchestrator.worker_imports import worker_imports
+from ludus.daemon.service import LogToClients, Service
+from ludus.daemon.sockets import ControlSocket
+from ludus.orchestrator.workers import worker_imports
 from ludus.plugins import load_plugins
 from ludus.runs.staged import AnyRun, make_run
 from ludus.runtime import available_cores, limit_threads, warm_up
@@ -37,3 +41,19 @@ def open_loop(
     if stages[0].topology == "split":
         warm_up(worker_imports(stages[0]))  # beside what this process imports
     return make_run(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)
+
+
+@contextmanager
+def hosted(loop: AnyRun) -> Iterator[Service]:
+    """While the block lasts, clients reach the run through its control socket."""
+    service = Service(loop=loop)
+    handler = LogToClients(service)
+    logging.getLogger().addHandler(handler)
+    service.start()
+    door = ControlSocket(service)
+    try:
+        yield service
+    finally:
+        door.close()
+        service.let_go()
+        logging.getLogger().removeHandler(handler)

@@ -1,4 +1,4 @@
-"""Lines from a descriptor, with a bound on what is held in memory.
+"""Bytes to lines, with a bound on what is held in memory.
 
 Invariant: every line of the input comes out exactly once, in order, without its end: whole, or as `TooLong` when it has
 more than `most_bytes`. What stands behind the last line's end counts as a line.
@@ -11,66 +11,78 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MOST_BYTES = 1_000_000
-_PIECE = 1 << 16
+CHUNK_BYTES = 1 << 16
 _KEPT = 4096
 """Bytes of the beginning and the end of a line that is too long, to find its id in."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TooLong:
-    """A line that was thrown away."""
+    """What is remembered of a line that is thrown away."""
 
     size: int
     beginning: bytes
     end: bytes
 
-
-def read_lines(descriptor: int, *, most_bytes: int = MOST_BYTES) -> Iterator[bytes | TooLong]:
-    """Lines until the end of the input, or until it fails."""
-    held = bytearray()
-    skipped: _Skipped | None = None
-    while piece := _read(descriptor):
-        *ends, rest = piece.split(b"\n")
-        for part in ends:
-            if skipped is not None:
-                yield skipped.closed(part)
-                skipped = None
-            elif len(held) + len(part) > most_bytes:
-                yield _Skipped(held + part).closed(b"")
-            else:
-                yield bytes(held) + part
-            held.clear()
-        if skipped is not None:
-            skipped.add(rest)
-        else:
-            held += rest
-            if len(held) > most_bytes:
-                skipped = _Skipped(held)
-                held.clear()
-    if skipped is not None:
-        yield skipped.closed(b"")
-    elif held:
-        yield bytes(held)
-
-
-class _Skipped:
-    """What is remembered of a line while it is thrown away."""
-
-    def __init__(self, held: bytes | bytearray) -> None:
-        self._size = len(held)
-        self._beginning, self._end = bytes(held[:_KEPT]), bytes(held[-_KEPT:])
+    @classmethod
+    def of(cls, part: bytes | bytearray) -> TooLong:
+        """A line that begins with this part."""
+        return cls(len(part), bytes(part[:_KEPT]), bytes(part[-_KEPT:]))
 
     def add(self, part: bytes) -> None:
-        self._size += len(part)
-        self._end = (self._end + part[-_KEPT:])[-_KEPT:]
+        """The line goes on."""
+        self.size += len(part)
+        self.end = (self.end + part[-_KEPT:])[-_KEPT:]
 
-    def closed(self, part: bytes) -> TooLong:
-        self.add(part)
-        return TooLong(self._size, self._beginning, self._end)
+
+class LineSplitter:
+    """Takes chunks as they come from a pipe."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most = most_bytes
+        self._begun = bytearray()
+        self._skipped: TooLong | None = None
+
+    def feed(self, chunk: bytes) -> list[bytes | TooLong]:
+        """The lines that this chunk completes."""
+        first, *others = chunk.split(b"\n")
+        self._keep(first)
+        if not others:
+            return []
+        *whole, rest = others
+        lines = [self._finish(), *(line if len(line) <= self._most else TooLong.of(line) for line in whole)]
+        self._keep(rest)
+        return lines
+
+    def end(self) -> list[bytes | TooLong]:
+        """What came after the last end of a line."""
+        return [self._finish()] if self._begun or self._skipped else []
+
+    def _keep(self, part: bytes) -> None:
+        if self._skipped is not None:
+            self._skipped.add(part)
+            return
+        self._begun += part
+        if len(self._begun) > self._most:
+            self._skipped = TooLong.of(self._begun)
+            self._begun.clear()
+
+    def _finish(self) -> bytes | TooLong:
+        line, self._skipped = self._skipped or bytes(self._begun), None
+        self._begun.clear()
+        return line
+
+
+def read_lines(descriptor: int, *, most_bytes: int = MOST_BYTES) -> Iterator[bytes | TooLong]:
+    """Lines of a descriptor until the end of the input, or until it fails."""
+    splitter = LineSplitter(most_bytes)
+    while chunk := _read(descriptor):
+        yield from splitter.feed(chunk)
+    yield from splitter.end()
 
 
 def _read(descriptor: int) -> bytes:
     try:
-        return os.read(descriptor, _PIECE)
+        return os.read(descriptor, CHUNK_BYTES)
     except OSError:  # the other side is gone, which is the end
         return b""

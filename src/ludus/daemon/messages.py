@@ -1,8 +1,9 @@
 """Every message of the protocol, in one registry: what a client may say, and what it is told.
 
 A message is one line of JSON, `{"type": T, "payload": {...}, "id": ...}`. Invariant: the JSON schema, the docs page and
-the reader of both sides are made from `COMMANDS` and `NOTIFICATIONS`; to add a message, write its payload here and put
-it into one of them. Payloads are checked strictly on their way in: a key that is unknown or of another type is refused.
+the reader of both sides are made from `COMMANDS` and `NOTIFICATIONS`; to add a message, write its payload here as a
+`CommandPayload` or a `NewsPayload`. Payloads are checked strictly on their way in: an unknown key, or a value of
+another type, is refused.
 """
 
 from __future__ import annotations
@@ -35,10 +36,18 @@ class Payload(Model):
     type: ClassVar[str]
 
 
-# -- what a client may say ---------------------------------------------------------------------------------------------
+class CommandPayload(Payload):
+    """What a client may say."""
 
 
-class StartTraining(Payload):
+class NewsPayload(Payload):
+    """What a client is told."""
+
+
+# -- what a client may say, and how it is answered ---------------------------------------------------------------------
+
+
+class StartTraining(CommandPayload):
     """Start a run, or resume the one in its directory. The ack comes when the config has been accepted."""
 
     type: ClassVar[str] = "start_training"
@@ -52,37 +61,37 @@ class StartTraining(Payload):
     """Where the run lives. Default: runs/<name>."""
 
 
-class StartTrainingImmediately(Payload):
+class StartTrainingImmediately(CommandPayload):
     """Do not wait for more new data: train now, on what is there."""
 
     type: ClassVar[str] = "start_training_immediately"
 
 
-class Pause(Payload):
+class Pause(CommandPayload):
     """Stop after the current update, keeping everything in memory. The ack comes at once."""
 
     type: ClassVar[str] = "pause"
 
 
-class Resume(Payload):
+class Resume(CommandPayload):
     """Go on after a pause."""
 
     type: ClassVar[str] = "resume"
 
 
-class Stop(Payload):
+class Stop(CommandPayload):
     """Save the state and end the run; the daemon stays. The ack comes when the run has ended."""
 
     type: ClassVar[str] = "stop"
 
 
-class MakeCheckpoint(Payload):
+class MakeCheckpoint(CommandPayload):
     """Save the state after the current update. The ack comes when it is on disk, and tells where."""
 
     type: ClassVar[str] = "checkpoint"
 
 
-class Export(Payload):
+class Export(CommandPayload):
     """Write a policy as files that can be used elsewhere. The ack comes when they are there, and tells where."""
 
     type: ClassVar[str] = "export"
@@ -94,13 +103,13 @@ class Export(Payload):
     """Replace the folder if it exists."""
 
 
-class AskStatus(Payload):
+class AskStatus(CommandPayload):
     """The ack carries the payload of a `status` notification."""
 
     type: ClassVar[str] = "status"
 
 
-class Set(Payload):
+class Set(CommandPayload):
     """Change keys of the run while it is running; the ack tells what they are now. See the list of keys below."""
 
     type: ClassVar[str] = "set"
@@ -108,7 +117,7 @@ class Set(Payload):
     """Values by key path."""
 
 
-class Subscribe(Payload):
+class Subscribe(CommandPayload):
     """Choose which notifications this client gets from now on. Before that it gets all of them."""
 
     type: ClassVar[str] = "subscribe"
@@ -118,13 +127,23 @@ class Subscribe(Payload):
     """Seconds between two `status` notifications."""
 
 
-class Shutdown(Payload):
+class Shutdown(CommandPayload):
     """Stop the run in order and end the daemon. The ack comes at once; the daemon's end is the end of its output."""
 
     type: ClassVar[str] = "shutdown"
 
 
-# -- replies -----------------------------------------------------------------------------------------------------------
+ErrorCode = Literal[
+    "bad_json",
+    "bad_message",
+    "unknown_type",
+    "bad_payload",
+    "too_long",
+    "bad_config",
+    "wrong_state",
+    "failed",
+    "run_failed",
+]
 
 
 class Ack(Payload):
@@ -135,28 +154,6 @@ class Ack(Payload):
     """Type of the command."""
     result: dict[str, Any] = Field(default={})
     """What came of it."""
-
-
-class Failure(Payload):
-    """As a reply: a command was not carried out, or a line was no message. Without an id: the run has failed."""
-
-    type: ClassVar[str] = "error"
-    code: Literal[
-        "bad_json",
-        "bad_message",
-        "unknown_type",
-        "bad_payload",
-        "too_long",
-        "bad_config",
-        "wrong_state",
-        "failed",
-        "run_failed",
-    ]
-    """What kind of error it is, for programs."""
-    message: str
-    """What is wrong and what to do about it, for people."""
-    command: str | None = None
-    """Type of the command, as far as it could be read."""
 
 
 # -- what a client is told ---------------------------------------------------------------------------------------------
@@ -224,7 +221,7 @@ class SinkStatus(Model):
     """Why it was switched off; empty while it works."""
 
 
-class Status(Payload):
+class Status(NewsPayload):
     """What the run is doing, at least once a second."""
 
     type: ClassVar[str] = "status"
@@ -260,7 +257,7 @@ class Status(Payload):
     """Commands that make sense now."""
 
 
-class ProgressNews(Payload):
+class ProgressNews(NewsPayload):
     """A metric line was written."""
 
     type: ClassVar[str] = "progress"
@@ -268,7 +265,7 @@ class ProgressNews(Payload):
     metrics: dict[str, float | None]
 
 
-class EpisodeNews(Payload):
+class EpisodeNews(NewsPayload):
     """The newest recorded episode, as people read it; at most one a second."""
 
     type: ClassVar[str] = "episode"
@@ -286,7 +283,7 @@ class EpisodeNews(Payload):
     error: str = ""
 
 
-class MatchNews(Payload):
+class MatchNews(NewsPayload):
     """Games that were rated since the last of these, by pair."""
 
     type: ClassVar[str] = "match"
@@ -306,7 +303,7 @@ class LeagueMember(Model):
     games: int
 
 
-class LeagueNews(Payload):
+class LeagueNews(NewsPayload):
     """The standing of the league, whenever it has changed: ladder, and a table of all pairs."""
 
     type: ClassVar[str] = "league"
@@ -323,7 +320,7 @@ class LeagueNews(Payload):
     """exact, or bound: what the newest best responses show."""
 
 
-class PolicyPublished(Payload):
+class PolicyPublished(NewsPayload):
     """A version of the policy is there."""
 
     type: ClassVar[str] = "policy_published"
@@ -332,7 +329,7 @@ class PolicyPublished(Payload):
     weights_hash: str = ""
 
 
-class Exported(Payload):
+class Exported(NewsPayload):
     """A policy has been written as files."""
 
     type: ClassVar[str] = "exported"
@@ -340,14 +337,26 @@ class Exported(Payload):
     path: str
 
 
-class Warned(Payload):
+class Warned(NewsPayload):
     """Something that a person should know of, and that the run survives."""
 
     type: ClassVar[str] = "warning"
     message: str
 
 
-class EventNews(Payload):
+class Failure(NewsPayload):
+    """As a reply: a command was not carried out, or a line was no message. Without an id: the run has failed."""
+
+    type: ClassVar[str] = "error"
+    code: ErrorCode
+    """What kind of error it is, for programs."""
+    message: str
+    """What is wrong and what to do about it, for people."""
+    command: str | None = None
+    """Type of the command, as far as it could be read."""
+
+
+class EventNews(NewsPayload):
     """Anything else that the run notes in `events.jsonl`."""
 
     type: ClassVar[str] = "event"
@@ -355,7 +364,7 @@ class EventNews(Payload):
     fields: dict[str, Any] = Field(default={})
 
 
-class LogLine(Payload):
+class LogLine(NewsPayload):
     """A line that the run logged; a child's standard error is not repeated here, so only attached clients get these."""
 
     type: ClassVar[str] = "log"
@@ -376,7 +385,7 @@ class LeelaSchedule(Model):
     previous_cycle_time_seconds: float
 
 
-class LeelaStatus(Payload):
+class LeelaStatus(NewsPayload):
     """The same as `status`, in the shape of the Leela daemon, for its client; rooms are its pipeline's stages."""
 
     type: ClassVar[str] = "training_status"
@@ -386,37 +395,6 @@ class LeelaStatus(Payload):
     training_schedule: LeelaSchedule
 
 
-COMMANDS: dict[str, type[Payload]] = {
-    payload.type: payload
-    for payload in (
-        StartTraining,
-        StartTrainingImmediately,
-        Pause,
-        Resume,
-        Stop,
-        MakeCheckpoint,
-        Export,
-        AskStatus,
-        Set,
-        Subscribe,
-        Shutdown,
-    )
-}
-REPLIES: dict[str, type[Payload]] = {payload.type: payload for payload in (Ack, Failure)}
-NOTIFICATIONS: dict[str, type[Payload]] = {
-    payload.type: payload
-    for payload in (
-        Status,
-        ProgressNews,
-        EpisodeNews,
-        MatchNews,
-        LeagueNews,
-        PolicyPublished,
-        Exported,
-        Warned,
-        Failure,
-        EventNews,
-        LogLine,
-        LeelaStatus,
-    )
-}
+COMMANDS: dict[str, type[Payload]] = {kind.type: kind for kind in CommandPayload.__subclasses__()}
+REPLIES: dict[str, type[Payload]] = {kind.type: kind for kind in (Ack, Failure)}
+NOTIFICATIONS: dict[str, type[Payload]] = {kind.type: kind for kind in NewsPayload.__subclasses__()}

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 from ludus.daemon.messages import (
     Activity,
@@ -19,24 +19,12 @@ from ludus.daemon.messages import (
     SinkStatus,
     Status,
 )
-from ludus.daemon.rates import Rate
 from ludus.runs.driver import Status as LoopStatus
 from ludus.runs.staged import AnyRun
 from ludus.telemetry import ROOMS, RoomReading
 
-STAGES: Mapping[str, Activity] = {
-    "starting": "STARTING",
-    "warming up": "TRAINING",
-    "waiting for data": "WAITING FOR DATA",
-    "training": "TRAINING",
-    "exporting": "EXPORTING",
-    "paused": "PAUSED",
-    "evaluating": "EVALUATING",
-    "stopping": "STOPPING",
-    "done": "DONE",
-    "stopped": "STOPPED",
-    "failed": "ERROR",
-}
+RENAMED = {"warming up": "TRAINING", "failed": "ERROR"}
+"""Activities of a run that are told as others; the rest have the same name in capitals."""
 LAST_S = 1.0
 """What "the last second" is, at least."""
 
@@ -54,7 +42,7 @@ class Reporter:
     def status(self, *, is_exporting: bool = False) -> Status:
         """What the run is doing now."""
         loop, found = self._loop, self._loop.status()
-        rate, stage = self._rate.update(found.steps), STAGES[found.stage]
+        rate, stage = self._rate.update(found.steps), _stage(found)
         is_population = loop.config.population is not None
         left = max(found.total_steps - found.steps, 0)
         return Status(
@@ -189,7 +177,32 @@ def _share(busy_s: float, seconds: float) -> float:
     return max(busy_s, 0.0) / seconds if seconds > 0 else 0.0
 
 
+def _stage(status: LoopStatus) -> Activity:
+    return cast("Activity", RENAMED.get(status.stage, status.stage.upper()))
+
+
 def _part(status: LoopStatus) -> str:
     if status.stage_count:
         return f"{status.stage_number}/{status.stage_count} {status.stage_name}"
     return status.stage_name
+
+
+WINDOW_S = 10.0
+
+
+class Rate:
+    """Steps per second over the last few seconds."""
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def update(self, steps: int) -> float:
+        """Note where the run is; returns the current rate. With another stage, steps begin again."""
+        now = time.monotonic()
+        if self._marks and steps < self._marks[-1][1]:
+            self._marks.clear()
+        self._marks.append((now, steps))
+        while now - self._marks[0][0] > WINDOW_S:
+            self._marks.popleft()
+        elapsed = now - self._marks[0][0]
+        return (steps - self._marks[0][1]) / elapsed if elapsed > 0 else 0.0

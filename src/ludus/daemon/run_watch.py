@@ -6,30 +6,88 @@ Invariant: nothing is written, locked or moved; a run that is being written to i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ludus.config import RunConfig, load_config
-from ludus.daemon.episode_news import EpisodeWatch
-from ludus.daemon.league_news import LeagueWatch
 from ludus.daemon.messages import (
     Activity,
+    EpisodeNews,
     EventNews,
     Exported,
     Failure,
+    LeagueNews,
     Payload,
     PolicyPublished,
     ProgressNews,
     Status,
     Warned,
 )
-from ludus.daemon.tail import JsonlTail
+from ludus.daemon.watches import EpisodeWatch, LeagueWatch
 from ludus.errors import ConfigError, LudusError, StorageError
 from ludus.storage.catalog import Catalog
+from ludus.storage.jsonl import rotated
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory, find_run
+
+if TYPE_CHECKING:
+    from ludus.runs.staged import AnyRun
+
+MOST_BYTES = 4_000_000
+"""Read at a time; when more has come, the oldest of it is passed over."""
+
+
+class JsonlTail:
+    """Objects that were not there the last time. Lines that are no objects are passed over."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._offset = 0
+        self._rest = b""
+
+    def read(self) -> list[dict[str, Any]]:
+        """What has come since; the first time, everything that the file holds (at most `MOST_BYTES` of it)."""
+        found: list[dict[str, Any]] = []
+        try:
+            here = os.stat(self._path)
+        except OSError:
+            return found
+        if self._file is not None and here.st_ino != self._file:
+            found += self._take(rotated(self._path))  # what came after the last look and before the rotation
+            self._offset, self._rest = 0, b""
+        self._file = here.st_ino
+        if here.st_size < self._offset:
+            self._offset, self._rest = 0, b""
+        return found + self._take(self._path)
+
+    def _take(self, path: Path) -> list[dict[str, Any]]:
+        try:
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size - self._offset > MOST_BYTES:
+                    self._offset, self._rest = size - MOST_BYTES, b""
+                file.seek(self._offset)
+                data = file.read(MOST_BYTES)
+        except OSError:
+            return []
+        self._offset += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [record for line in lines if (record := _parse(line)) is not None]
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
 
 TROUBLE = ("worker_lost", "engine_lost", "episode_failed", "match_failed", "version_skipped", "sink_off")
 """Events that are warnings."""
@@ -176,3 +234,31 @@ def _number(value: Any) -> float | None:
 
 def _whole(value: Any) -> int:
     return int(value) if isinstance(value, int | float) and isfinite(value) else 0
+
+
+class News:
+    """Follows a loop from stage to stage. Belongs to one thread but for `newest`."""
+
+    def __init__(self, loop: AnyRun) -> None:
+        self._loop = loop
+        self._run: RunDirectory | None = None
+        self._reader: RunNews | None = None
+        self._since = time.time()
+        self._newest: dict[str, Payload] = {}
+
+    def poll(self, *, episodes: bool, league: bool) -> list[Payload]:
+        """What has happened since the last time; of the time before this process had the run, nothing."""
+        run = self._loop.run
+        if self._run is None or run.path != self._run.path:
+            if not run.is_run():
+                return []
+            self._run, self._reader = run, RunNews(run, self._loop.config, since=self._since)
+        if self._reader is None:
+            return []
+        news = self._reader.poll(episodes=episodes, league=league)
+        self._newest |= {payload.type: payload for payload in news if isinstance(payload, EpisodeNews | LeagueNews)}
+        return news
+
+    def newest(self) -> Iterable[Payload]:
+        """What a new client is told first."""
+        return list(self._newest.values())

@@ -13,39 +13,36 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 
 from ludus.daemon.client import Client
-from ludus.daemon.commands import COMMANDS_AT_ONCE, Refused, carry_out, conclude, is_long
+from ludus.daemon.commands import HostedRun, Opener, Refused, is_long
 from ludus.daemon.messages import (
     NOTIFICATIONS,
-    Ack,
     Failure,
     LeelaStatus,
     LogLine,
     Payload,
     Shutdown,
-    StartTraining,
     Status,
     Stop,
     Subscribe,
 )
-from ludus.daemon.news import News
 from ludus.daemon.protocol import Command
-from ludus.daemon.reports import Reporter, idle_status, leela_status
+from ludus.daemon.reports import leela_status
+from ludus.daemon.run_watch import News
 from ludus.errors import ConfigError, LudusError
 from ludus.runs.staged import AnyRun
 
 log = logging.getLogger(__name__)
 
 MOST_CLIENTS = 32
+MOST_COMMANDS = 10_000
+"""Commands that may wait for their turn."""
 TICK_S = 0.05
 NEWS_EVERY_S = 1.0
 LAST_NEWS_S = 5.0
 
-Opener = Callable[[StartTraining], AnyRun]
-Order = tuple[Client, Command]
+Orders = queue.Queue[tuple[Client, Command]]
 
 
 class Service:
@@ -53,21 +50,14 @@ class Service:
 
     def __init__(self, *, opener: Opener | None = None, loop: AnyRun | None = None) -> None:
         """`opener` makes a run of a config, where clients may start one; `loop` is one that is there already."""
-        self._opener = opener
-        self._began = time.monotonic()
+        self.run = HostedRun(opener, loop)
         self._lock = threading.Lock()
         self._clients: list[Client] = []
-        self._quick: queue.Queue[Order] = queue.Queue(COMMANDS_AT_ONCE)
-        self._long: queue.Queue[Order] = queue.Queue(COMMANDS_AT_ONCE)
+        self._quick: Orders = queue.Queue(MOST_COMMANDS)
+        self._long: Orders = queue.Queue(MOST_COMMANDS)
         self._ending = threading.Event()
         self._told_failure: AnyRun | None = None
         self._teller = threading.Thread(target=self._tell, name="news", daemon=True)
-        self.is_exporting = False
-        self.loop: AnyRun | None = None
-        self._reporter: Reporter | None = None
-        self._news: News | None = None
-        if loop is not None:
-            self.adopt(loop)
 
     # -- clients ---------------------------------------------------------------------------------------------------
 
@@ -78,7 +68,7 @@ class Service:
             if len(self._clients) >= MOST_CLIENTS:
                 return False
             self._clients.append(client)
-        client.listen(self, at_end or self.remove)
+        client.listen(self.handle, at_end or self.remove)
         return True
 
     def remove(self, client: Client) -> None:
@@ -93,69 +83,39 @@ class Service:
         if isinstance(payload, Subscribe):
             self._subscribe(client, command, payload)
         elif command.type == Status.type:
-            self._ack(client, command, self.status().model_dump(exclude_none=True))
+            client.ack(command, self.run.status().model_dump(exclude_none=True))
         elif isinstance(payload, Shutdown):
-            self._ack(client, command, {})
+            client.ack(command, {})
             self.shut_down()
         else:
-            if isinstance(payload, Stop) and self.loop is not None:
-                self.loop.stop()  # at once: whatever waits for the run before it ends sooner
+            if isinstance(payload, Stop) and self.run.loop is not None:
+                self.run.loop.stop()  # at once: whatever waits for the run before it ends sooner
             self._put(self._quick, client, command)
 
     def _subscribe(self, client: Client, command: Command, payload: Subscribe) -> None:
         unknown = sorted(set(payload.types or ()) - NOTIFICATIONS.keys())
         if unknown:
             reason = f"payload.types: there is no {', '.join(unknown)}; there are: {', '.join(NOTIFICATIONS)}"
-            client.reply(Failure(code="bad_payload", message=reason, command=command.type), command.id)
+            client.refuse(command, "bad_payload", reason)
             return
         client.subscribe(payload.types, payload.interval_s)
-        self._ack(
-            client, command, {"types": sorted(payload.types) if payload.types is not None else list(NOTIFICATIONS)}
-        )
-        news = self._news
+        client.ack(command, {"types": list(NOTIFICATIONS) if payload.types is None else sorted(payload.types)})
+        news = self.run.news
         for newest in () if news is None else news.newest():
             client.tell(newest)
 
-    # -- the run ---------------------------------------------------------------------------------------------------
-
-    def adopt(self, loop: AnyRun) -> None:
-        """From now on, this is the run."""
-        with self._lock:
-            self.loop, self._reporter, self._news = loop, Reporter(loop), News(loop)
-
-    def open(self, payload: StartTraining) -> AnyRun:
-        """Make the run that a client wants, and start it.
-
-        Raises:
-            Refused: there is one already, or this service is there for one run only.
-        """
-        if self._opener is None:
-            raise Refused("wrong_state", "this process has its run; start another with: ludus run, or ludus daemon")
-        if self.loop is not None and not self.loop.status().is_over:
-            raise Refused("wrong_state", f"the run {self.loop.status().run} is going on; stop it first")
-        loop = self._opener(payload)
-        self.adopt(loop)
-        loop.start()
-        return loop
-
-    def status(self) -> Status:
-        """What the run is doing."""
-        with self._lock:
-            reporter = self._reporter
-            if reporter is None:
-                return idle_status(time.monotonic() - self._began)
-            return reporter.status(is_exporting=self.is_exporting)
+    # -- beginning and end -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to carry out commands and to tell news."""
-        for work, name in ((self._do_quick, "commands"), (self._do_long, "long commands")):
-            threading.Thread(target=work, name=name, daemon=True).start()
+        for orders, name in ((self._quick, "commands"), (self._long, "long commands")):
+            threading.Thread(target=self._carry_out, args=(orders,), name=name, daemon=True).start()
         self._teller.start()
 
     def shut_down(self) -> None:
         """Stop the run in order, and let `wait` return."""
-        if self.loop is not None:
-            self.loop.stop()
+        if self.run.loop is not None:
+            self.run.loop.stop()
         self._ending.set()
 
     @property
@@ -169,8 +129,7 @@ class Service:
 
     def finish(self) -> None:
         """Wait for the run's end, tell everybody how it ended, and let go of all clients."""
-        if self.loop is not None:
-            end_of(self.loop)
+        self.run.wait()
         self.let_go()
 
     def let_go(self) -> None:
@@ -180,50 +139,38 @@ class Service:
             self._teller.join(LAST_NEWS_S)
         self._tell_status(time.monotonic(), is_last=True)
         self._tell_of_failure()
-        if self._news is not None and self._clients:
-            self._tell_news(self._news)
+        if self.run.news is not None and self._clients:
+            self._tell_news(self.run.news)
         for client in list(self._clients):
             client.close()
 
     # -- threads ---------------------------------------------------------------------------------------------------
 
-    def _put(self, line: queue.Queue[Order], client: Client, command: Command) -> None:
+    def _put(self, orders: Orders, client: Client, command: Command) -> None:
         try:
-            line.put_nowait((client, command))
+            orders.put_nowait((client, command))
         except queue.Full:
-            reason = f"{COMMANDS_AT_ONCE:,} commands are waiting already; wait for their replies"
-            client.reply(Failure(code="failed", message=reason, command=command.type), command.id)
+            reason = f"{MOST_COMMANDS:,} commands are waiting already; wait for their replies"
+            client.refuse(command, "failed", reason)
 
-    def _do_quick(self) -> None:
+    def _carry_out(self, orders: Orders) -> None:
         while True:
-            client, command = self._quick.get()
-            if is_long(command.payload):
+            client, command = orders.get()
+            if orders is self._quick and is_long(command.payload):
                 self._put(self._long, client, command)
-            else:
-                self._reply_to(client, command, partial(carry_out, self, command.payload))
-
-    def _do_long(self) -> None:
-        while True:
-            client, command = self._long.get()
-            self._reply_to(client, command, partial(conclude, self, command.payload))
-
-    def _reply_to(self, client: Client, command: Command, work: Callable[[], dict[str, object]]) -> None:
-        try:
-            self._ack(client, command, work())
-        except Refused as refused:
-            client.reply(Failure(code=refused.code, message=str(refused), command=command.type), command.id)
-        except ConfigError as error:
-            client.reply(Failure(code="bad_config", message=str(error), command=command.type), command.id)
-        except Exception as error:
-            # Whatever goes wrong in a command is that command's, never the daemon's end.
-            if not isinstance(error, LudusError | OSError):
-                log.exception("%s failed", command.type)
-            reason = str(error) if isinstance(error, LudusError) else f"{type(error).__name__}: {error}"
-            client.reply(Failure(code="failed", message=reason, command=command.type), command.id)
-
-    @staticmethod
-    def _ack(client: Client, command: Command, result: dict[str, object]) -> None:
-        client.reply(Ack(command=command.type, result=result), command.id)
+                continue
+            try:
+                client.ack(command, self.run.carry_out(command.payload))
+            except Refused as refused:
+                client.refuse(command, refused.code, str(refused))
+            except ConfigError as error:
+                client.refuse(command, "bad_config", str(error))
+            except Exception as error:
+                # Whatever goes wrong in a command is that command's, never the daemon's end.
+                if not isinstance(error, LudusError | OSError):
+                    log.exception("%s failed", command.type)
+                reason = str(error) if isinstance(error, LudusError) else f"{type(error).__name__}: {error}"
+                client.refuse(command, "failed", reason)
 
     def _tell(self) -> None:
         next_news = time.monotonic()
@@ -234,9 +181,9 @@ class Service:
             try:
                 self._tell_status(now)
                 self._tell_of_failure()
-                if now >= next_news and self._news is not None:
+                if now >= next_news and self.run.news is not None:
                     next_news = now + NEWS_EVERY_S
-                    self._tell_news(self._news)
+                    self._tell_news(self.run.news)
             except Exception:
                 # News that cannot be told are no reason to fall silent for ever.
                 log.exception("news could not be told")
@@ -246,7 +193,7 @@ class Service:
         due = [client for client in list(self._clients) if is_last or now >= client.next_status]
         if not due:
             return
-        status = self.status()
+        status = self.run.status()
         leela: LeelaStatus | None = None
         for client in due:
             client.next_status = max(client.next_status + client.interval_s, now)
@@ -256,7 +203,7 @@ class Service:
                 client.tell(leela)
 
     def _tell_of_failure(self) -> None:
-        loop = self.loop
+        loop = self.run.loop
         if loop is not None and loop is not self._told_failure and loop.status().stage == "failed":
             self._told_failure = loop
             log.error("the run failed: %s", loop.status().error)
@@ -289,9 +236,3 @@ class LogToClients(logging.Handler):
             self._service.broadcast(LogLine(line=self.format(record)[:2000]))
         except Exception:
             self.handleError(record)
-
-
-def end_of(loop: AnyRun) -> None:
-    """Wait for the end of a run, however it ends: that is in its status."""
-    with suppress(BaseException):
-        loop.wait()

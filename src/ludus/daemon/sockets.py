@@ -48,7 +48,7 @@ class ControlSocket:
     def _serve(self) -> None:
         number = 0
         while not self._closing.wait(POLL_S):
-            loop = self._service.loop
+            loop = self._service.run.loop
             if loop is None or not _has_lock(loop):
                 continue
             door = RunDirectory(Path(loop.status().run_dir)).control

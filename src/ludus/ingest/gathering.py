@@ -18,7 +18,7 @@ from ludus.config import ExpertConfig, PairsConfig
 from ludus.errors import ConfigError, WorkerError
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.orchestrator.context import RunContext
-from ludus.orchestrator.one_shot_worker import run_one_shot
+from ludus.orchestrator.workers import run_one_shot
 from ludus.runtime import Stop
 from ludus.storage.atomic import sha256_file
 from ludus.storage.run_directory import RunDirectory

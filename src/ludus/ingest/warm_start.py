@@ -15,7 +15,7 @@ import msgspec
 from ludus.errors import WorkerError
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.orchestrator.context import RunContext
-from ludus.orchestrator.one_shot_worker import run_one_shot
+from ludus.orchestrator.workers import run_one_shot
 from ludus.runtime import Stop
 
 

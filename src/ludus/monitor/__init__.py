@@ -8,9 +8,8 @@ if TYPE_CHECKING:
     from ludus.monitor.attached_source import AttachedSource
     from ludus.monitor.child_source import ChildSource
     from ludus.monitor.message_queue import MessageQueue, Reply
-    from ludus.monitor.recorded_source import RecordedSource
     from ludus.monitor.run_view import RunView
-    from ludus.monitor.source import Connection, Source
+    from ludus.monitor.source import Connection, RecordedSource, Source
 
 __all__ = [
     "AttachedSource",

@@ -14,16 +14,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
 
+from ludus.daemon.lines import CHUNK_BYTES, LineSplitter
 from ludus.daemon.messages import NOTIFICATIONS, LeelaStatus, LogLine, MatchNews, Payload, Status, Subscribe
-from ludus.daemon.protocol import MessageId
 from ludus.daemon.sockets import connect
-from ludus.monitor.lines import LineSplitter
 from ludus.monitor.message_queue import MessageQueue, Reply
-from ludus.monitor.outbox import Outbox
-from ludus.monitor.source import Connection, refused
+from ludus.monitor.source import Connection, Outbox, Source, refused
 from ludus.storage.lock import RunLock
 
-CHUNK_BYTES = 65536
 POLL_S = 1.0
 WANTED = tuple(name for name in NOTIFICATIONS if name != LeelaStatus.type)
 """Everything but what says the same in another shape."""
@@ -37,10 +34,8 @@ class Watch(Protocol):
         ...
 
 
-class AttachedSource:
+class AttachedSource(Source):
     """Watches a run directory, whoever is alive in it."""
-
-    owns_run = has_failed = False
 
     def __init__(self, run_dir: Path, make_watch: Callable[[Path], Watch], *, poll_s: float = POLL_S) -> None:
         self._run_dir = run_dir
@@ -55,7 +50,6 @@ class AttachedSource:
 
     def start(self, message_queue: MessageQueue) -> None:
         """Begin to watch."""
-        message_queue.answer_to(self._resolve)
         self._thread = threading.Thread(target=self._work, args=(message_queue,), name="attached", daemon=True)
         self._thread.start()
 
@@ -75,17 +69,6 @@ class AttachedSource:
         if self._thread is not None:
             self._thread.join(2.0)
         return f"the run in {self._run_dir} continues" if was_live else ""
-
-    def hurry(self) -> None:
-        """It never takes long."""
-
-    def last_log(self) -> list[str]:
-        """None of ours."""
-        return []
-
-    def _resolve(self, id: MessageId, reply: Reply) -> None:
-        if self._outbox is not None:
-            self._outbox.resolve(id, reply)
 
     def _work(self, message_queue: MessageQueue) -> None:
         while not self._closed.is_set():
@@ -122,14 +105,14 @@ class AttachedSource:
     def _listen(self, link: socket.socket, message_queue: MessageQueue) -> None:
         """Be attached until one side leaves."""
         self._link = link
-        self._outbox = outbox = Outbox(link.sendall, name="commands")
+        self._outbox = outbox = Outbox(link.sendall)
+        message_queue.answer_to(outbox.resolve)
         outbox.send(Subscribe(types=WANTED))
         holder = RunLock.holder(self._run_dir)
         self.connection = Connection(state="live", words=f"attached to process {holder.get('pid') if holder else '?'}")
-        splitter, counted = LineSplitter(), 0
+        splitter = LineSplitter()
         while chunk := _receive(link):
-            message_queue.take_lines(splitter.feed(chunk), too_long=splitter.too_long - counted)
-            counted = splitter.too_long
+            message_queue.take_lines(splitter.feed(chunk))
         self._outbox, self._link = None, None
         link.close()
         outbox.close("the run's process has left")

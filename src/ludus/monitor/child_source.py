@@ -17,20 +17,17 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import IO
 
+from ludus.daemon.lines import CHUNK_BYTES, LineSplitter
 from ludus.daemon.messages import Payload, Shutdown
-from ludus.daemon.protocol import MessageId
-from ludus.monitor.lines import LineSplitter
 from ludus.monitor.message_queue import MessageQueue, Reply
-from ludus.monitor.outbox import Outbox
-from ludus.monitor.source import Connection, refused
+from ludus.monitor.source import Connection, Outbox, Source, refused
 
-CHUNK_BYTES = 65536
 GRACES_S = (60.0, 20.0, 5.0)
 """How long an end is waited for after asking, SIGTERM and SIGKILL. A checkpoint of a large model takes its time."""
 LAST_LOG_LINES = 8
 
 
-class ChildSource:
+class ChildSource(Source):
     """A daemon as a child process: commands to its standard input, messages from its output, its log from the third."""
 
     owns_run = True
@@ -61,8 +58,8 @@ class ChildSource:
             self._command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True
         )
         self._process = process
-        self._outbox = Outbox(lambda line: _write_all(process.stdin, line), name="commands")
-        message_queue.answer_to(self._resolve)
+        self._outbox = Outbox(lambda line: _write_all(process.stdin, line))
+        message_queue.answer_to(self._outbox.resolve)
         self.connection = Connection(state="live", words=f"own daemon, pid {process.pid}")
         for name, work in (("messages", self._read), ("log", self._read_log), ("end", self._await_end)):
             threading.Thread(target=work, args=(process, message_queue), name=name, daemon=True).start()
@@ -100,24 +97,19 @@ class ChildSource:
         elif self._outbox is not None:
             self._outbox.send(Shutdown())
 
-    def _resolve(self, id: MessageId, reply: Reply) -> None:
-        if self._outbox is not None:
-            self._outbox.resolve(id, reply)
-
     def _read(self, process: subprocess.Popen[bytes], message_queue: MessageQueue) -> None:
-        splitter, counted = LineSplitter(), 0
+        splitter = LineSplitter()
         for chunk in _chunks(process.stdout):
-            message_queue.take_lines(splitter.feed(chunk), too_long=splitter.too_long - counted)
-            counted = splitter.too_long
+            message_queue.take_lines(splitter.feed(chunk))
         message_queue.take_lines(splitter.end())
 
     def _read_log(self, process: subprocess.Popen[bytes], message_queue: MessageQueue) -> None:
         splitter = LineSplitter()
         for chunk in _chunks(process.stderr):
-            lines = splitter.feed(chunk)
+            lines = [line for line in splitter.feed(chunk) if isinstance(line, bytes)]
             self._last_log.extend(line[:1000] for line in lines)
             message_queue.take_log(lines)
-        message_queue.take_log(splitter.end())
+        message_queue.take_log(line for line in splitter.end() if isinstance(line, bytes))
 
     def _await_end(self, process: subprocess.Popen[bytes], message_queue: MessageQueue) -> None:
         words = f"the daemon {in_words(process.wait())}"

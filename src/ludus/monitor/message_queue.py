@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+from ludus.daemon.lines import TooLong
 from ludus.daemon.messages import (
     NOTIFICATIONS,
     REPLIES,
@@ -121,14 +122,16 @@ class MessageQueue:
         """Where replies to commands go; called by the source when it starts."""
         self._on_reply = on_reply
 
-    def take_lines(self, lines: Iterable[bytes], *, too_long: int = 0) -> None:
+    def take_lines(self, lines: Iterable[bytes | TooLong]) -> None:
         """Take lines of the protocol; called by the reader's thread."""
         replies: list[tuple[MessageId, Reply]] = []
         queues, begin = self._by_bytes, _BEGIN
         with self._lock:
             now = self._clock()
-            self._too_long += too_long
             for line in lines:
+                if isinstance(line, TooLong):
+                    self._too_long += 1
+                    continue
                 kind = line[_TYPE_AT : line.find(b'"', _TYPE_AT, _TYPE_ENDS_BEFORE)]
                 queue = queues.get(kind)
                 if queue is not None and line.startswith(begin):

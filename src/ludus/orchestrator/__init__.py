@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from ludus.orchestrator.check_parts import check_parts
+from ludus.orchestrator.check_parts import Playables, check_parts
 from ludus.orchestrator.context import RunContext, open_context
-from ludus.orchestrator.evaluation import Evaluation
-from ludus.orchestrator.evaluator import Evaluator
+from ludus.orchestrator.evaluation import Evaluation, Evaluator
 from ludus.orchestrator.explorers import Explorers
-from ludus.orchestrator.learner import Learner
-from ludus.orchestrator.milestones import Due, MeasuringMilestones, Milestones
-from ludus.orchestrator.progress import Progress, UpdateReport, crosses
-from ludus.orchestrator.publisher import Publisher
-from ludus.orchestrator.reporter import Reporter
+from ludus.orchestrator.milestones import Due, MeasuringMilestones, Milestones, Reporter
+from ludus.orchestrator.progress import Learner, Progress, UpdateReport, crosses
 from ludus.orchestrator.rollout_sink import RolloutSink
-from ludus.orchestrator.run_state import RunState
-from ludus.orchestrator.run_store import RunStore
-from ludus.orchestrator.task_sets import Playables
+from ludus.orchestrator.run_store import Publisher, RunState, RunStore
 from ludus.orchestrator.workers import Workers
 
 __all__ = [

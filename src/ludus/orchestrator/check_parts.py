@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from ludus.config import RunConfig
+from ludus.config import RunConfig, TasksetConfig, needs_greedy, wanted_sources
 from ludus.errors import ConfigError
 from ludus.experience import build_filters, build_pipeline
 from ludus.explore.players.fixed import make_player, make_text_player
 from ludus.explore.prompts import find_prompt
 from ludus.games import Game, make_game
-from ludus.games.protocol import TextGame
+from ludus.games.protocol import GameSpec, TextGame
 from ludus.games.registry import find_device_game, make_text_game
 from ludus.league import make_sampler
 from ludus.lm.extraction import check_extraction
 from ludus.lm.model_folder import find_model_folder
-from ludus.orchestrator.policy_shape import network_shape
-from ludus.orchestrator.policy_start import check_fits_games, find_start
-from ludus.orchestrator.source_problems import source_problems
-from ludus.orchestrator.task_sets import Playables, load_tasksets, warn_of_overlaps
-from ludus.orchestrator.teacher import check_teacher
+from ludus.orchestrator.policy_start import check_fits_games, check_teacher, find_start
+from ludus.records import derive_seed
 from ludus.rewards.making import check_rewards
 from ludus.storage.run_directory import RunDirectory
+from ludus.tasks import GameTasks, MixedTasks, Taskset, TasksetTasks, TaskStream, load_taskset
 from ludus.train.loaders import check_loader
 from ludus.workflows.making import check_workflow_config
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables:
@@ -44,23 +48,19 @@ def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables
             tasksets=load_tasksets(config.tasks, problems),
             held_out=load_tasksets(config.evaluate.tasks, problems),
         )
-        warn_of_overlaps(playables)
+        for line in overlaps(playables):
+            log.warning("%s", line)
         _check_attempts(config, problems)
         _check_endpoints(config, problems)
         _check_language_model(config, problems)
     for choice in config.league.opponents:
-        with collecting(problems):
-            make_sampler(choice)
-    with collecting(problems):
-        build_pipeline(config.experience)
-    with collecting(problems):
-        build_filters(config.experience)
+        collect(problems, make_sampler, choice)
+    collect(problems, build_pipeline, config.experience)
+    collect(problems, build_filters, config.experience)
     if config.mode != "evaluate":
         problems += source_problems(config)
-        with collecting(problems):
-            check_loader(config)
-        with collecting(problems):
-            check_teacher(config, run)
+        collect(problems, check_loader, config)
+        collect(problems, check_teacher, config, run)
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
     return playables
@@ -69,41 +69,31 @@ def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables
 def _find_tabular_game(config: RunConfig, problems: list[str]) -> dict[str, Game]:
     from ludus.games.sequence_form_building import load_turn_based
 
-    games: dict[str, Game] = {}
-    for choice in config.games:
-        with collecting(problems):
-            games[choice.key] = make_game(choice.key)
-            load_turn_based(games[choice.key].spec.tree)
-    return games
+    games = {choice.key: collect(problems, make_game, choice.key) for choice in config.games}
+    found = {key: game for key, game in games.items() if game is not None}
+    for game in found.values():
+        collect(problems, load_turn_based, game.spec.tree)
+    return found
 
 
 def _find_boards(config: RunConfig, problems: list[str]) -> dict[str, Game]:
-    games: dict[str, Game] = {}
-    with collecting(problems):
-        games = {choice.key: make_game(choice.key) for choice in config.games}
+    games = collect(problems, lambda: {choice.key: make_game(choice.key) for choice in config.games}) or {}
     if games:
-        with collecting(problems):
-            shape = network_shape(config, {key: game.spec for key, game in games.items()})
-            check_fits_games(find_start(config), shape)
+        collect(problems, check_fits_games, config, {key: game.spec for key, game in games.items()})
     if config.topology == "fused":
         for game in games.values():
-            with collecting(problems):
-                find_device_game(game)
+            collect(problems, find_device_game, game)
     for name in _fixed_players(config):
         for game in games.values():
-            with collecting(problems):
-                make_player(name, game)
+            collect(problems, make_player, name, game)
     return games
 
 
 def _find_text_games(config: RunConfig, problems: list[str]) -> dict[str, TextGame]:
-    games: dict[str, TextGame] = {}
-    with collecting(problems):
-        games = {choice.key: make_text_game(choice.key) for choice in config.games}
+    games = collect(problems, lambda: {choice.key: make_text_game(choice.key) for choice in config.games}) or {}
     for name in sorted(set(_fixed_players(config)) - config.explore.endpoints.keys()):
         for game in games.values():
-            with collecting(problems):
-                make_text_player(name, game)
+            collect(problems, make_text_player, name, game)
     return games
 
 
@@ -111,27 +101,20 @@ def _check_attempts(config: RunConfig, problems: list[str]) -> None:
     """The rewards and workflows of the run, and of the games and tasksets that have their own."""
     sets = (*config.tasks, *config.evaluate.tasks)
     for rewards in (config.rewards, *(game.rewards for game in config.games)):
-        with collecting(problems):
-            check_rewards(rewards)
+        collect(problems, check_rewards, rewards)
     for taskset in sets:
-        with collecting(problems):
-            check_rewards(taskset.rewards or ())
-        with collecting(problems):
-            check_workflow_config(taskset.workflow or config.workflow)
+        collect(problems, check_rewards, taskset.rewards or ())
+        collect(problems, check_workflow_config, taskset.workflow or config.workflow)
 
 
 def _check_language_model(config: RunConfig, problems: list[str]) -> None:
     """What a language model speaks with: its prompt, how its words are read, and the model itself."""
     for prompt in (config.explore.prompt, *(game.prompt for game in config.games if game.prompt is not None)):
-        with collecting(problems):
-            find_prompt(prompt.template)
-        with collecting(problems):
-            check_extraction(prompt.action)
+        collect(problems, find_prompt, prompt.template)
+        collect(problems, check_extraction, prompt.action)
     if config.policy.model is not None:
-        with collecting(problems):
-            find_model_folder(config.policy.model.path)
-        with collecting(problems):
-            find_start(config)
+        collect(problems, find_model_folder, config.policy.model.path)
+        collect(problems, find_start, config)
 
 
 def _check_endpoints(config: RunConfig, problems: list[str]) -> None:
@@ -140,8 +123,7 @@ def _check_endpoints(config: RunConfig, problems: list[str]) -> None:
     from ludus.explore.players.endpoints import check_endpoint
 
     for name, endpoint in config.explore.endpoints.items():
-        with collecting(problems):
-            check_endpoint(name, endpoint)
+        collect(problems, check_endpoint, name, endpoint)
 
 
 def _fixed_players(config: RunConfig) -> list[str]:
@@ -150,10 +132,98 @@ def _fixed_players(config: RunConfig) -> list[str]:
     return sorted(players | set(config.evaluate.against))
 
 
-@contextmanager
-def collecting(problems: list[str]) -> Iterator[None]:
-    """Note what is wrong instead of stopping at it."""
+def collect(problems: list[str], make: Callable[..., T], *arguments: Any) -> T | None:
+    """Make or check something; note what is wrong with it instead of stopping at it."""
     try:
-        yield
+        return make(*arguments)
     except ConfigError as error:
         problems += error.problems
+        return None
+
+
+def source_problems(config: RunConfig) -> Iterator[str]:
+    """What is learnt from and not there, or there and not learnt from; one line each."""
+    algorithm = config.train.algorithm
+    wanted = wanted_sources(algorithm)
+    if config.buffer.loader is not None:
+        return
+    for source in ("expert", "pairs"):
+        is_given = getattr(config.buffer, source) is not None
+        if source in wanted and not is_given:
+            yield f"buffer.{source}: train.algorithm learns from {source}, and there is none; write its sources"
+        if is_given and source not in wanted:
+            yield f"buffer.{source}: nothing in train.algorithm learns from it; write a term with source: {source}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playables:
+    """Everything that episodes of a run can be of."""
+
+    games: Mapping[str, Game | TextGame] = field(default_factory=dict)
+    """By key: boards for networks, games of words for language models."""
+    tasksets: Sequence[Taskset] = ()
+    held_out: Sequence[Taskset] = ()
+    """For evaluation only."""
+
+    @property
+    def game_specs(self) -> dict[str, GameSpec]:
+        """What is known of the games, by key."""
+        return {key: game.spec for key, game in self.games.items()}
+
+    @property
+    def specs(self) -> dict[str, GameSpec]:
+        """What an episode can be checked against, by what its task has as game."""
+        return self.game_specs | {taskset.game: attempt_spec(taskset) for taskset in (*self.tasksets, *self.held_out)}
+
+
+def attempt_spec(taskset: Taskset) -> GameSpec:
+    """What an attempt at a taskset's row looks like to the loop: one seat, rewarded at the end."""
+    return GameSpec(
+        key=taskset.game,
+        players=1,
+        actions=0,
+        observation_shape=(),
+        max_length=1,
+        is_zero_sum=False,
+        has_chance=True,
+        min_return=float("-inf"),
+        max_return=float("inf"),
+    )
+
+
+def load_tasksets(configs: Sequence[TasksetConfig], problems: list[str]) -> list[Taskset]:
+    """Read tasksets; what is wrong with them is noted."""
+    found = [collect(problems, load_taskset, config) for config in configs]
+    return [taskset for taskset in found if taskset is not None]
+
+
+def overlaps(playables: Playables) -> list[str]:
+    """Held-out sets of which something is trained on, one line each."""
+    trained = {_prompt(row) for taskset in playables.tasksets for row in taskset.rows}
+    lines = []
+    for held_out in playables.held_out:
+        if shared := sum(_prompt(row) in trained for row in held_out.rows):
+            many = f"{shared:,} of the {len(held_out):,} tasks of evaluate.tasks {held_out.name}"
+            lines.append(f"{many} are trained on, too: what is measured there is no held-out success")
+    return lines
+
+
+def _prompt(row: Mapping[str, object]) -> str:
+    return " ".join(str(row["prompt"]).split())
+
+
+def make_tasks(config: RunConfig, playables: Playables) -> TaskStream:
+    """What makes the run's tasks: from its games, from its tasksets, or from both by weight."""
+    greedy, group, seed = needs_greedy(config.train.algorithm), config.explore.group, config.seed
+    is_mixed = bool(config.games and config.tasks)
+    streams: dict[str, tuple[TaskStream, float]] = {}
+    if config.games:
+        own = derive_seed(seed, "stream", "games") if is_mixed else seed
+        weight = sum(game.weight for game in config.games)
+        streams["games"] = GameTasks(config.games, own, group, greedy=greedy), weight
+    if config.tasks:
+        own = derive_seed(seed, "stream", "tasks") if is_mixed else seed
+        weight = sum(taskset.weight for taskset in config.tasks)
+        sets = TasksetTasks(playables.tasksets, own, group, held_out=playables.held_out, greedy=greedy)
+        streams["tasks"] = sets, weight
+    return MixedTasks(streams, seed, group) if is_mixed else next(iter(streams.values()))[0]

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from ludus.config import RunConfig
 from ludus.games.protocol import Game, GameSpec, TextGame
-from ludus.orchestrator.policy_shape import policy_shape
-from ludus.orchestrator.policy_start import Start, find_start
-from ludus.orchestrator.task_sets import Playables
+from ludus.orchestrator.check_parts import Playables
+from ludus.orchestrator.policy_start import Start, find_start, policy_shape
 from ludus.policies import AnyShape
 from ludus.records import PolicyName
 from ludus.runtime import Supervisor

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -18,8 +19,7 @@ import pyarrow as pa
 from ludus.errors import WorkerError
 from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Setup, Trouble
 from ludus.orchestrator.context import RunContext
-from ludus.orchestrator.endpoint_bill import EndpointBill
-from ludus.orchestrator.worker_imports import worker_imports
+from ludus.orchestrator.workers import worker_imports
 from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, PolicyRef, Task, episode_id
 from ludus.runtime import Arrived, Lost, WorkerSpec
 from ludus.storage.arrow import episodes_from_table, episodes_to_table, experiences_from_table, from_bytes
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 TRIES = 2
 QUEUED_PER_SLOT = 2
+RECENT = 64
+"""Messages over which the judge's mean score is taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,23 +73,70 @@ class Waiting:
         return task
 
 
-class Dispatcher:
-    """Give it tasks with `submit`, feed it supervisor events with `absorb`, and take batches as they come."""
+class EndpointBill:
+    """What the endpoints of a run have cost, over all explorers and starts; counts by name: `endpoints/gpt/cost`.
 
-    def __init__(
-        self,
-        context: RunContext,
-        *,
-        workers: int,
-        slots: int,
-        bill: EndpointBill | None = None,
-    ) -> None:
-        """`bill` has what endpoints cost before this start, and gets what they cost from now on."""
+    Invariant: what an explorer told is counted once; an explorer that is replaced begins with what the one before it
+    has spent, so a limit holds for the run and not for a process. What a killed explorer had not told is not known.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._totals: dict[str, float] = {}
+        self._earlier: dict[str, float] = {}
+        """Totals before this start; its costs are divided among the explorers."""
+        self._by_worker: dict[str, dict[str, float]] = {}
+        self._verdicts: deque[tuple[float, float]] = deque(maxlen=RECENT)
+
+    def add(self, worker: str, counts: Mapping[str, float]) -> None:
+        """Take what an explorer has counted since it last told."""
+        mine = self._by_worker.setdefault(worker, {})
+        for name, value in counts.items():
+            self._totals[name] = self._totals.get(name, 0.0) + value
+            mine[name] = mine.get(name, 0.0) + value
+        if verdicts := counts.get("judge/verdicts"):
+            self._verdicts.append((verdicts, counts.get("judge/score_sum", 0.0)))
+
+    def spent(self, worker: str) -> dict[str, float]:
+        """What a new process under this name is to count as spent, by endpoint."""
+        mine = self._by_worker.get(worker, {})
+        return {
+            name.split("/")[1]: self._earlier.get(name, 0.0) / self._workers + mine.get(name, 0.0)
+            for name in self._totals
+            if name.startswith("endpoints/") and name.endswith("/cost")
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """`explore/endpoints/<name>/...` as totals, and the judge's mean score of late."""
+        values = {f"explore/{name}": value for name, value in self._totals.items() if name != "judge/score_sum"}
+        if self._verdicts:
+            values["explore/judge/score"] = sum(s for _, s in self._verdicts) / sum(n for n, _ in self._verdicts)
+        return values
+
+    def state(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        return {"totals": dict(self._totals)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint. Called before explorers are started."""
+        self._totals = {str(name): float(value) for name, value in state["totals"].items()}
+        self._earlier = dict(self._totals)
+
+
+class Dispatcher:
+    """Give it tasks with `submit`, feed it supervisor events with `absorb`, and take batches as they come.
+
+    The processes start with the first task.
+    """
+
+    def __init__(self, context: RunContext, *, workers: int, slots: int) -> None:
+        """`workers` processes play `slots` tasks each at a time."""
+        self._context = context
         self._supervisor = context.supervisor
         self._telemetry = context.telemetry
-        self._run = context.config.name
-        self._slots = slots
-        self._bill = bill or EndpointBill(workers)
+        self._workers, self._slots = workers, slots
+        self.bill = EndpointBill(workers)
+        """What endpoints have cost, over all starts of the run."""
         self._setup = Setup(
             run_dir=str(context.run.path),
             run=context.config.name,
@@ -102,17 +151,23 @@ class Dispatcher:
         self._strikes: dict[EpisodeId, int] = {}
         self._failed: list[Episode] = []
         self._submitted_for_training = 0
-        for number in range(workers):
+
+    def start(self) -> None:
+        """Start the processes, so that the first task need not wait for them."""
+        if self._hands:
+            return
+        config = self._context.config
+        for number in range(self._workers):
             spec = WorkerSpec(
                 name=f"explorer-{number}",
                 module="ludus.explore.worker",
                 replies=FromExplorer,
-                stall_s=context.config.explore.deadline_s,
-                imports=worker_imports(context.config),
+                stall_s=config.explore.deadline_s,
+                imports=worker_imports(config),
             )
             self._supervisor.start(spec)
             self._greet(spec.name)
-        meters, room = context.telemetry.meters, workers * slots * QUEUED_PER_SLOT
+        meters, room = self._telemetry.meters, self._workers * self._slots * QUEUED_PER_SLOT
         meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
         meters.watch_workers("explore", lambda: [self._supervisor.pid(name) for name in self.names])
 
@@ -139,6 +194,9 @@ class Dispatcher:
     def submit(self, tasks: Iterable[Task]) -> None:
         """Queue tasks and hand out what fits."""
         tasks = list(tasks)
+        if not tasks:
+            return
+        self.start()
         self._submitted_for_training += sum(task.purpose == "train" for task in tasks)
         self._waiting.add(tasks)
         self._telemetry.meters.add("tasks", len(tasks))
@@ -176,7 +234,7 @@ class Dispatcher:
 
     def _greet(self, worker: str) -> None:
         self._hands[worker] = {}
-        self._supervisor.send(worker, msgspec.structs.replace(self._setup, spent=self._bill.spent(worker)))
+        self._supervisor.send(worker, msgspec.structs.replace(self._setup, spent=self.bill.spent(worker)))
 
     def _hand_out(self) -> None:
         """Give waiting tasks to whoever has least in hand, as long as there is room."""
@@ -186,14 +244,14 @@ class Dispatcher:
             if len(self._hands[worker]) >= self._slots * QUEUED_PER_SLOT:
                 break
             task = self._waiting.take()
-            self._hands[worker][episode_id(self._run, task.id, task.attempt)] = task
+            self._hands[worker][episode_id(self._setup.run, task.id, task.attempt)] = task
             given[worker].append(task)
         for worker, tasks in given.items():
             if tasks:
                 self._supervisor.send(worker, Play(tasks=tasks))
 
     def _unpack(self, worker: str, played: Played, blob: memoryview) -> Delivery:
-        self._bill.add(worker, played.counts)
+        self.bill.add(worker, played.counts)
         table = from_bytes(blob[: played.episode_bytes])
         hand = self._hands[worker]
         episodes = episodes_from_table(table, hand)

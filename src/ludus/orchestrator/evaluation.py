@@ -6,18 +6,22 @@ training sees of the league does not depend on how fast evaluation games were pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
-from typing import Any
+from math import comb, isfinite
+from typing import TYPE_CHECKING, Any
 
 from ludus.config import EvaluateConfig
 from ludus.games.protocol import GameSpec
 from ludus.league import Pool, evaluation_seats, rating_opponents
-from ludus.orchestrator.rollout_metrics import invalid_share
-from ludus.orchestrator.task_scores import score_attempts
+from ludus.orchestrator.rollout_sink import invalid_share
+from ludus.orchestrator.workers import POLL_S, Workers
 from ludus.records import Episode, Match, PolicyName, PolicyRef, Seat, Task
 from ludus.tasks import EvaluationPlan, TaskStream
+from ludus.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from ludus.orchestrator.explorers import Explorers
 
 
 @dataclass(slots=True, kw_only=True)
@@ -195,3 +199,90 @@ def score(returns: Sequence[float], seat: int) -> float:
 def _is_sound(episode: Episode) -> bool:
     """Whether a game gave every seat a finite return; one that did not costs itself only."""
     return len(episode.returns) == len(episode.task.seats) and all(map(isfinite, episode.returns))
+
+
+class Evaluator:
+    """Issues evaluations and settles them at the points in time that the loop chooses."""
+
+    def __init__(self, evaluation: Evaluation, explorers: Explorers, workers: Workers, telemetry: Telemetry) -> None:
+        self.evaluation = evaluation
+        self._explorers = explorers
+        self._workers = workers
+        self._telemetry = telemetry
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a job has been issued and not settled."""
+        return self.evaluation.job is not None
+
+    def issue(self, learner: PolicyRef, step: int, *, is_final: bool = False) -> None:
+        """Begin a job; its games are played after the next `submit`."""
+        self.evaluation.issue(learner, step=step, is_final=is_final)
+
+    def submit(self) -> None:
+        """Hand out the games that nobody has been given yet: the policies in them are published."""
+        self._explorers.submit(self.evaluation.pending_tasks())
+
+    def settle(self, is_stopping: Callable[[], bool] = lambda: False) -> dict[str, float]:
+        """Wait for the job in progress and count it into the league; returns its scores, or nothing when stopped.
+
+        Between updates the wait is not cut short: skipping an evaluation would make the run another one.
+        """
+        with self._telemetry.room("evaluate"):
+            while not self.evaluation.is_complete and not is_stopping():
+                self._workers.serve(POLL_S)
+        if not self.evaluation.is_complete:
+            return {}
+        measured = self.evaluation.job
+        scores = self.evaluation.settle()
+        self._telemetry.meters.add("league", 0 if measured is None else len(measured.played))
+        if measured is not None and scores:
+            self._telemetry.metrics(measured.step, scores)
+        return scores
+
+
+def score_attempts(episodes: Iterable[Episode], *, samples: int, success: float) -> dict[str, float]:
+    """Metrics by name, such as `evaluate/held_out/pass@4`: mean@k, best@k and pass@k of each held-out set.
+
+    An attempt that failed to run counts as no success and, in the mean, as nothing earned.
+    """
+    metrics: dict[str, float] = {}
+    for name, tasks in _by_set(episodes).items():
+        rewards = list(tasks.values())
+        at = f"@{samples}" if samples > 1 else ""
+        metrics[f"evaluate/{name}/mean{at}"] = _mean([_mean(each) for each in rewards])
+        metrics[f"evaluate/{name}/success"] = _mean([_mean([value >= success for value in each]) for each in rewards])
+        if samples > 1:
+            metrics[f"evaluate/{name}/best{at}"] = _mean([max(each) for each in rewards])
+            for k in _powers_of_two(samples):
+                chances = [pass_at(k, sum(value >= success for value in each), len(each)) for each in rewards]
+                metrics[f"evaluate/{name}/pass@{k}"] = _mean(chances)
+    return metrics
+
+
+def pass_at(k: int, successes: int, attempts: int) -> float:
+    """The unbiased estimate of the chance that one of k attempts at a task succeeds, `1 - C(n - c, k) / C(n, k)`.
+
+    With fewer than k attempts: whether one succeeded.
+    """
+    if attempts < k:
+        return float(successes > 0)
+    return 1.0 - comb(attempts - successes, k) / comb(attempts, k)
+
+
+def _by_set(episodes: Iterable[Episode]) -> Mapping[str, dict[str, list[float]]]:
+    """Rewards by set and task, in the order of the tasks."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for episode in sorted(episodes, key=lambda each: each.task.id):
+        name = episode.task.game.partition(":")[2]
+        earned = 0.0 if episode.error else float(episode.returns[0])
+        found.setdefault(name, {}).setdefault(episode.task.group, []).append(earned)
+    return found
+
+
+def _powers_of_two(most: int) -> list[int]:
+    return [2**power for power in range(most.bit_length()) if 2**power <= most]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -6,11 +6,74 @@ update. Keys that may be set while a run is live (`train.steps`, `evaluate.every
 
 from __future__ import annotations
 
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from ludus.config import RunConfig
-from ludus.orchestrator.early_stopping import EarlyStopping
+from ludus.config import EarlyStoppingConfig, RunConfig
 from ludus.orchestrator.progress import Progress, UpdateReport, crosses
+from ludus.telemetry import Telemetry
+
+
+class EarlyStopping:
+    """Whether a policy has learnt enough before its steps are over: it wins often enough, or no longer improves."""
+
+    def __init__(self, config: EarlyStoppingConfig) -> None:
+        self._config = config
+        self._recent: deque[tuple[int, float, float]] = deque(maxlen=config.updates)
+        self._best: float | None = None
+        self._updates_since_best = 0
+
+    @property
+    def score(self) -> float | None:
+        """Share of points over the last updates; None before there are so many of them."""
+        return self._mean(1)
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return over the last updates; None before there are so many of them."""
+        return self._mean(2)
+
+    @property
+    def reason(self) -> str:
+        """Why it is enough; empty while it is not."""
+        config, score = self._config, self.score
+        if config.score is not None and score is not None and score >= config.score:
+            return f"a score of {score:.3f} over {config.updates} updates (train.stop.score {config.score:g})"
+        if config.plateau is not None and self._updates_since_best >= config.plateau:
+            return f"no higher return for {self._updates_since_best} updates (train.stop.plateau)"
+        return ""
+
+    def note(self, report: UpdateReport) -> None:
+        """Count an update."""
+        if not report.rated_games:
+            return
+        self._recent.append((report.rated_games, report.score, report.mean_return))
+        mean = self.mean_return
+        if mean is None:
+            return
+        if self._best is None or mean > self._best:
+            self._best, self._updates_since_best = mean, 0
+        else:
+            self._updates_since_best += 1
+
+    def state(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        return {"recent": [list(row) for row in self._recent], "best": self._best, "since": self._updates_since_best}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint."""
+        self._recent.clear()
+        self._recent.extend((int(games), score, mean) for games, score, mean in state["recent"])
+        self._best, self._updates_since_best = state["best"], int(state["since"])
+
+    def _mean(self, column: int) -> float | None:
+        if len(self._recent) < self._config.updates:
+            return None
+        games = sum(row[0] for row in self._recent)
+        return sum(row[0] * row[column] for row in self._recent) / games
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +152,26 @@ class MeasuringMilestones(Milestones):
     def due(self, interval: int | None) -> Due:
         """What was measured is not measured again."""
         return Due(checkpoint=True)
+
+
+class Reporter:
+    """Writes what updates did; what lies between two reports is not written."""
+
+    def __init__(self, telemetry: Telemetry, milestones: Milestones) -> None:
+        self._telemetry = telemetry
+        self._milestones = milestones
+        self._reported = (time.monotonic(), 0)
+
+    def restart(self) -> None:
+        """Measure speed from now on."""
+        self._reported = (time.monotonic(), self._milestones.progress.steps)
+
+    def report(self, update: UpdateReport, more: Callable[[], dict[str, float]]) -> None:
+        """Write the metrics of an update and those that `more` gives, if it is time."""
+        now, steps = time.monotonic(), self._milestones.progress.steps
+        if now - self._reported[0] < self._milestones.config.telemetry.every_s:
+            return
+        rate = (steps - self._reported[1]) / (now - self._reported[0])
+        self._reported = (now, steps)
+        times = self._telemetry.take_room_times()
+        self._telemetry.metrics(steps, {**update.metrics, **more(), "loop/steps_per_s": rate, **times})

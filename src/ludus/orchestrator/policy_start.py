@@ -1,18 +1,30 @@
-"""Where a policy begins: with fresh weights, or with those of another run (`policy.start`)."""
+"""What the policy of a run is, and where it begins: with fresh weights or those of another run (`policy.start`)."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
-from ludus.config import RunConfig, dump_config, load_config, parse_config
+from ludus.config import (
+    LanguageModelConfig,
+    RunConfig,
+    TeacherConfig,
+    dump_config,
+    load_config,
+    needs_critic,
+    parse_config,
+)
 from ludus.errors import ConfigError, StorageError
+from ludus.games.protocol import GameSpec
 from ludus.lm.language_shape import LanguageModelShape
+from ludus.lm.teachers import TeacherModel, check_same_tokens
 from ludus.policies import AnyShape, PolicyShape, PolicyStore, TabularShape
 from ludus.policies.shapes import ShapeT_co
 from ludus.records import PolicyRef
-from ludus.storage.atomic import write_text
+from ludus.storage.atomic import ensure_directory, publish_directory, temporary_name, write_text
 from ludus.storage.run_directory import RunDirectory, find_run
 
 
@@ -59,12 +71,13 @@ def follow_move(run: RunDirectory, start: str | None) -> None:
         write_text(run.config, dump_config(saved.model_copy(update={"policy": policy})))
 
 
-def check_fits_games(start: Start[AnyShape] | None, mine: PolicyShape) -> None:
-    """See to it that a network that was trained elsewhere sees what this run's games show.
+def check_fits_games(config: RunConfig, specs: dict[str, GameSpec]) -> None:
+    """See to it that one network can play all games, and that one that was trained elsewhere sees what they show.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: it cannot, or does not.
     """
+    mine, start = network_shape(config, specs), find_start(config)
     if start is None or not isinstance(start.shape, PolicyShape):
         return
     theirs = start.shape
@@ -129,3 +142,119 @@ def _check_critic(config: RunConfig, shape: PolicyShape) -> None:
 def _show(shape: LanguageModelShape) -> str:
     lora = shape.model.lora
     return "null" if lora is None else f"{{rank: {lora.rank}, alpha: {lora.alpha:g}}}"
+
+
+def policy_shape(config: RunConfig, specs: dict[str, GameSpec], start: Start[AnyShape] | None = None) -> AnyShape:
+    """What the policy is: a network that fits the games, or a language model, which fits all of them."""
+    if config.mode == "evaluate" and start is not None:
+        return start.shape
+    if config.population is not None and config.population.oracle == "exact":
+        return TabularShape(game=config.games[0].key)
+    if config.policy.model is None:
+        return network_shape(config, specs)
+    model = config.policy.model
+    if start is not None and isinstance(start.shape, LanguageModelShape):
+        model = model.model_copy(update={"path": start.shape.model.path})
+    return LanguageModelShape(model=model, critic=needs_critic(config.train.algorithm), games=tuple(specs))
+
+
+def network_shape(config: RunConfig, specs: dict[str, GameSpec]) -> PolicyShape:
+    """The one shape that all games of a run must share, because one network plays them."""
+    shapes = {(spec.observation_shape, spec.actions) for spec in specs.values()}
+    if len(shapes) > 1:
+        found = "; ".join(
+            f"{key}: sees {spec.observation_shape}, {spec.actions} actions" for key, spec in specs.items()
+        )
+        raise ConfigError(f"games: one network cannot play games of different shapes ({found})")
+    observation_shape, actions = shapes.pop()
+    if not observation_shape:
+        raise ConfigError(f"games: {', '.join(specs)} has no observation tensor for a network to see")
+    layouts = {spec.layout for spec in specs.values()}
+    critic = config.policy.critic or "shared"
+    return PolicyShape(
+        network=config.policy.network,
+        observation_shape=observation_shape,
+        actions=actions,
+        layout=layouts.pop() if len(layouts) == 1 else "channels_first",
+        games=tuple(specs),
+        critic=critic,
+        state_size=_state_size(specs) if critic == "central" else 0,
+        normalises_value=bool(config.train.value_normalisation),
+    )
+
+
+def _state_size(specs: dict[str, GameSpec]) -> int:
+    """What a central critic sees of every game of the run."""
+    sizes = {key: spec.state_size for key, spec in specs.items()}
+    if len(set(sizes.values())) > 1:
+        found = "; ".join(f"{key}: {size} numbers" for key, size in sizes.items())
+        raise ConfigError(f"policy.critic: one central critic cannot see states of different sizes ({found})")
+    return next(iter(sizes.values()))
+
+
+_KEY = "policy.teacher.run"
+
+
+def check_teacher(config: RunConfig, run: RunDirectory | None = None) -> None:
+    """See that the teacher is there and speaks in the policy's tokens; `run` may have kept it already.
+
+    Raises:
+        ConfigError: it is not, or it does not.
+    """
+    teacher, model = config.policy.teacher, config.policy.model
+    if teacher is None or model is None:
+        return
+    start = find_start(config)
+    mine = start.shape.model.path if start and isinstance(start.shape, LanguageModelShape) else model.path
+    kept = None if run is None else _kept(run)
+    if kept is not None:
+        check_same_tokens(mine, _as_model(teacher, PolicyStore(run.teacher), kept).model.path)  # type: ignore[union-attr]
+    elif teacher.run is not None:
+        check_same_tokens(mine, find_version(_KEY, teacher.run).shape.model.path)
+    else:
+        check_same_tokens(mine, str(teacher.path))
+
+
+def keep_teacher(config: RunConfig, run: RunDirectory) -> TeacherModel | None:
+    """The teacher as the trainer loads it; another run's version is copied first, if it was not before."""
+    teacher = config.policy.teacher
+    if teacher is None:
+        return None
+    if teacher.run is None:
+        return TeacherModel(model=LanguageModelConfig(path=str(teacher.path), lora=None, dtype=teacher.dtype))
+    return _as_model(teacher, PolicyStore(run.teacher), _kept(run) or _copy(teacher.run, run))
+
+
+def _kept(run: RunDirectory) -> PolicyRef | None:
+    store = PolicyStore(run.teacher)
+    return next((ref for name in store.names() for ref in store.versions(name)), None)
+
+
+def _copy(text: str, run: RunDirectory) -> PolicyRef:
+    """A version never changes, so its files are shared where the file system can do that."""
+    found = find_version(_KEY, text)
+    final = PolicyStore(run.teacher).path(found.policy)
+    ensure_directory(final.parent)
+    staging = temporary_name(final.parent)
+    shutil.copytree(PolicyStore(found.run.policies).path(found.policy), staging, copy_function=_link)
+    publish_directory(staging, final)
+    return found.policy
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _as_model(teacher: TeacherConfig, store: PolicyStore, ref: PolicyRef) -> TeacherModel:
+    shape = store.shape(ref)
+    assert isinstance(shape, LanguageModelShape)  # noqa: S101 - `find_version` has made sure
+    if shape.model.lora is None:
+        return TeacherModel(model=LanguageModelConfig(path=str(store.path(ref)), lora=None, dtype=teacher.dtype))
+    below = shape
+    if not Path(shape.model.path).is_dir():  # an id on the hub, or a warm start of a run that has been moved since
+        below = shape.standing_on(find_run(Path(str(teacher.run).partition("@")[0])).base)
+    model = below.model.model_copy(update={"dtype": teacher.dtype, "context": None})
+    return TeacherModel(model=model, adapter=str(store.path(ref)))

@@ -1,11 +1,21 @@
-"""How far a run is: the counters that every checkpoint holds."""
+"""What an update did, how far a run is, and what the loop asks of a learner."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.config import LeagueConfig
+from ludus.policies import AnyShape
 from ludus.sources.protocol import Batch
+from ludus.storage.checkpoints import Checkpoint
+from ludus.train.messages import Trained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +96,67 @@ class Progress:
 def crosses(every: int | None, before: int, after: int) -> bool:
     """Whether a multiple of `every` lies in (before, after]."""
     return every is not None and before // every < after // every
+
+
+class Learner(ABC):
+    """One policy in training. Called from the loop's thread only."""
+
+    publish_interval: int | None = None
+    """Updates after which explorers need a new version; None where they need none but for snapshots and evaluations."""
+    is_training = True
+    """Whether it changes weights. Mode evaluate has a learner that does not."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> AnyShape:
+        """What its weights are the weights of."""
+
+    @abstractmethod
+    def begin(self, saved: Checkpoint | None) -> None:
+        """Load a checkpoint, or make the first state. Called once, before anything else."""
+
+    @abstractmethod
+    def step(self, batch: Batch | None) -> UpdateReport | None:
+        """Train on a batch; returns an update that is done, which may be that of an earlier batch, or None.
+
+        Called with None while the source has nothing: only to take what a pipelined learner has finished.
+        """
+
+    @abstractmethod
+    def save(self, staging: Path) -> dict[str, Any]:
+        """Write the tensors after the last update that was returned; returns the JSON state that goes with them."""
+
+    @abstractmethod
+    def weights(self) -> Mapping[str, NDArray[Any]]:
+        """The policy's weights as of the last `save`."""
+
+    def on_pool_change(self) -> None:  # noqa: B027 - most learners hold no opponents
+        """The league's pool has changed: choose opponents anew where they are held for a while."""
+
+
+def meets_others(league: LeagueConfig) -> bool:
+    """Whether the learner plays against anybody but itself."""
+    return any(choice.kind != "mirror" for choice in league.opponents) or not league.opponents
+
+
+def report_of(batch: Batch, trained: Trained, *, meets_others: bool) -> UpdateReport:
+    """The report of a trained batch."""
+    metrics = {
+        **{f"train/{name}": value for name, value in trained.metrics.items()},
+        "train/staleness": float(batch.staleness.mean()) if len(batch.staleness) else 0.0,
+        **batch.metrics,
+        "train/seconds": trained.seconds,
+    }
+    if batch.is_pulled:
+        return UpdateReport(batch=batch, steps=trained.steps, episodes=trained.episodes, metrics=metrics)
+    rows = batch.experiences
+    rewards = np.asarray(rows.sequences["final_reward"], np.float64)
+    return UpdateReport(
+        batch=batch,
+        steps=int(rows.steps["mask"].sum()),
+        episodes=len(set(rows.sequences["episode"].tolist())),
+        rated_games=len(rewards) if meets_others else 0,
+        score=float((0.5 + 0.5 * np.sign(rewards)).mean()) if len(rewards) else 0.0,
+        mean_return=float(rewards.mean()) if len(rewards) else 0.0,
+        metrics=metrics,
+    )

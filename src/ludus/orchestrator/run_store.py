@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
 from ludus.config import RunConfig
 from ludus.errors import CorruptRecord
 from ludus.league import Pool
-from ludus.orchestrator.progress import Progress
+from ludus.orchestrator.context import RunContext
+from ludus.orchestrator.progress import Learner, Progress
 from ludus.policies import AnyShape, PolicyStore
-from ludus.records import PolicyRef
+from ludus.records import PolicyRef, PolicyVersion
 from ludus.sources.batches_ahead import policies_named
 from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import Checkpoint, CheckpointStore
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.segments import SegmentLog
+
+if TYPE_CHECKING:
+    from ludus.orchestrator.evaluation import Evaluator
+    from ludus.orchestrator.explorers import Explorers
 
 log = logging.getLogger(__name__)
 
@@ -96,3 +101,96 @@ class RunStore:
     def close(self) -> None:
         """Close the catalog."""
         self.catalog.close()
+
+
+class Stateful(Protocol):
+    """A part with a state."""
+
+    def state(self) -> Any:
+        """JSON for the checkpoint."""
+        ...
+
+    def load_state(self, state: Any) -> None:
+        """Go back to a checkpoint."""
+        ...
+
+
+class RunState:
+    """Saves and restores parts under their keys in the manifest."""
+
+    def __init__(self, store: RunStore, progress: Progress, pool: Pool, **others: Stateful) -> None:
+        self._store = store
+        self._progress = progress
+        self.pool = pool
+        self._parts: dict[str, Stateful] = {"progress": progress, "league": pool, **others}
+
+    def state(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        states = {key: part.state() for key, part in self._parts.items()}
+        return {**states, "episodes_before": self._store.episodes.next_seq}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint. A part that it does not know begins at its beginning."""
+        self._store.retain_all()
+        for key, part in self._parts.items():
+            if state.get(key) is not None:
+                part.load_state(state[key])
+
+    def index(self, saved: Checkpoint) -> None:
+        """Bring the catalog up to a checkpoint."""
+        self._store.index(saved, self._progress, self.pool)
+
+
+class Publisher:
+    """The policy's versions on disk and in the league."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        store: RunStore,
+        progress: Progress,
+        pool: Pool,
+        evaluator: Evaluator,
+        explorers: Explorers,
+    ) -> None:
+        config = context.config
+        self._context = context
+        self._store = store
+        self._progress = progress
+        self._pool = pool
+        self._evaluator = evaluator
+        self._explorers = explorers
+        self._is_exact = config.schedule != "async" and not config.buffer.feeds
+
+    @property
+    def newest(self) -> PolicyRef:
+        """The newest version of the policy that learns."""
+        return PolicyRef(name=self._context.policy, version=PolicyVersion(self._progress.version))
+
+    def make_version(self) -> None:
+        """What has been learnt is a version from now on.
+
+        Synchronous runs repeat themselves exactly, numbers included; others never use a number twice.
+        """
+        version = self._progress.version
+        if not self._is_exact:
+            published = self._store.policies.versions(self._context.policy)
+            version = max([version, *(ref.version for ref in published[-1:])])
+        self._progress.publish(version + 1)
+        self._pool.set_learner(self.newest)
+
+    def take_snapshot(self) -> None:
+        """The newest version joins the league's pool."""
+        self._pool.add_snapshot(self.newest, self._progress.steps)
+        self._pool.retire()
+
+    def publish(self, learner: Learner) -> None:
+        """Let everybody see the version that the checkpoint holds; doing it again changes nothing."""
+        telemetry, step, policy = self._context.telemetry, self._progress.steps, self.newest
+        digest = self._store.publish(policy, learner.weights(), learner.shape, step=step)
+        if digest:
+            telemetry.meters.add("policies", 1)
+            telemetry.event("published", policy=str(policy), weights_hash=digest, step=step)
+            snapshots = {member.ref for member in self._pool.snapshots}
+            playing = {*self._evaluator.evaluation.participants(), *self._explorers.versions()}
+            self._store.prune(policy, snapshots | playing)

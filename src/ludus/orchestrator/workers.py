@@ -1,10 +1,13 @@
-"""The worker processes of a run as one stream of events, each given to the parts that listen."""
+"""The worker processes of a run: one stream of events for the parts that listen, and a worker for one piece of work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from ludus.runtime import Arrived, Lost, Stop, Supervisor
+from ludus.config import RunConfig
+from ludus.orchestrator.context import RunContext
+from ludus.runtime import Arrived, Lost, Supervisor, WorkerSpec
 
 POLL_S = 0.05
 
@@ -35,6 +38,58 @@ class Workers:
             if meanwhile is not None:
                 meanwhile()
 
-    def close(self) -> None:
-        """End all workers."""
-        self._supervisor.stop(Stop(), grace_s=1.0)
+
+def run_one_shot(
+    context: RunContext,
+    name: str,
+    module: str,
+    replies: object,
+    order: Any,
+    is_done: Callable[[Any], bool],
+    is_stopping: Callable[[], bool],
+) -> bool:
+    """Have an order carried out; `is_done` takes each message. Returns False when the run was stopped first.
+
+    There is no deadline of its own: a worker that does not get on is replaced after `runtime.stall_s`, and one that is
+    lost too often fails the run.
+    """
+    runtime = context.config.runtime
+    spec = WorkerSpec(
+        name=name,
+        module=module,
+        replies=replies,
+        threads=runtime.threads or 1,
+        stall_s=runtime.stall_s,
+        imports=worker_imports(context.config),
+    )
+    context.supervisor.start(spec)
+    context.supervisor.send(name, order)
+    try:
+        while not is_stopping():
+            for event in context.supervisor.poll(POLL_S):
+                if event.worker != name:
+                    continue
+                if isinstance(event, Lost):
+                    context.telemetry.event("worker_lost", worker=name, reason=event.reason, log_tail=event.log_tail)
+                    context.supervisor.send(name, order)
+                elif is_done(event.message):
+                    return True
+        return False
+    finally:
+        context.supervisor.dismiss(name)
+
+
+_WORKERS = ("ludus.explore.worker", "ludus.train.worker", "pandas")
+"""pyarrow imports pandas with the first table that it makes, where that is installed."""
+
+
+def worker_imports(config: RunConfig) -> tuple[str, ...]:
+    """Modules for the fork server: none of them starts a thread or a device when it is imported."""
+    if config.policy.model is None:
+        return (*_WORKERS, "ludus.explore.actors", "ludus.explore.runners.host_runner", "ludus.train.jax_learner")
+    return (
+        *_WORKERS,
+        "ludus.explore.runners.text_building",
+        "ludus.inference.local.engine",
+        "ludus.train.torch_learner",
+    )

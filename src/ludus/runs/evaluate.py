@@ -8,7 +8,7 @@ other run may train on, and remove versions, meanwhile.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from ludus.errors import ConfigError, StorageError
 from ludus.league import Pool
 from ludus.orchestrator.context import RunContext
-from ludus.orchestrator.evaluator import Evaluator
-from ludus.orchestrator.learner import Learner
+from ludus.orchestrator.evaluation import Evaluator
 from ludus.orchestrator.policy_start import Start
-from ludus.orchestrator.progress import Progress, UpdateReport
+from ludus.orchestrator.progress import Learner, Progress, UpdateReport
 from ludus.orchestrator.run_store import RunStore
 from ludus.policies import AnyShape, Policy, PolicyStore
 from ludus.records import PolicyRef, PolicyVersion
+from ludus.runs.driver import Controls
 from ludus.sources.protocol import Batch, BatchSource
 from ludus.storage.checkpoints import Checkpoint
 
@@ -96,18 +96,14 @@ class Measurer(Learner):
         pool: Pool,
         evaluator: Evaluator,
         progress: Progress,
-        *,
-        enter: Callable[[], None],
-        is_stopping: Callable[[], bool],
+        controls: Controls,
     ) -> None:
-        """`enter` is called when a version is about to be measured."""
         self._context = context
         self._store = store
         self._pool = pool
         self._evaluator = evaluator
         self._progress = progress
-        self._enter = enter
-        self._is_stopping = is_stopping
+        self._controls = controls
 
     @property
     def shape(self) -> AnyShape:
@@ -121,7 +117,7 @@ class Measurer(Learner):
         """Measure a version; returns nothing when the run was stopped before all its games were played."""
         if batch is None:
             return None
-        self._enter()
+        self._controls.enter("evaluating")
         policy: Policy[Any] = batch.claims["version"]
         ref = PolicyRef(name=self._context.policy, version=PolicyVersion(policy.ref.version))
         self._progress.version, self._progress.steps = ref.version, policy.step
@@ -131,7 +127,7 @@ class Measurer(Learner):
         self._pool.retire()
         self._evaluator.issue(ref, policy.step, is_final=True)
         self._evaluator.submit()
-        scores = self._evaluator.settle(self._is_stopping)
+        scores = self._evaluator.settle(lambda: self._controls.is_stopping)
         if self._evaluator.is_open:
             return None
         self._context.telemetry.event("measured", policy=str(ref), step=policy.step, scores=scores)

@@ -20,8 +20,7 @@ from ludus.games.sequence_form import SequenceForm
 from ludus.games.sequence_form_building import build_sequence_form
 from ludus.league.exact import ExactPsro, reason_to_stop
 from ludus.orchestrator.context import RunContext
-from ludus.orchestrator.learner import Learner
-from ludus.orchestrator.progress import UpdateReport
+from ludus.orchestrator.progress import Learner, UpdateReport
 from ludus.policies import AnyShape, TabularShape
 from ludus.reports.exact_population import PART
 from ludus.sources.protocol import Batch, OwnSource

@@ -15,23 +15,20 @@ from ludus.orchestrator import (
     Evaluation,
     Evaluator,
     Explorers,
-    Learner,
     MeasuringMilestones,
     Milestones,
     Playables,
     Progress,
     RolloutSink,
     RunContext,
-    RunState,
     RunStore,
     Workers,
 )
-from ludus.orchestrator.task_sets import make_tasks
+from ludus.orchestrator.check_parts import make_tasks
 from ludus.orchestrator.trainer_client import TrainerClient
 from ludus.records import Episode, PolicyName, PolicyRef
-from ludus.runs.controls import Controls
-from ludus.runs.cycle import Cycle
-from ludus.runs.cycle_source import CycleSource
+from ludus.runs.cycle import Cycle, CycleSource
+from ludus.runs.driver import Controls
 from ludus.sources.async_rollouts import AsyncRollouts, ExploreOnly
 from ludus.sources.feeds import FeedSource
 from ludus.sources.mixed import MixedSource
@@ -62,8 +59,8 @@ def open_pool(config: RunConfig, run: RunDirectory) -> Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """What sources and learners are made of."""
+class Parts:
+    """What sources, learners and the loop around them are made of."""
 
     context: RunContext
     store: RunStore
@@ -89,7 +86,7 @@ def open_loop(
     config, progress = context.config, Progress()
     pool, tasks = open_pool(config, context.run), make_tasks(config, playables)
     milestones = MeasuringMilestones if config.mode == "evaluate" else Milestones
-    parts = _Parts(
+    parts = Parts(
         context=context,
         store=store,
         controls=controls,
@@ -108,26 +105,18 @@ def open_loop(
     return _own_source(parts)
 
 
-def _measuring(parts: _Parts) -> Loop:
+def _measuring(parts: Parts) -> Loop:
     """Mode evaluate: versions of another run, one after the other."""
     from ludus.runs.evaluate import Measurer, VersionSource
 
-    explorers = _explorers(parts, _evaluation_sink(parts))
+    context = parts.context
+    explorers = Explorers(context, parts.workers, _evaluation_sink(parts), count=context.config.explore.workers)
     evaluator = _evaluator(parts, explorers)
-    controls = parts.controls
-    learner = Measurer(
-        parts.context,
-        parts.store,
-        parts.pool,
-        evaluator,
-        parts.progress,
-        enter=lambda: controls.enter("evaluating"),
-        is_stopping=lambda: controls.is_stopping,
-    )
-    return _loop(parts, VersionSource(parts.context), learner, explorers, evaluator)
+    learner = Measurer(context, parts.store, parts.pool, evaluator, parts.progress, parts.controls)
+    return Loop(parts, VersionSource(context), learner, explorers, evaluator)
 
 
-def _own_source(parts: _Parts) -> Loop:
+def _own_source(parts: Parts) -> Loop:
     """A learner that makes its own data; an explorer process plays its evaluation games."""
     context = parts.context
     explorers = Explorers(context, parts.workers, _evaluation_sink(parts), count=1, slots=EVALUATION_SLOTS)
@@ -135,14 +124,14 @@ def _own_source(parts: _Parts) -> Loop:
         from ludus.runs.exact_psro import ExactPsroLearner
 
         exact = ExactPsroLearner(context)
-        return _loop(parts, exact, exact, explorers, _evaluator(parts, explorers))
+        return Loop(parts, exact, exact, explorers, _evaluator(parts, explorers))
     from ludus.orchestrator.fused.fused import FusedLearner
 
     fused = FusedLearner(context, parts.store, parts.pool, parts.workers, parts.milestones)
-    return _loop(parts, fused, fused, explorers, _evaluator(parts, explorers))
+    return Loop(parts, fused, fused, explorers, _evaluator(parts, explorers))
 
 
-def _split(parts: _Parts) -> Loop:
+def _split(parts: Parts) -> Loop:
     """Explorers and a trainer as processes of their own."""
     context, config = parts.context, parts.context.config
     rows = RowStore(context, parts.store, parts.evaluation, parts.progress)
@@ -151,9 +140,7 @@ def _split(parts: _Parts) -> Loop:
         parts.tasks.absorb(played)
         rows.done.add(episode.task.id for episode in played)
 
-    explore = config.explore
-    slots = -(-explore.games_in_flight // explore.workers)
-    explorers = Explorers(context, parts.workers, rows.sink, count=explore.workers, slots=slots, on_played=note)
+    explorers = Explorers(context, parts.workers, rows.sink, count=config.explore.workers, on_played=note)
     issuer = TaskIssuer(parts.tasks, parts.matchmaker, context.specs, explorers, parts.progress, rows.done)
     learner = TrainerClient(context, parts.store, parts.workers, parts.milestones)
     rollouts = _rollouts(parts, rows, issuer, learner)
@@ -171,13 +158,13 @@ def _split(parts: _Parts) -> Loop:
         take_inbox=take_inbox,
         raw_from=lambda: rows.log.next_seq if transformed_on_arrival else 0,
     )
-    loop = _loop(parts, source, learner, explorers, _evaluator(parts, explorers))
+    loop = Loop(parts, source, learner, explorers, _evaluator(parts, explorers))
     if isinstance(rollouts, CycleSource):
         rollouts.loop = loop
     return loop
 
 
-def _rollouts(parts: _Parts, rows: RowStore, issuer: TaskIssuer, learner: TrainerClient) -> BatchSource:
+def _rollouts(parts: Parts, rows: RowStore, issuer: TaskIssuer, learner: TrainerClient) -> BatchSource:
     """Where the policy's own experience comes from."""
     context, config, progress, store = parts.context, parts.context.config, parts.progress, parts.store
     if config.buffer.loader is not None:
@@ -200,40 +187,9 @@ def _rollouts(parts: _Parts, rows: RowStore, issuer: TaskIssuer, learner: Traine
     return CycleSource(inner, parts.cycle, parts.controls, parts.workers, progress, context.telemetry)
 
 
-def _evaluation_sink(parts: _Parts) -> RolloutSink:
+def _evaluation_sink(parts: Parts) -> RolloutSink:
     return RolloutSink(parts.context, parts.store, parts.evaluation, parts.progress)
 
 
-def _explorers(parts: _Parts, sink: RolloutSink) -> Explorers:
-    explore = parts.context.config.explore
-    slots = -(-explore.games_in_flight // explore.workers)
-    return Explorers(parts.context, parts.workers, sink, count=explore.workers, slots=slots)
-
-
-def _evaluator(parts: _Parts, explorers: Explorers) -> Evaluator:
+def _evaluator(parts: Parts, explorers: Explorers) -> Evaluator:
     return Evaluator(parts.evaluation, explorers, parts.workers, parts.context.telemetry)
-
-
-def _loop(parts: _Parts, source: BatchSource, learner: Learner, explorers: Explorers, evaluator: Evaluator) -> Loop:
-    state = RunState(
-        parts.store,
-        parts.progress,
-        parts.pool,
-        evaluation=parts.evaluation,
-        tasks=parts.tasks,
-        enough=parts.milestones.early_stopping,
-        cycle=parts.cycle,
-        endpoints=explorers.bill,
-    )
-    return Loop(
-        parts.context,
-        parts.store,
-        parts.controls,
-        source=source,
-        learner=learner,
-        explorers=explorers,
-        evaluator=evaluator,
-        milestones=parts.milestones,
-        cycle=parts.cycle,
-        parts=state,
-    )

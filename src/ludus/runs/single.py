@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,47 +13,71 @@ from ludus.errors import ConfigError, LudusError
 from ludus.ingest.gathering import gather
 from ludus.ingest.warm_start import warm_up
 from ludus.loop import Loop
-from ludus.orchestrator import RunContext, RunStore, check_parts, open_context
-from ludus.plugins import load_plugins
+from ludus.orchestrator import Playables, RunContext, RunStore, check_parts, open_context
 from ludus.runs.driver import CycleStatus, Driveable, Status
 from ludus.runs.opening import open_loop
 from ludus.runtime import Stop
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry import RoomReading, Sink, SinkStatus, attach_trackers, check_trackers
+from ludus.telemetry import RoomReading, SinkStatus, attach_trackers, check_trackers
 
 
-class SingleRun(Driveable):
-    """`SingleRun(config).run_to_end()`, or `start()` and drive it."""
+class DirectoryRun(Driveable):
+    """A run on one directory, of one policy or of a population: its telemetry and its files while it works."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        run_dir: Path | str | None = None,
-        *,
-        plugins: Sequence[str] = (),
-        strict_resume: bool = False,
-        sinks: Sequence[Sink] = (),
-        until: int | None = None,
-    ) -> None:
-        """A run of a config on a directory; `until` is a number of steps to stop at before `train.steps` are over."""
-        super().__init__()
-        load_plugins(plugins)
+    config: RunConfig
+    run: RunDirectory
+    _context: RunContext | None = None
+
+    def sinks(self) -> tuple[SinkStatus, ...]:
+        """Where metrics go besides the run's own files, and what was lost on the way."""
+        return () if self._context is None else self._context.telemetry.sinks_status()
+
+    def room_readings(self) -> dict[str, RoomReading]:
+        """What each room has done since this start."""
+        return {} if self._context is None else self._context.telemetry.meters.read()
+
+    @contextmanager
+    def _opened(
+        self, config: RunConfig, playables: Playables, lm_config: RunConfig | None = None, *, grace_s: float
+    ) -> Iterator[tuple[RunContext, RunStore]]:
+        """The run's parts under its lock; at the end its workers get `grace_s` to end by themselves."""
+        self.run.prepare()
+        with RunLock(self.run.path):
+            _open_directory(self.run, self.config)
+            write_lm_config(self.run, lm_config)
+            store = RunStore(config, self.run)
+            context = open_context(config, playables, self.run, self.run.new_attempt(), self._plugins)
+            self._context = context
+            try:
+                attach_trackers(context.telemetry, self.config, self.run, self._sinks)
+                yield context, store
+            except BaseException as error:
+                context.telemetry.event("failed", error=f"{type(error).__name__}: {error}")
+                raise
+            finally:
+                context.supervisor.stop(Stop(), grace_s=grace_s)
+                context.telemetry.close()
+                store.close()
+
+
+class SingleRun(DirectoryRun):
+    """One policy in training, or measured: `SingleRun(config).run_to_end()`, or `start()` and drive it."""
+
+    until: int | None = None
+    """A number of steps to stop at before `train.steps` are over."""
+    _loop: Loop | None = None
+
+    def _check(self, config: RunConfig, path: Path) -> None:
         if config.stages:
             raise ConfigError("stages: this config has some; run it with StagedRun (or make_run), not with SingleRun")
         if config.population is not None and config.population.oracle == "learned":
             raise ConfigError("population: its learners are runs; run it with PopulationRun (or make_run)")
         self.config = resolve(config)
         check_trackers(self.config)
-        self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
+        self.run = RunDirectory(path)
         self._playables = check_parts(self.config, self.run)
-        self._plugins = tuple(str(plugin) for plugin in plugins)
-        self._strict_resume = strict_resume
-        self._sinks = tuple(sinks)
-        self._until = until
-        self._context: RunContext | None = None
-        self._loop: Loop | None = None
 
     def status(self) -> Status:
         """What the run is doing now."""
@@ -68,14 +93,6 @@ class SingleRun(Driveable):
             metrics={} if context is None else context.telemetry.latest,
             **counters,
         )
-
-    def sinks(self) -> tuple[SinkStatus, ...]:
-        """Where metrics go besides the run's own files, and what was lost on the way."""
-        return () if self._context is None else self._context.telemetry.sinks_status()
-
-    def room_readings(self) -> dict[str, RoomReading]:
-        """What each room has done since this start."""
-        return {} if self._context is None else self._context.telemetry.meters.read()
 
     def set_keys(self, values: Mapping[str, Any]) -> None:
         """Change keys of the config of a live run, from the next update on."""
@@ -95,27 +112,14 @@ class SingleRun(Driveable):
         return self._loop.cycle.status(updates=progress.update if self.config.cycle is None else progress.unpublished)
 
     def _work(self) -> None:
-        self.run.prepare()
-        with RunLock(self.run.path):
-            open_run_directory(self.run, self.config)
-            store = RunStore(self.config, self.run)
-            context = open_context(self.config, self._playables, self.run, self.run.new_attempt(), self._plugins)
-            self._context = context
-            try:
-                attach_trackers(context.telemetry, self.config, self.run, self._sinks)
-                ready = self._prepare(context)
-                if ready is not None:
-                    self._loop = open_loop(ready, self._playables, store, self.controls, until=self._until)
+        with self._opened(self.config, self._playables, grace_s=1.0) as (context, store):
+            ready = self._prepare(context)
+            if ready is not None:
+                self._loop = open_loop(ready, self._playables, store, self.controls, until=self.until)
+                try:
                     self._loop.run(strict_resume=self._strict_resume)
-            except BaseException as error:
-                context.telemetry.event("failed", error=f"{type(error).__name__}: {error}")
-                raise
-            finally:
-                if self._loop is not None:
+                finally:
                     self._loop.close()
-                context.supervisor.stop(Stop(), grace_s=1.0)
-                context.telemetry.close()
-                store.close()
 
     def _prepare(self, context: RunContext) -> RunContext | None:
         """Make the model that the policy stands on and gather offline rows; None when the run was stopped first."""
@@ -127,7 +131,13 @@ class SingleRun(Driveable):
         return ready if ready is not None and gather(ready, lambda: self.is_stopping) else None
 
 
-def open_run_directory(run: RunDirectory, config: RunConfig) -> None:
+def write_lm_config(run: RunDirectory, lm_config: RunConfig | None) -> None:
+    """Let a run know the config that language models sample by, where there are any."""
+    if lm_config is not None:
+        write_text(run.lm_config, lm_config.model_dump_json())
+
+
+def _open_directory(run: RunDirectory, config: RunConfig) -> None:
     """Make a run's directory, or check that the one that is there can be resumed under this config; under its lock."""
     sweep_leftovers(run.path)
     text = dump_config(config)

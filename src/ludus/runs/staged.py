@@ -19,7 +19,6 @@ from ludus.config import RunConfig, changed_keys, dotted, dump_config, resolve_s
 from ludus.errors import ConfigError, LudusError
 from ludus.orchestrator import check_parts
 from ludus.orchestrator.policy_start import follow_move
-from ludus.plugins import load_plugins
 from ludus.runs.driver import CycleStatus, Driveable, Status
 from ludus.runs.population import PopulationRun
 from ludus.runs.single import SingleRun
@@ -49,26 +48,16 @@ def make_run(
 class StagedRun(Driveable):
     """The stages of one config on one directory: `StagedRun(config).run_to_end()`, or `start()` and drive it."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        run_dir: Path | str | None = None,
-        *,
-        plugins: Sequence[str] = (),
-        strict_resume: bool = False,
-        sinks: Sequence[Sink] = (),
-    ) -> None:
-        super().__init__()
-        load_plugins(plugins)
+    _index = 0
+    _loop: SingleRun | None = None
+
+    def _check(self, config: RunConfig, path: Path) -> None:
         if not config.stages:
             raise ConfigError("stages: there are none; a run without stages is a SingleRun")
         self._whole = config
-        self._directory = StagedDirectory(Path(run_dir) if run_dir is not None else config.home)
+        self._directory = StagedDirectory(path)
         self.stages = resolve_stages(config, self._directory.path)
         self._folders = [stage_folder(index, stage.name) for index, stage in enumerate(config.stages)]
-        self._plugins, self._strict_resume, self._sinks = tuple(plugins), strict_resume, tuple(sinks)
-        self._index = 0
-        self._loop: SingleRun | None = None
         check_stages(self.stages)
 
     @property

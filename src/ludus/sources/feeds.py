@@ -3,7 +3,7 @@
 Invariants:
 - A row is inserted exactly once. It is in this run's own log before the cursor of its feed passes it; the cursors are
   part of the checkpoint, and what is read again after a resume is known by its key.
-- Rows come in right after a checkpoint only (`runs/cycle_source.py` sees to it), feed by feed in turn. So a run that is
+- Rows come in right after a checkpoint only (`runs/cycle.py` sees to it), feed by feed in turn. So a run that is
   killed meanwhile finds the same checkpoint, the same rows and, where the feeds have not grown, the same window.
 - With `cycle` all that is new comes in before a round, and the oldest rows make room. Without it rows come in as far as
   there is room, and the rest waits where it is.

@@ -17,33 +17,18 @@ from typing import Any, ClassVar
 from textual import work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.events import Resize
 from textual.screen import Screen
-from textual.widgets import Input, Static
 
-from ludus.daemon.messages import (
-    Export,
-    Failure,
-    MakeCheckpoint,
-    Pause,
-    Payload,
-    Resume,
-    StartTrainingImmediately,
-    Stop,
-)
+from ludus.daemon.messages import COMMANDS, Failure, Pause, Payload, Resume, Stop
 from ludus.monitor.message_queue import MessageQueue, Reply
-from ludus.monitor.replies import in_words
 from ludus.monitor.run_view import Entry, RunView
 from ludus.monitor.source import Source
 from ludus.reports.number_text import clean
-from ludus.tui import head
-from ludus.tui.arrangement import Mode, arrange, mode_of
-from ludus.tui.commands import ORDERS, Order
-from ludus.tui.pane import LogPane, Pane
+from ludus.tui.board import Board
+from ludus.tui.commands import ORDERS, Order, in_words
 from ludus.tui.panes import PANES
 from ludus.tui.screens import Ask, Confirm, Help
-from ludus.tui.tabs import key_line, tab_line
 
 PAINTS_PER_S = 5.0
 BUSY_STAGES = ("STARTING", "WAITING FOR DATA", "TRAINING", "EVALUATING", "EXPORTING", "PAUSED", "STOPPING")
@@ -56,10 +41,10 @@ class Dashboard(App[str]):
     TITLE = "ludus"
     AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "pause", "Pause"),
+        Binding("p", "order('pause')", "Pause"),
         Binding("c", "order('checkpoint')", "Save"),
-        Binding("e", "export", "Export"),
-        Binding("x", "stop_run", "Stop"),
+        Binding("e", "order('export')", "Export"),
+        Binding("x", "order('stop')", "Stop"),
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("question_mark,f1", "help", "Help", key_display="?"),
         Binding("q", "leave", "Quit"),
@@ -77,29 +62,13 @@ class Dashboard(App[str]):
         self.message_queue = MessageQueue()
         self.view = RunView()
         self._first = list(first)
-        self._head, self._tabs = Static(id="head"), Static(id="tabs")
-        self._log_pane = LogPane(PANES[-1], len(PANES))
-        shown = [Pane(spec, number) for number, spec in enumerate(PANES[:-1], start=1)]
-        self._panes: dict[str, Pane] = {pane.spec.name: pane for pane in (*shown, self._log_pane)}
-        self._filter = Input(placeholder="words that a line must have, -word that it must not; Esc ends", id="filter")
-        self._filter.disabled = True  # a hidden line must not take keys
-        self._too_small, self._footer = Static("too small: at least 40×10", id="too-small"), Static(id="keys")
-        self._mode: Mode = "tabs"
-        self._chosen = PANES[0].name
-        self._is_zoomed = False
+        self._board = Board(self.view)
         self._is_leaving = self._leaves_soon = False
         self._was_live = True
-        self._head_shown: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Head, tabs, panes, the filter's line, footer."""
-        yield self._head
-        yield self._tabs
-        with Container(id="panes"):
-            yield from self._panes.values()
-        yield self._too_small
-        yield self._filter
-        yield self._footer
+        """All that is on the screen but toasts and questions."""
+        yield self._board
 
     def on_mount(self) -> None:
         """Begin to listen, and to paint."""
@@ -111,110 +80,37 @@ class Dashboard(App[str]):
             self.send(command)
         if self._leaves_soon:
             self.action_leave_now()
-        self._rearrange()
-        self._panes[self._chosen].focus()
         self.set_interval(1 / PAINTS_PER_S, self.paint)
 
     def on_resize(self, event: Resize) -> None:
         """Another size may have another arrangement."""
-        self._rearrange(event.size.width, event.size.height)
+        self._board.place_panes(event.size.width, event.size.height)
 
     def paint(self) -> None:
         """Take what has come and redraw what it concerns."""
-        if not self._head.is_attached:
+        if not self._board.is_mounted:
             return
         self.view.connection = self.source.connection
         self.view.quiet_s = time.monotonic() - self.message_queue.last_news_s
         changed = self.view.absorb(self.message_queue.drain())
-        self._tell_if_it_ended()
-        self._paint_head()
-        for pane in self._panes.values():
-            if pane.spec.topics & changed or pane.needs_drawing():
-                pane.redraw(self.view)
-
-    def redraw(self) -> None:
-        """Draw everything that is on the screen."""
-        self._paint_head()
-        for pane in self._panes.values():
-            pane.redraw(self.view)
-
-    def _paint_head(self) -> None:
-        width = max(self.size.width, 1)
-        first, second = head.draw(self.view, width)
-        if (first, second, second.style) == self._head_shown:
-            return
-        self._head_shown = (first.copy(), second, second.style)
-        self._head.update(first.append("\n").append_text(second), layout=False)
-
-    def _tell_if_it_ended(self) -> None:
-        """The moment in which the other side has gone is told once, with the end of its log."""
         connection = self.view.connection
-        if self._was_live and connection.state in ("ended", "lost"):
-            last = [entry.text for entry in self.view.log if entry.kind == "log" and entry.text != connection.words][
-                -4:
-            ]
-            self.say("\n".join((connection.words, *last)), severity="warning", title="no longer connected")
+        if self._was_live and connection.state in ("ended", "lost"):  # told once, with the end of its log
+            logged = [entry.text for entry in self.view.log if entry.kind == "log" and entry.text != connection.words]
+            self.say("\n".join((connection.words, *logged[-4:])), severity="warning", title="no longer connected")
         self._was_live = connection.is_live
-
-    # -- layout --------------------------------------------------------------------------------------------------------
-
-    def _rearrange(self, width: int | None = None, height: int | None = None) -> None:
-        width, height = width or self.size.width, height or self.size.height
-        self._mode = mode_of(width, height)
-        is_small = self._mode == "too small"
-        has_tabs = self._mode == "tabs" or (self._is_zoomed and not is_small)
-        taken = 3 + has_tabs + self._filter.display
-        placed = arrange(self._mode, width, height - taken, self._chosen, is_zoomed=self._is_zoomed)
-        for widget in (self._head, self._footer):
-            widget.display = not is_small
-        self._tabs.display, self._too_small.display = has_tabs, is_small
-        self._tabs.update(tab_line(self._chosen, width), layout=False)
-        self._footer.update(key_line(width), layout=False)
-        for pane in self._panes.values():
-            pane.place(placed.regions.get(pane.spec.name))
-        self.call_after_refresh(self.redraw)
+        self._board.paint(changed)
 
     def action_show(self, name: str) -> None:
         """Show one pane alone; its key again: all of them."""
-        self._is_zoomed = self._mode != "tabs" and not (self._is_zoomed and self._chosen == name)
-        self._chosen = name
-        self._rearrange()
-        self._panes[name].focus()
+        self._board.show(name)
 
     def action_all_panes(self) -> None:
         """Leave the filter, then the zoom."""
-        if self._filter.display:
-            self._end_filter()
-        else:
-            self._is_zoomed = False
-            self._rearrange()
-
-    # -- filter --------------------------------------------------------------------------------------------------------
+        self._board.show_all()
 
     def action_filter(self) -> None:
         """Ask for words that the log's lines must have."""
-        self._filter.display, self._filter.disabled = True, False
-        if not self._log_pane.display:
-            self._chosen, self._is_zoomed = "log", self._mode != "tabs"
-        self._rearrange()
-        self._filter.focus()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while people type."""
-        if event.input.id == "filter":
-            self._log_pane.wanted = event.value.strip()
-            self._log_pane.follow()
-            self._log_pane.redraw(self.view)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter: keep the filter, and scroll in what it lets through."""
-        self._log_pane.focus()
-
-    def _end_filter(self) -> None:
-        self._filter.value = ""
-        self._filter.display, self._filter.disabled = False, True
-        self._rearrange()
-        self._log_pane.focus()
+        self._board.ask_for_filter()
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
@@ -233,7 +129,7 @@ class Dashboard(App[str]):
             if command.type == "start_training":
                 self.view.failure = reply.message
             self.say(reply.message, severity="error", title=f"{command.type} was refused")
-            self._log_pane.redraw(self.view)
+            self._board.log_pane.redraw(self.view)
         elif command.type != "subscribe":
             self.say(in_words(reply), title=command.type)
 
@@ -243,21 +139,14 @@ class Dashboard(App[str]):
         lines = "\n".join(clean(line)[:300] for line in message.splitlines()[:12])
         self.notify(lines, title=title, severity=kind, markup=False, timeout=12.0 if severity == "error" else 5.0)
 
-    def action_pause(self) -> None:
-        """Pause, or go on."""
-        self.send(Resume() if self.view.status.stage == "PAUSED" else Pause())
-
     def action_order(self, name: str) -> None:
-        """A command that needs no words."""
-        self.send(MakeCheckpoint() if name == MakeCheckpoint.type else StartTrainingImmediately())
-
-    def action_export(self) -> None:
-        """Export the newest policy."""
-        self.send(Export())
-
-    def action_stop_run(self) -> None:
-        """Stop the run, after a question."""
-        self._give(ORDERS[Stop.type])
+        """What a key does: stop after a question, all else at once. Pause also goes on."""
+        if name == Stop.type:
+            self._give(ORDERS[name])
+        elif name == Pause.type and self.view.status.stage == "PAUSED":
+            self.send(Resume())
+        else:
+            self.send(COMMANDS[name]())
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: every command of the protocol, then what Textual offers."""
@@ -280,7 +169,7 @@ class Dashboard(App[str]):
         if text is None:
             return
         try:
-            self.send(order.make(text))
+            self.send(order.command(text))
         except ValueError as error:
             self.say(f"{error}\nexpected: {order.question}", severity="error", title=order.title)
 

@@ -6,10 +6,12 @@ Invariant: the palette has an entry for each command of the registry; to add one
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ludus.daemon.messages import (
+    Ack,
     AskStatus,
     Export,
     MakeCheckpoint,
@@ -24,19 +26,27 @@ from ludus.daemon.messages import (
     Subscribe,
 )
 
+MOST_FACTS = 8
+HASH = re.compile(r"[0-9a-f]{40,}")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True)
 class Order:
     """A command in the palette."""
 
+    kind: type[Payload]
     title: str
     help: str
-    make: Callable[[str], Payload]
-    """From what was typed; raises ValueError with what is expected."""
+    make: Callable[[str], Payload] | None = None
+    """From what was typed, where that matters; raises ValueError with what is expected."""
     question: str = ""
     """What to ask for; empty: nothing."""
     warning: str = ""
     """What to confirm first; empty: nothing."""
+
+    def command(self, text: str) -> Payload:
+        """The command for what was typed."""
+        return self.kind() if self.make is None else self.make(text)
 
 
 def _start(text: str) -> Payload:
@@ -71,48 +81,67 @@ def _subscribe(text: str) -> Payload:
     return Subscribe(types=tuple(text.split()) or None)
 
 
-ORDERS: Mapping[str, Order] = {
-    Pause.type: Order(title="Pause", help="stop after the current update, keep everything", make=lambda _: Pause()),
-    Resume.type: Order(title="Resume", help="go on after a pause", make=lambda _: Resume()),
-    MakeCheckpoint.type: Order(title="Checkpoint", help="save the state now", make=lambda _: MakeCheckpoint()),
-    Export.type: Order(
-        title="Export",
-        help="write a policy as files that can be used elsewhere",
+_ORDERS = (
+    Order(Pause, "Pause", "stop after the current update, keep everything"),
+    Order(Resume, "Resume", "go on after a pause"),
+    Order(MakeCheckpoint, "Checkpoint", "save the state now"),
+    Order(
+        Export,
+        "Export",
+        "write a policy as files that can be used elsewhere",
         make=_export,
         question="Which version, and into which folder? POLICY FOLDER, or nothing: the newest, in the run's directory",
     ),
-    StartTrainingImmediately.type: Order(
-        title="Train now", help="do not wait for more new data", make=lambda _: StartTrainingImmediately()
-    ),
-    Stop.type: Order(
-        title="Stop the run",
-        help="save and end the run; the dashboard stays",
-        make=lambda _: Stop(),
+    Order(StartTrainingImmediately, "Train now", "do not wait for more new data"),
+    Order(
+        Stop,
+        "Stop the run",
+        "save and end the run; the dashboard stays",
         warning="Stop the run? It is saved first, and the same command resumes it.",
     ),
-    StartTraining.type: Order(
-        title="Start a run",
-        help="start or resume a run",
+    Order(
+        StartTraining,
+        "Start a run",
+        "start or resume a run",
         make=_start,
         question="Which config? CONFIG [KEY.PATH=VALUE]...",
     ),
-    Set.type: Order(
-        title="Set",
-        help="change keys of the run while it is running",
+    Order(
+        Set,
+        "Set",
+        "change keys of the run while it is running",
         make=_set,
         question="Which keys? KEY.PATH=VALUE ...   such as train.steps=2000000",
     ),
-    AskStatus.type: Order(title="Status", help="ask for the state now", make=lambda _: AskStatus()),
-    Subscribe.type: Order(
-        title="Subscribe",
-        help="choose which messages come",
+    Order(AskStatus, "Status", "ask for the state now"),
+    Order(
+        Subscribe,
+        "Subscribe",
+        "choose which messages come",
         make=_subscribe,
         question="Which types of messages? Names with spaces between; nothing: all",
     ),
-    Shutdown.type: Order(
-        title="Shut down",
-        help="stop the run and end its daemon",
-        make=lambda _: Shutdown(),
+    Order(
+        Shutdown,
+        "Shut down",
+        "stop the run and end its daemon",
         warning="Shut the daemon down? The run is saved first.",
     ),
-}
+)
+ORDERS: Mapping[str, Order] = {order.kind.type: order for order in _ORDERS}
+
+
+def in_words(ack: Ack) -> str:
+    """What an ack says: its result as lines of `name value`; `done` where there is none."""
+    result = ack.result
+    if ack.command == "status":
+        result = {name: result[name] for name in ("stage", "steps", "total_steps", "version") if name in result}
+    facts = [f"{name} {_fact(value)}" for name, value in list(result.items())[:MOST_FACTS]]
+    return "\n".join(facts) or "done"
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={each}" for name, each in value.items())
+    text = str(value)
+    return f"{text[:12]}…" if HASH.fullmatch(text) else text

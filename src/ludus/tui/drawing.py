@@ -11,7 +11,6 @@ from rich.text import Text
 from ludus.reports.number_text import clean
 
 FULL, REST = "█", "░"
-EIGHTHS = " ▏▎▍▌▋▊▉"
 SPARKS = "▁▂▃▄▅▆▇█"
 HEAT = " ·░▒▓█"
 

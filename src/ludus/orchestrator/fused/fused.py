@@ -23,9 +23,8 @@ from ludus.league import Pool
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.fused.opponent_blocks import OpponentBlocks
 from ludus.orchestrator.fused.program import FusedState, find_program
-from ludus.orchestrator.learner import Learner
 from ludus.orchestrator.milestones import Milestones
-from ludus.orchestrator.progress import UpdateReport
+from ludus.orchestrator.progress import Learner, UpdateReport
 from ludus.orchestrator.run_store import RunStore
 from ludus.orchestrator.workers import Workers
 from ludus.policies import AnyShape, PolicyShape, PolicyStore, as_numpy

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ludus.config import RunConfig
 from ludus.league import Pool
@@ -16,13 +17,13 @@ from ludus.league.matchmaking.roster import UNIFORM, Recruit, label
 from ludus.league.schedulers import Assignment, Learner, View
 from ludus.orchestrator import RunContext, RunStore
 from ludus.records import PolicyRef
-from ludus.runs.controls import Controls
-from ludus.runs.population.learner_group import LearnerGroup
-from ludus.runs.population.learner_news import LearnerNews
+from ludus.runs.driver import Controls
+from ludus.runs.population.learner_runs import LearnerGroup, LearnerNews
 from ludus.runs.population.measures import Measures, shares_by_seat, solve_meta_strategy
-from ludus.runs.population.plan import PopulationPlan
-from ludus.runs.population.population_state import PopulationState
-from ludus.runs.population.stopping import reason_to_stop
+from ludus.runs.population.population_state import PopulationState, reason_to_stop
+
+if TYPE_CHECKING:
+    from ludus.runs.population.population_run import PopulationPlan
 
 FORGETTING = 0.5
 """How much a learner's earlier games count after it has learnt on."""
@@ -83,10 +84,9 @@ class Generations:
             self._conclude()
             controls.enter("training")
         if not controls.is_stopping:
-            state.is_finished = True
             reason = self._reason or "nobody has steps left to learn (train.steps)"
             self._telemetry.event("population_done", generation=state.generation, reason=reason)
-        self._commit()
+        self._commit(is_finished=not controls.is_stopping)
         self._telemetry.event("ended", stopped=controls.is_stopping, generation=state.generation)
 
     @property
@@ -221,14 +221,15 @@ class Generations:
             fixed=tuple(PolicyRef.parse(name) for name in players) or (UNIFORM,),
         )
 
-    def _commit(self) -> None:
+    def _commit(self, *, is_finished: bool = False) -> None:
         """Save everything as one manifest."""
         state, store, pool = self.state, self._store, self._pool
         self.commits += 1
         now = _cpu_s()
         state.cpu_s, self._cpu_began = state.cpu_s + now - self._cpu_began, now
         staging = store.checkpoints.stage(self.commits)
-        saved = store.checkpoints.commit(staging, self.commits, {"population": state.to_json(), "league": pool.state()})
+        population = {**state.to_json(), "is_finished": is_finished}
+        saved = store.checkpoints.commit(staging, self.commits, {"population": population, "league": pool.state()})
         with store.catalog.transaction(durable=False):
             store.catalog.add_checkpoint(saved.update, saved.sha256)
             counters = {"update": self.commits, "steps": state.steps, "episodes": pool.match_count}

@@ -7,8 +7,9 @@ population's policies keep their names there.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from ludus.orchestrator.policy_start import follow_move
 from ludus.policies import PolicyStore
 from ludus.policies.store import Policy
 from ludus.records import derive_seed
-from ludus.runs.single import SingleRun
-from ludus.storage.atomic import discard_tree, ensure_directory, write_json, write_text
+from ludus.runs.driver import Controls, Status
+from ludus.runs.single import SingleRun, write_lm_config
+from ludus.storage.atomic import discard_tree, ensure_directory, write_json
 from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry import Sink
+from ludus.telemetry import RoomReading, Sink, Telemetry, added_up
 
 LEARNER = "learner"
 _NOT_MEASURED = {"games": 0, "final_games": 0, "against": [], "at_start": False, "pool_opponents": 0}
@@ -64,14 +66,9 @@ class LearnerRuns:
                 os.symlink(Path("..", "..", "..", "policies", name), run.policies / name)
         if run.is_run():
             follow_move(run, config.policy.start)
-        return SingleRun(
-            config,
-            run.path,
-            plugins=self._plugins,
-            strict_resume=self._strict_resume,
-            sinks=sinks,
-            until=assignment.until,
-        )
+        learner = SingleRun(config, run.path, plugins=self._plugins, strict_resume=self._strict_resume, sinks=sinks)
+        learner.until = assignment.until
+        return learner
 
     def result(self, learner: str) -> Policy[Any]:
         """What a learner has become: its newest version."""
@@ -84,12 +81,6 @@ class LearnerRuns:
             for path in self._run.learners.iterdir():
                 if path.name not in keep and not path.name.startswith("."):
                     discard_tree(path)
-
-
-def write_lm_config(run: RunDirectory, lm_config: RunConfig | None) -> None:
-    """Let a run know how language models speak, where there are any."""
-    if lm_config is not None:
-        write_text(run.lm_config, lm_config.model_dump_json())
 
 
 def learner_config(config: RunConfig, assignment: Assignment, run: Path) -> RunConfig:
@@ -158,3 +149,84 @@ def _validated(values: dict[str, Any]) -> RunConfig:
     if config is None or mistakes:
         raise ConfigError(*report(mistakes))
     return config
+
+
+log = logging.getLogger(__name__)
+
+
+class LearnerGroup:
+    """The runs that are live now. Any thread may ask for their status."""
+
+    def __init__(self, controls: Controls) -> None:
+        self._controls = controls
+        self._live: dict[str, SingleRun] = {}
+        self._done: dict[str, RoomReading] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """Who learns now."""
+        return list(self._live)
+
+    def statuses(self) -> list[Status]:
+        """Of those who learn now."""
+        return [run.status() for run in list(self._live.values())]
+
+    def room_readings(self, own: Mapping[str, RoomReading]) -> dict[str, RoomReading]:
+        """What each room has done since this start: `own`, and that of all learners."""
+        return added_up([self._done, dict(own), *(run.room_readings() for run in list(self._live.values()))])
+
+    def checkpoint(self, timeout_s: float) -> None:
+        """Save the state of everybody who learns."""
+        for run in list(self._live.values()):
+            run.checkpoint(timeout_s)
+
+    def pass_on(self) -> None:
+        """Ask of everybody who learns what was asked of the population."""
+        for run in list(self._live.values()):
+            self._controls.pass_on(run)
+
+    def run(self, learners: Mapping[str, SingleRun]) -> None:
+        """Run learners to the end of their parts, all at once; the first failure ends the others."""
+        self._live = dict(learners)
+        try:
+            for run in learners.values():
+                run.start()
+                self._controls.pass_on(run)
+            for run in learners.values():
+                run.wait()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Nobody learns on: after a failure the others stop, too, and leave a state to resume from."""
+        for run in self._live.values():
+            run.stop()
+        for name, run in self._live.items():
+            try:
+                run.wait()
+            except Exception as error:
+                log.warning("learner %s failed: %s", name, error)
+        self._done = self.room_readings({})
+        self._live = {}
+
+
+class LearnerNews:
+    """A sink that passes a learner's metrics on under its agent's name, counted in steps of all learners."""
+
+    def __init__(self, telemetry: Telemetry, assignment: Assignment, steps_before: int) -> None:
+        self._telemetry = telemetry
+        self._agent = assignment.agent
+        self._before = steps_before
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        """Take one metric line."""
+        renamed = {f"learner/{self._agent}/{name}": value for name, value in values.items()}
+        self._telemetry.metrics(self._before + step, renamed)
+
+    def event(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Events stay with the learner's run, but for those that somebody should act on."""
+        if kind in ("worker_lost", "episode_failed", "learnt_enough"):
+            self._telemetry.event(kind, agent=self._agent, **fields)
+
+    def close(self) -> None:
+        """The population's telemetry stays open."""

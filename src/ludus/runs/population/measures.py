@@ -7,18 +7,26 @@ the name of the metric says which.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import isfinite
 from typing import Protocol
 
 import numpy as np
 
-from ludus.config import PopulationConfig
+from ludus.config import PayoffConfig, PopulationConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.games.protocol import GameSpec
-from ludus.league.matchmaking.roster import label
+from ludus.league import Pool
+from ludus.league.matchmaking.match_planner import plan_matches
+from ludus.league.matchmaking.matchmaker import spread
+from ludus.league.matchmaking.roster import UNIFORM, label
 from ludus.league.payoffs.normal_form import Array, expected_payoffs, marginals
 from ludus.league.solvers import solve_joint
-from ludus.runs.population.matches import Matches, league_matches
+from ludus.orchestrator import RunContext
+from ludus.orchestrator.dispatcher import Dispatcher
+from ludus.records import Episode, Match, PolicyRef, Seat
 from ludus.runs.population.population_state import PopulationState
+from ludus.tasks import EvaluationPlan, GameTasks
 
 
 class Measures(Protocol):
@@ -127,3 +135,129 @@ def _deviation(table: Array, joint: Array, player: int, policy: int) -> float:
     """What a player gets by a policy of its own while the others stay with the joint distribution."""
     others = joint.sum(axis=player)
     return float((np.nan_to_num(table[player].take(policy, axis=player)) * others).sum())
+
+
+POLL_S = 0.05
+SLOTS = 64
+Seats = tuple[PolicyRef, ...]
+"""Who plays for each side."""
+
+
+class Matches:
+    """Explorers that play what the table lacks. They start with the first match."""
+
+    def __init__(self, context: RunContext, pool: Pool, is_stopping: Callable[[], bool]) -> None:
+        config = context.config
+        self._context = context
+        self._pool = pool
+        self._tasks = GameTasks(config.games, config.seed)
+        self._is_stopping = is_stopping
+        self._explorers = Dispatcher(context, workers=config.explore.workers, slots=SLOTS)
+
+    def fill(self, state: PopulationState, config: PayoffConfig) -> bool:
+        """Play every pair that is not known well enough; returns False when the run was stopped before."""
+        missing = [_refs(seats) for seats in missing_matches(state, config.games)]
+        return self.play(state, missing) and self.play(state, self._telling(state, config))
+
+    def compare(self, state: PopulationState, count: int) -> bool:
+        """Play `count` of the matches that are expected to tell most; returns False when the run was stopped before."""
+        return self.play(state, [_refs(seats) for seats in plan_matches(state.table, count)])
+
+    def _telling(self, state: PopulationState, config: PayoffConfig) -> list[Seats]:
+        """The further matches that are expected to make the table most certain where it matters."""
+        return [_refs(seats) for seats in plan_matches(state.table, config.extra, joint=state.joint)]
+
+    def play(self, state: PopulationState, matches: Sequence[Seats]) -> bool:
+        """Play a block and count it into table, book and ladder; returns False when the run was stopped before."""
+        if not matches:
+            return True
+        played = self._play(state.jobs, matches)
+        if not played:
+            return False
+        for episode in played:
+            self._count(state, episode)
+        state.jobs += 1
+        return True
+
+    def _play(self, job: int, matches: Sequence[Seats]) -> list[Episode]:
+        context = self._context
+        ((game, spec),) = context.specs.items()
+        lineups = [(game, spread(spec, [Seat(policy=ref) for ref in sides])) for sides in matches]
+        tasks = self._tasks.evaluation(job, EvaluationPlan(line_ups=lineups))
+        self._explorers.submit(tasks)
+        back: dict[int, Episode] = {}
+        while len(back) < len(tasks) and not self._is_stopping():
+            for event in context.supervisor.poll(POLL_S):
+                for delivery in self._explorers.absorb(event):
+                    context.telemetry.meters.add("league", len(delivery.batch.episodes))
+                    back |= {episode.task.id: episode for episode in delivery.batch.episodes}
+        return [back[task.id] for task in tasks] if len(back) == len(tasks) else []
+
+    def _count(self, state: PopulationState, episode: Episode) -> None:
+        if episode.error or not all(map(isfinite, episode.returns)):
+            self._context.telemetry.event("match_failed", episode=episode.id, error=episode.error)
+            return
+        sides = self._context.specs[episode.task.game].sides
+        refs = tuple(episode.task.seats[seats[0]].policy for seats in sides)
+        returns = [sum(episode.returns[seat] for seat in seats) / len(seats) for seats in sides]
+        labels = [label(ref) for ref in refs]
+        known = state.table.populations.names
+        if all(name in of for name, of in zip(labels, known, strict=True)):
+            state.table.record(labels, returns)
+        if len(refs) == 2:
+            points = 0.5 + 0.5 * float(np.sign(returns[0] - returns[1]))
+            state.book.add(book_name(state, refs[0]), book_name(state, refs[1]), points)
+        for ref in refs:
+            if ref.version:
+                self._pool.add_snapshot(ref, state.steps)
+        match = Match(id=episode.id, game=episode.task.game, seats=refs, returns=tuple(returns))
+        self._pool.record(match, rated=len(set(refs)) > 1)
+
+
+def book_name(state: PopulationState, ref: PolicyRef) -> str:
+    """Under which name the book has a policy: a learner that goes on by its agent's, a member by its own."""
+    recruit = state.roster.find(ref)
+    return recruit.agent if recruit is not None and not recruit.frozen else label(ref)
+
+
+def missing_matches(state: PopulationState, games: int) -> Iterator[tuple[str, ...]]:
+    """Matches of every profile that has fewer than `games` and is not certain."""
+    table = state.table
+    counts, certain = table.games(), table.known_exactly()
+    for profile in np.ndindex(*counts.shape):
+        is_mirror = table.symmetric and len(set(profile)) == 1 and len(profile) > 1
+        if not certain[profile] and not (is_mirror and table.constant_sum is not None):
+            yield from [table.populations.seats(profile)] * max(0, games - int(counts[profile]))
+
+
+def league_matches(state: PopulationState, per_learner: int) -> list[Seats]:
+    """Matches of each learner as it is now against everybody whom it may meet, the least known first."""
+    live = {agent: state.roster.newest(agent) for agent in state.roster.agents}
+    members = [UNIFORM, *(recruit.ref for recruit in state.roster.frozen())]
+    matches: list[Seats] = []
+    for agent, newest in live.items():
+        if newest is None:
+            continue
+        others = [*members, *(each.ref for name, each in live.items() if each is not None and name != agent)]
+        rivals = [ref for ref in dict.fromkeys(others) if ref != newest.ref]
+        matches += _even_matches(newest.ref, rivals, _known(state, agent, rivals), per_learner)
+    return matches
+
+
+def _known(state: PopulationState, agent: str, rivals: Iterable[PolicyRef]) -> list[float]:
+    return [state.book.games(agent, book_name(state, ref)) for ref in rivals]
+
+
+def _even_matches(mine: PolicyRef, rivals: Sequence[PolicyRef], known: list[float], count: int) -> list[Seats]:
+    """Pairs of matches, one in each seat, given to whoever has fewest."""
+    games = list(known)
+    matches: list[Seats] = []
+    for _ in range(count // 2 if rivals else 0):
+        place = games.index(min(games))
+        games[place] += 2.0
+        matches += [(mine, rivals[place]), (rivals[place], mine)]
+    return matches
+
+
+def _refs(seats: Sequence[str]) -> Seats:
+    return tuple(PolicyRef.parse(name) for name in seats)

@@ -6,54 +6,147 @@ Killing this at any moment costs what killing a learner's run costs: the populat
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from ludus.config import RunConfig
-from ludus.orchestrator import RunContext, RunStore, open_context
-from ludus.plugins import load_plugins
-from ludus.runs.driver import Driveable, Status
+from ludus.config import PopulationConfig, RunConfig, resolve
+from ludus.errors import ConfigError
+from ludus.league.schedulers import SCHEDULERS, Scheduler
+from ludus.orchestrator import Playables, RunContext, RunStore, check_parts
+from ludus.runs.driver import Status
 from ludus.runs.opening import open_pool
 from ludus.runs.population.generations import Generations
-from ludus.runs.population.learner_group import LearnerGroup
-from ludus.runs.population.learner_runs import write_lm_config
-from ludus.runs.population.matches import Matches
-from ludus.runs.population.measures import Measures, PlayedMeasures
-from ludus.runs.population.plan import make_plan
+from ludus.runs.population.learner_runs import LearnerGroup, LearnerRuns, agent_config, base_config
+from ludus.runs.population.measures import Matches, Measures, PlayedMeasures, check_meta_solver
 from ludus.runs.population.population_state import PopulationState
-from ludus.runs.single import open_run_directory
-from ludus.runtime import Stop
-from ludus.storage.lock import RunLock
+from ludus.runs.single import DirectoryRun
 from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry import RoomReading, Sink, SinkStatus, attach_trackers, check_trackers
+from ludus.telemetry import RoomReading, check_trackers
 
 
-class PopulationRun(Driveable):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationPlan:
+    """Fixed for one start."""
+
+    config: RunConfig
+    population: PopulationConfig
+    base: RunConfig
+    """That of the population's own tables, matches and policies."""
+    kinds: Mapping[str, RunConfig]
+    """By agent."""
+    playables: Playables
+    lm_config: RunConfig | None
+    """The config that language models sample by, where there are any."""
+    scheduler: Scheduler
+    runs: LearnerRuns
+
+
+def make_plan(config: RunConfig, run: RunDirectory, *, plugins: Sequence[str], strict_resume: bool) -> PopulationPlan:
+    """Check all parts of a population.
+
+    Raises:
+        ConfigError: the config has no population that learns, or parts of it do not fit together.
+    """
+    population = config.population
+    if population is None or population.oracle != "learned":
+        raise ConfigError("population: there is none that learns; run it with SingleRun (or make_run)")
+    resolved = resolve(config)
+    kinds, base = kind_configs(config), base_config(config)
+    playables = check_parts(base, run)
+    check_kinds(kinds, population, run)
+    for spec in playables.game_specs.values():
+        check_meta_solver(population, spec)
+    lm_config = find_lm_config(kinds)
+    return PopulationPlan(
+        config=resolved,
+        population=population,
+        base=base,
+        kinds=kinds,
+        playables=playables,
+        lm_config=lm_config,
+        scheduler=SCHEDULERS[population.scheduler](),
+        runs=LearnerRuns(config, run, plugins=plugins, strict_resume=strict_resume, lm_config=lm_config),
+    )
+
+
+def kind_configs(config: RunConfig) -> dict[str, RunConfig]:
+    """The config of each kind of learner, by agent; the policy of the run itself comes first.
+
+    Raises:
+        ConfigError: what a kind changes makes no config of a run.
+    """
+    population = config.population or PopulationConfig()
+    is_pretrained = population.initialise == "pretrained"
+    found = {config.policy.name: agent_config(config, config.policy.name, has_start=is_pretrained)}
+    for agent in population.learners:
+        try:
+            found[agent] = agent_config(config, agent, has_start=True)
+        except ConfigError as error:
+            raise ConfigError(*(f"population.learners.{agent}: {line}" for line in error.problems)) from error
+    return found
+
+
+def check_kinds(kinds: Mapping[str, RunConfig], population: PopulationConfig, run: RunDirectory) -> None:
+    """See to it that the parts of further kinds exist, and that all kinds can meet.
+
+    Raises:
+        ConfigError: one line for each part that does not exist or fit.
+    """
+    problems = [*_missing_parts(list(kinds.items())[1:], run)]
+    if find_lm_config(kinds) is not None:
+        problems += [*_cannot_meet(kinds, population)]
+    if problems:
+        raise ConfigError(*problems)
+
+
+def find_lm_config(kinds: Mapping[str, RunConfig]) -> RunConfig | None:
+    """The config that the language models of a population speak by; None if there are none."""
+    return next((config for config in kinds.values() if config.policy.model is not None), None)
+
+
+def _missing_parts(kinds: list[tuple[str, RunConfig]], run: RunDirectory) -> Iterator[str]:
+    for agent, config in kinds:
+        try:
+            check_parts(config, run)
+        except ConfigError as error:
+            yield from (f"population.learners.{agent}: {line}" for line in error.problems)
+
+
+def _cannot_meet(kinds: Mapping[str, RunConfig], population: PopulationConfig) -> Iterator[str]:
+    if population.payoffs.kind == "exact":
+        yield "population.payoffs.kind: what a language model does is not known exactly; write played"
+    speaking = {agent: config for agent, config in kinds.items() if config.policy.model is not None}
+    first, *others = speaking
+    for agent in others:
+        for key in _differences(speaking[first], speaking[agent]):
+            yield f"population.learners.{agent}: {key}: is another than that of {first}; language models share it"
+    for agent, config in kinds.items():
+        if config.topology != "split":
+            yield f"topology: {agent} learns in {config.topology}, where no language model can sit; write split"
+
+
+def _differences(one: RunConfig, other: RunConfig) -> Iterator[str]:
+    if one.policy.model != other.policy.model:
+        yield "policy.model"
+    if (one.policy.start or "").partition("@")[0] != (other.policy.start or "").partition("@")[0]:
+        yield "policy.start"
+    for key in ("prompt", "sampling", "engine", "endpoints"):
+        if getattr(one.explore, key) != getattr(other.explore, key):
+            yield f"explore.{key}"
+
+
+class PopulationRun(DirectoryRun):
     """One population on one directory: `PopulationRun(config).run_to_end()`, or `start()` and drive it."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        run_dir: Path | str | None = None,
-        *,
-        plugins: Sequence[str] = (),
-        strict_resume: bool = False,
-        sinks: Sequence[Sink] = (),
-    ) -> None:
-        super().__init__()
-        load_plugins(plugins)
-        self.run = RunDirectory(Path(run_dir) if run_dir is not None else config.home)
-        self._plan = make_plan(config, self.run, plugins=plugins, strict_resume=strict_resume)
-        check_trackers(self.config)
-        self._plugins, self._strict_resume, self._sinks = tuple(plugins), strict_resume, tuple(sinks)
-        self._group = LearnerGroup(self.controls)
-        self._context: RunContext | None = None
-        self._generations: Generations | None = None
+    _generations: Generations | None = None
 
-    @property
-    def config(self) -> RunConfig:
-        """The config of the whole population."""
-        return self._plan.config
+    def _check(self, config: RunConfig, path: Path) -> None:
+        self.run = RunDirectory(path)
+        self._plan = make_plan(config, self.run, plugins=self._plugins, strict_resume=self._strict_resume)
+        self.config = self._plan.config
+        check_trackers(self.config)
+        self._group = LearnerGroup(self.controls)
 
     def status(self) -> Status:
         """What the run is doing now."""
@@ -75,13 +168,9 @@ class PopulationRun(Driveable):
             metrics={**metrics, "psro/learner_steps": float(sum(status.steps for status in inner))},
         )
 
-    def sinks(self) -> tuple[SinkStatus, ...]:
-        """Where metrics go besides the run's own files, and what was lost on the way."""
-        return () if self._context is None else self._context.telemetry.sinks_status()
-
     def room_readings(self) -> dict[str, RoomReading]:
         """What each room has done since this start, of the population and of those who learn now."""
-        return self._group.room_readings({} if self._context is None else self._context.telemetry.meters.read())
+        return self._group.room_readings(super().room_readings())
 
     def checkpoint(self, timeout_s: float = 60.0) -> Status:
         """Save the state of everybody who learns after the current update; the population's own is always on disk."""
@@ -95,23 +184,8 @@ class PopulationRun(Driveable):
 
     def _work(self) -> None:
         plan = self._plan
-        self.run.prepare()
-        with RunLock(self.run.path):
-            open_run_directory(self.run, self.config)
-            write_lm_config(self.run, plan.lm_config)
-            store = RunStore(plan.base, self.run)
-            context = open_context(plan.base, plan.playables, self.run, self.run.new_attempt(), self._plugins)
-            self._context = context
-            try:
-                attach_trackers(context.telemetry, self.config, self.run, self._sinks)
-                self._go_through_generations(context, store)
-            except BaseException as error:
-                context.telemetry.event("failed", error=f"{type(error).__name__}: {error}")
-                raise
-            finally:
-                context.supervisor.stop(Stop())
-                context.telemetry.close()
-                store.close()
+        with self._opened(plan.base, plan.playables, plan.lm_config, grace_s=5.0) as (context, store):
+            self._go_through_generations(context, store)
 
     def _go_through_generations(self, context: RunContext, store: RunStore) -> None:
         """Resume from the newest whole checkpoint, or begin with the uniform player."""
@@ -124,7 +198,6 @@ class PopulationRun(Driveable):
         else:
             state = PopulationState.from_json(saved.state["population"])
             pool.load_state(saved.state["league"])
-            state.is_finished = False
         matches = Matches(context, pool, lambda: self.is_stopping)
         self._generations = Generations(
             plan,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ludus.config import StopConfig
 from ludus.games.protocol import GameSpec
 from ludus.league.matchmaking.roster import UNIFORM, Roster, label
 from ludus.league.payoffs.empirical_game import EmpiricalGame
@@ -44,7 +45,6 @@ class PopulationState:
     steps: int = 0
     """Steps that all learners have done."""
     cpu_s: float = 0.0
-    is_finished: bool = False
 
     @classmethod
     def begin(cls, agents: tuple[str, ...], spec: GameSpec, *, shared: bool) -> PopulationState:
@@ -90,7 +90,6 @@ class PopulationState:
             "jobs": self.jobs,
             "steps": self.steps,
             "cpu_s": self.cpu_s,
-            "is_finished": self.is_finished,
         }
 
     @classmethod
@@ -108,8 +107,28 @@ class PopulationState:
             jobs=value["jobs"],
             steps=value["steps"],
             cpu_s=value["cpu_s"],
-            is_finished=value["is_finished"],
         )
         state.roster.load_state(value["roster"])
         state.book.load_state(value["book"])
         return state
+
+
+def reason_to_stop(state: PopulationState, stop: StopConfig) -> str:
+    """Why there is no further generation; empty while there is one."""
+    curve = nash_convs(state)
+    if state.generation >= stop.generations:
+        return f"{state.generation:,} generations are done (population.stop.generations)"
+    if curve and stop.nash_conv is not None and curve[-1] <= stop.nash_conv:
+        return f"NashConv {curve[-1]:.4g} is at most population.stop.nash_conv ({stop.nash_conv:g})"
+    if curve and stop.plateau is not None:
+        since = len(curve) - 1 - curve.index(min(curve))
+        if since >= stop.plateau:
+            return f"no lower NashConv for {since} generations (population.stop.plateau)"
+    return ""
+
+
+def nash_convs(state: PopulationState) -> list[float]:
+    """Exploitability of every generation in which it is known: exact, or else its bound."""
+    metrics = [entry["metrics"] for entry in state.history]
+    key = "psro/nash_conv" if any("psro/nash_conv" in each for each in metrics) else "psro/nash_conv_bound"
+    return [each[key] for each in metrics if key in each]

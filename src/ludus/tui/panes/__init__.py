@@ -7,9 +7,8 @@ from ludus.tui.panes.episode import EPISODE
 from ludus.tui.panes.league import LEAGUE
 from ludus.tui.panes.log import LOG
 from ludus.tui.panes.rooms import ROOMS
-from ludus.tui.panes.schedule import SCHEDULE
 from ludus.tui.panes.spec import PaneSpec
-from ludus.tui.panes.training import TRAINING
+from ludus.tui.panes.training import SCHEDULE, TRAINING
 
 __all__ = ["PANES", "PaneSpec"]
 
