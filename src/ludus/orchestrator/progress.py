@@ -105,11 +105,8 @@ class Learner(ABC):
     """Updates after which explorers need a new version; None where they need none but for snapshots and evaluations."""
     is_training = True
     """Whether it changes weights. Mode evaluate has a learner that does not."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> AnyShape:
-        """What its weights are the weights of."""
+    shape: AnyShape
+    """What its weights are the weights of."""
 
     @abstractmethod
     def begin(self, saved: Checkpoint | None) -> None:

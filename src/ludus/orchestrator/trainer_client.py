@@ -24,7 +24,6 @@ from ludus.orchestrator.policy_start import keep_teacher
 from ludus.orchestrator.progress import Learner, UpdateReport, meets_others, report_of
 from ludus.orchestrator.run_store import RunStore
 from ludus.orchestrator.workers import POLL_S, Workers, worker_imports
-from ludus.policies import AnyShape
 from ludus.records import derive_seed
 from ludus.runtime import Arrived, Lost, WorkerSpec
 from ludus.sources.protocol import Batch
@@ -57,6 +56,7 @@ class TrainerClient(Learner):
     def __init__(self, context: RunContext, store: RunStore, workers: Workers, milestones: Milestones) -> None:
         config = context.config
         self._context = context
+        self.shape = context.shape
         self._checkpoints = store.checkpoints
         self._workers = workers
         self._milestones = milestones
@@ -69,11 +69,6 @@ class TrainerClient(Learner):
         self._states = TrainerStates(store.checkpoints)
         self._teacher: TeacherModel | None = None
         workers.listen(self._absorb)
-
-    @property
-    def shape(self) -> AnyShape:
-        """The run's."""
-        return self._context.shape
 
     @property
     def in_flight(self) -> int:

@@ -21,7 +21,7 @@ from ludus.orchestrator.evaluation import Evaluator
 from ludus.orchestrator.policy_start import Start
 from ludus.orchestrator.progress import Learner, Progress, UpdateReport
 from ludus.orchestrator.run_store import RunStore
-from ludus.policies import AnyShape, Policy, PolicyStore
+from ludus.policies import Policy, PolicyStore
 from ludus.records import PolicyRef, PolicyVersion
 from ludus.runs.driver import Controls
 from ludus.sources.protocol import Batch, BatchSource
@@ -99,16 +99,12 @@ class Measurer(Learner):
         controls: Controls,
     ) -> None:
         self._context = context
+        self.shape = context.shape
         self._store = store
         self._pool = pool
         self._evaluator = evaluator
         self._progress = progress
         self._controls = controls
-
-    @property
-    def shape(self) -> AnyShape:
-        """That of the other run."""
-        return self._context.shape
 
     def begin(self, saved: Checkpoint | None) -> None:
         """There is nothing to load."""

@@ -21,7 +21,7 @@ from ludus.games.sequence_form_building import build_sequence_form
 from ludus.league.exact import ExactPsro, reason_to_stop
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.progress import Learner, UpdateReport
-from ludus.policies import AnyShape, TabularShape
+from ludus.policies import TabularShape
 from ludus.reports.exact_population import PART
 from ludus.sources.protocol import Batch, OwnSource
 from ludus.storage.checkpoints import Checkpoint
@@ -31,6 +31,9 @@ from ludus.storage.tensors import save_tensors
 class ExactPsroLearner(Learner, OwnSource):
     """A learner that is its own source: it needs nothing but the tree of the game."""
 
+    _psro: ExactPsro
+    """From `begin` on."""
+
     def __init__(self, context: RunContext) -> None:
         config = context.config
         if config.population is None:
@@ -38,8 +41,7 @@ class ExactPsroLearner(Learner, OwnSource):
         self._context = context
         self._config: PopulationConfig = config.population
         self.publish_interval: int | None = config.league.snapshot_every
-        self._psro: ExactPsro | None = None
-        self._shape: AnyShape = context.shape
+        self.shape = context.shape
         self._cpu_s = 0.0
         self._reason = ""
         context.telemetry.meters.keep("train", "policies", "storage")
@@ -49,17 +51,12 @@ class ExactPsroLearner(Learner, OwnSource):
         """Whether a stopping rule of `population.stop` holds."""
         return bool(self._reason)
 
-    @property
-    def shape(self) -> AnyShape:
-        """Tables over the information sets of the game."""
-        return self._shape
-
     def begin(self, saved: Checkpoint | None) -> None:
         """Walk the game's tree, and make the first population or load the saved one."""
         (spec,) = self._context.specs.values()
         form = build_sequence_form(spec.tree, most_histories=self._config.max_histories, report=self._tell_histories)
         self._tell_histories(form.histories)
-        self._shape = shape_of(form)
+        self.shape = shape_of(form)
         started = time.process_time()
         self._psro = ExactPsro(
             form,
@@ -79,7 +76,7 @@ class ExactPsroLearner(Learner, OwnSource):
         """One generation."""
         started = time.process_time()
         with self._context.telemetry.room("psro"):
-            self._current.advance()
+            self._psro.advance()
         self._cpu_s += time.process_time() - started
         self._context.telemetry.meters.add("train", 1)
         self._look_at_stoppers()
@@ -87,27 +84,21 @@ class ExactPsroLearner(Learner, OwnSource):
 
     def save(self, staging: Path) -> dict[str, Any]:
         """Write the population."""
-        save_tensors(staging / f"{PART}.safetensors", self._current.tensors())
+        save_tensors(staging / f"{PART}.safetensors", self._psro.tensors())
         return {"cpu_s": self._cpu_s}
 
     def weights(self) -> Mapping[str, NDArray[Any]]:
         """The meta-strategy as a policy of each seat, with the population that it is made of."""
-        policies = {f"seat_{seat}/policy": policy for seat, policy in enumerate(self._current.policies())}
-        return {**policies, **self._current.tensors()}
-
-    @property
-    def _current(self) -> ExactPsro:
-        if self._psro is None:
-            raise RuntimeError("begin() has not been called")
-        return self._psro
+        policies = {f"seat_{seat}/policy": policy for seat, policy in enumerate(self._psro.policies())}
+        return {**policies, **self._psro.tensors()}
 
     def _look_at_stoppers(self) -> None:
-        self._reason = reason_to_stop(self._current, self._config.stop)
+        self._reason = reason_to_stop(self._psro, self._config.stop)
         if self._reason:
-            self._context.telemetry.event("population_done", generation=self._current.generation, reason=self._reason)
+            self._context.telemetry.event("population_done", generation=self._psro.generation, reason=self._reason)
 
     def _metrics(self) -> dict[str, float]:
-        psro = self._current
+        psro = self._psro
         by_seat = {
             f"psro/seat_{seat}/{name}": float(value)
             for seat in (0, 1)

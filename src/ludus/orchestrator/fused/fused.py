@@ -27,7 +27,7 @@ from ludus.orchestrator.milestones import Milestones
 from ludus.orchestrator.progress import Learner, UpdateReport
 from ludus.orchestrator.run_store import RunStore
 from ludus.orchestrator.workers import Workers
-from ludus.policies import AnyShape, PolicyShape, PolicyStore, as_numpy
+from ludus.policies import PolicyShape, PolicyStore, as_numpy
 from ludus.records import derive_seed
 from ludus.sources.protocol import Batch, OwnSource
 from ludus.storage.checkpoints import Checkpoint
@@ -38,11 +38,15 @@ from ludus.train.jax_learner import LearnerState
 class FusedLearner(Learner, OwnSource):
     """A learner that is its own source: it plays what it trains on."""
 
+    _state: FusedState
+    """From `begin` on."""
+
     def __init__(
         self, context: RunContext, store: RunStore, pool: Pool, workers: Workers, milestones: Milestones
     ) -> None:
         config = context.config
         self._context = context
+        self.shape = context.shape
         self._policies = store.policies
         self._pool = pool
         self._workers = workers
@@ -67,14 +71,8 @@ class FusedLearner(Learner, OwnSource):
         self._program, self._runner, self._learner = program, program.runner, program.learner
         # Of a population, opponents change about as often as each of their games is played twice.
         self._draw_every = max(1, -(-2 * game.spec.max_length // self._runner.horizon))
-        self._state: FusedState | None = None
         self._opponents: tuple[Mapping[str, Any], ...] = ()
         context.telemetry.meters.keep("tasks", "explore", "train", "policies", "league", "storage")
-
-    @property
-    def shape(self) -> AnyShape:
-        """The run's."""
-        return self._context.shape
 
     def begin(self, saved: Checkpoint | None) -> None:
         """Load a checkpoint, or make the first state."""
@@ -90,7 +88,7 @@ class FusedLearner(Learner, OwnSource):
 
     def step(self, batch: Batch | None) -> UpdateReport:
         """One compiled update."""
-        telemetry, before = self._context.telemetry, self._current
+        telemetry, before = self._context.telemetry, self._state
         if self._lanes.is_population and self._milestones.progress.update % self._draw_every == 0:
             self._draw_opponents()
             self._opponents = self._load_opponents()
@@ -116,7 +114,7 @@ class FusedLearner(Learner, OwnSource):
 
     def save(self, staging: Path) -> dict[str, Any]:
         """Write the whole device state."""
-        state = self._current
+        state = self._state
         for part, tensors in self._learner.state_tensors(state.learner).items():
             save_tensors(staging / f"{part}.safetensors", tensors)
         save_tensors(staging / "games.safetensors", _leaves(state.games))
@@ -125,7 +123,7 @@ class FusedLearner(Learner, OwnSource):
 
     def weights(self) -> Mapping[str, NDArray[Any]]:
         """The learner's weights."""
-        return as_numpy(self._current.learner.params)
+        return as_numpy(self._state.learner.params)
 
     def on_pool_change(self) -> None:
         """Draw opponents anew; versions that are not published yet come with the next draw."""
@@ -135,12 +133,6 @@ class FusedLearner(Learner, OwnSource):
 
     def _draw_opponents(self) -> None:
         self._lanes.draw(self._pool, self._context.config.seed, self._milestones.progress.update)
-
-    @property
-    def _current(self) -> FusedState:
-        if self._state is None:
-            raise RuntimeError("begin() has not been called")
-        return self._state
 
     def _fresh(self) -> FusedState:
         seed = self._context.config.seed
@@ -161,12 +153,12 @@ class FusedLearner(Learner, OwnSource):
 
     def _restored(self, saved: Checkpoint) -> FusedState:
         learner = self._learner.state_from_tensors({part: saved.tensors(part) for part in ("weights", "optimizer")})
-        games = _with_leaves(self._current.games, saved.tensors("games"))
+        games = _with_leaves(self._state.games, saved.tensors("games"))
         key = jax.random.wrap_key_data(jnp.array(saved.state["key"], jnp.uint32))
         return FusedState(learner, games, key)
 
     def _load_opponents(self) -> tuple[Mapping[str, Any], ...]:
-        return self._lanes.weights(self._policies, self._current.learner.params)
+        return self._lanes.weights(self._policies, self._state.learner.params)
 
     def _play_metrics(self, tally: Tally) -> dict[str, float]:
         episodes = max(float(tally.episodes), 1.0)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ludus.config import PayoffConfig, PopulationConfig
+from ludus.config import PopulationConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.games.protocol import GameSpec
 from ludus.league import Pool
@@ -42,30 +42,6 @@ class Measures(Protocol):
     def exploitability(self, state: PopulationState) -> dict[str, float]:
         """Metrics of the meta-strategy as it is now."""
         ...
-
-
-class PlayedMeasures:
-    """Means over matches; exploitability is bounded by what learners achieve."""
-
-    is_exact = False
-
-    def __init__(self, matches: Matches, config: PopulationConfig) -> None:
-        self._config = config
-        self._matches = matches
-
-    def fill(self, state: PopulationState) -> bool:
-        """Play what is missing. In a league learners meet everybody a little, and members are compared by the way."""
-        payoffs = self._config.payoffs
-        if self._config.scheduler == "league":
-            return self._matches.play(state, league_matches(state, payoffs.games)) and self._matches.compare(
-                state, payoffs.extra
-            )
-        return self._matches.fill(state, payoffs)
-
-    def exploitability(self, state: PopulationState) -> dict[str, float]:
-        """A lower bound, once there are answers; in a league nobody answers the meta-strategy."""
-        bound = None if self._config.scheduler == "league" else gain_of_newest(state)
-        return {} if bound is None else {"psro/nash_conv_bound": bound}
 
 
 def check_meta_solver(config: PopulationConfig, spec: GameSpec) -> None:
@@ -144,28 +120,45 @@ Seats = tuple[PolicyRef, ...]
 
 
 class Matches:
-    """Explorers that play what the table lacks. They start with the first match."""
+    """Means over matches, played by explorers, which start with the first; exploitability is bounded by what they show.
 
-    def __init__(self, context: RunContext, pool: Pool, is_stopping: Callable[[], bool]) -> None:
+    Invariant: which matches are played follows from the state, their seeds from their number, and they are counted in
+    that order when all of a block have come back; a run that was killed plays the same block again and gets the same
+    results.
+    """
+
+    is_exact = False
+
+    def __init__(
+        self, context: RunContext, pool: Pool, population: PopulationConfig, is_stopping: Callable[[], bool]
+    ) -> None:
         config = context.config
         self._context = context
+        self._population = population
         self._pool = pool
         self._tasks = GameTasks(config.games, config.seed)
         self._is_stopping = is_stopping
         self._explorers = Dispatcher(context, workers=config.explore.workers, slots=SLOTS)
 
-    def fill(self, state: PopulationState, config: PayoffConfig) -> bool:
-        """Play every pair that is not known well enough; returns False when the run was stopped before."""
-        missing = [_refs(seats) for seats in missing_matches(state, config.games)]
-        return self.play(state, missing) and self.play(state, self._telling(state, config))
+    def fill(self, state: PopulationState) -> bool:
+        """Play what is missing, then what is expected to tell most.
 
-    def compare(self, state: PopulationState, count: int) -> bool:
-        """Play `count` of the matches that are expected to tell most; returns False when the run was stopped before."""
-        return self.play(state, [_refs(seats) for seats in plan_matches(state.table, count)])
+        In a league learners meet everybody a little, and members are compared by the way.
+        """
+        payoffs, is_league = self._population.payoffs, self._population.scheduler == "league"
+        if is_league:
+            missing = league_matches(state, payoffs.games)
+        else:
+            missing = [_refs(seats) for seats in missing_matches(state, payoffs.games)]
+        if not self.play(state, missing):
+            return False
+        telling = plan_matches(state.table, payoffs.extra, joint=None if is_league else state.joint)
+        return self.play(state, [_refs(seats) for seats in telling])
 
-    def _telling(self, state: PopulationState, config: PayoffConfig) -> list[Seats]:
-        """The further matches that are expected to make the table most certain where it matters."""
-        return [_refs(seats) for seats in plan_matches(state.table, config.extra, joint=state.joint)]
+    def exploitability(self, state: PopulationState) -> dict[str, float]:
+        """A lower bound, once there are answers; in a league nobody answers the meta-strategy."""
+        bound = None if self._population.scheduler == "league" else gain_of_newest(state)
+        return {} if bound is None else {"psro/nash_conv_bound": bound}
 
     def play(self, state: PopulationState, matches: Sequence[Seats]) -> bool:
         """Play a block and count it into table, book and ladder; returns False when the run was stopped before."""

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from ludus.config import PopulationConfig, RunConfig, resolve
 from ludus.errors import ConfigError
+from ludus.league import Pool
 from ludus.league.schedulers import SCHEDULERS, Scheduler
 from ludus.orchestrator import Playables, RunContext, RunStore, check_parts
 from ludus.runs.driver import Status
 from ludus.runs.opening import open_pool
 from ludus.runs.population.generations import Generations
 from ludus.runs.population.learner_runs import LearnerGroup, LearnerRuns, agent_config, base_config
-from ludus.runs.population.measures import Matches, Measures, PlayedMeasures, check_meta_solver
+from ludus.runs.population.measures import Matches, Measures, check_meta_solver
 from ludus.runs.population.population_state import PopulationState
 from ludus.runs.single import DirectoryRun
 from ludus.storage.run_directory import RunDirectory
@@ -198,13 +199,12 @@ class PopulationRun(DirectoryRun):
         else:
             state = PopulationState.from_json(saved.state["population"])
             pool.load_state(saved.state["league"])
-        matches = Matches(context, pool, lambda: self.is_stopping)
         self._generations = Generations(
             plan,
             context,
             store,
             pool,
-            self._make_measures(context, store, matches),
+            self._make_measures(context, store, pool),
             self.controls,
             self._group,
             state,
@@ -213,14 +213,14 @@ class PopulationRun(DirectoryRun):
         context.telemetry.event("started", resumed=saved is not None, generation=state.generation)
         self._generations.run(is_new=saved is None)
 
-    def _make_measures(self, context: RunContext, store: RunStore, matches: Matches) -> Measures:
+    def _make_measures(self, context: RunContext, store: RunStore, pool: Pool) -> Measures:
         """Exact where it can be, or where it is asked for."""
         (spec,) = context.specs.values()
         population = self._plan.population
         is_small = bool(spec.tree) and context.config.topology == "fused"
         can_be_exact = is_small and spec.players == 2 and spec.is_zero_sum and population.scheduler != "league"
         if (population.payoffs.kind or ("exact" if can_be_exact else "played")) == "played":
-            return PlayedMeasures(matches, population)
+            return Matches(context, pool, population, lambda: self.is_stopping)
         from ludus.runs.population.exact_measures import ExactMeasures
 
         return ExactMeasures(spec.tree, store.policies)
