@@ -19,8 +19,7 @@ import resvg_py
 from textual.pilot import Pilot
 
 from ludus.daemon.messages import StartTraining, Subscribe
-from ludus.monitor.attached_source import WANTED
-from ludus.monitor.child_source import ChildSource
+from ludus.monitor.live_sources import WANTED, ChildSource
 from ludus.tui.app import Dashboard
 from ludus.tui.panes import PANES
 

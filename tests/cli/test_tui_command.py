@@ -11,7 +11,7 @@ import pytest
 from ludus.cli.tui import make_source
 from ludus.daemon.messages import StartTraining
 from ludus.errors import ConfigError
-from ludus.monitor.child_source import ChildSource
+from ludus.monitor.live_sources import ChildSource
 from ludus.monitor.source import RecordedSource
 
 

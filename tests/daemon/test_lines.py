@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.daemon.lines import LineSplitter, TooLong, read_lines
+from ludus.daemon.protocol import LineSplitter, TooLong, read_lines
 
 
 def lines_of(data: bytes, *, most_bytes: int = 100) -> list[bytes | TooLong]:

@@ -115,7 +115,7 @@ def ludus(*arguments: str) -> list[str]:
 def dashboard_of(program: str) -> list[str]:
     """The real dashboard with a small program as its daemon."""
     code = (
-        "import sys; from ludus.cli.tui import show; from ludus.monitor.child_source import ChildSource; "
+        "import sys; from ludus.cli.tui import show; from ludus.monitor.live_sources import ChildSource; "
         "sys.exit(show(ChildSource([sys.executable, '-c', sys.argv[1]], graces_s=(1.0, 5.0, 5.0)), []))"
     )
     return [sys.executable, "-c", code, program]

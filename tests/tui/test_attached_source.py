@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ludus.daemon.messages import Ack, Failure, Pause, Payload, ProgressNews, Status
 from ludus.daemon.protocol import write_message
-from ludus.monitor.attached_source import AttachedSource
+from ludus.monitor.live_sources import AttachedSource
 from ludus.monitor.message_queue import MessageQueue
 from ludus.storage.lock import RunLock
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from ludus.daemon.messages import Ack, EventNews, Failure, LogLine, Pause
-from ludus.monitor.child_source import ChildSource
+from ludus.monitor.live_sources import ChildSource
 from ludus.monitor.message_queue import MessageQueue, Note
 
 POLITE = """

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ludus.daemon.lines import TooLong
 from ludus.daemon.messages import Ack, EventNews, Failure, LogLine, ProgressNews, Status, Warned
-from ludus.daemon.protocol import MessageId, write_message
+from ludus.daemon.protocol import MessageId, TooLong, write_message
 from ludus.monitor import message_queue as intakes
 from ludus.monitor.message_queue import MOST_BYTES, MOST_MESSAGES, MessageQueue, Reply
 

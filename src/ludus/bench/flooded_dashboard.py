@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from ludus.monitor.child_source import ChildSource
+from ludus.monitor.live_sources import ChildSource
 from ludus.tui.app import Dashboard
 
 

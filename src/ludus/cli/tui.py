@@ -67,8 +67,7 @@ def make_source(
 ) -> tuple[Source, list[Payload]]:
     """What to listen to, and what to ask first."""
     from ludus.daemon.messages import StartTraining, Subscribe
-    from ludus.monitor.attached_source import WANTED
-    from ludus.monitor.child_source import ChildSource
+    from ludus.monitor.live_sources import WANTED, ChildSource
     from ludus.monitor.source import RecordedSource
 
     if what.is_dir():
@@ -85,7 +84,7 @@ def make_source(
 
 def _attach(run_dir: Path, overrides: list[str]) -> Source:
     from ludus.daemon.run_watch import RunWatch
-    from ludus.monitor.attached_source import AttachedSource
+    from ludus.monitor.live_sources import AttachedSource
 
     if overrides:
         raise ConfigError(f"{overrides[0]}: values are given with a config; {run_dir} is a run that has its own")

@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ludus.daemon.lines import MOST_BYTES, TooLong, read_lines
 from ludus.daemon.messages import (
     Ack,
     ErrorCode,
@@ -29,7 +28,17 @@ from ludus.daemon.messages import (
     StartTraining,
     StartTrainingImmediately,
 )
-from ludus.daemon.protocol import BadLine, Command, MessageId, find_id, parse_command, write_message
+from ludus.daemon.protocol import (
+    MOST_BYTES,
+    BadLine,
+    Command,
+    MessageId,
+    TooLong,
+    find_id,
+    parse_command,
+    read_lines,
+    write_message,
+)
 
 log = logging.getLogger(__name__)
 

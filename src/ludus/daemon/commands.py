@@ -9,18 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from ludus.daemon.messages import (
-    Export,
-    MakeCheckpoint,
-    Pause,
-    Payload,
-    Resume,
-    Set,
-    StartTraining,
-    StartTrainingImmediately,
-    Status,
-    Stop,
-)
+from ludus.daemon import messages
 from ludus.daemon.reports import Reporter, idle_status
 from ludus.daemon.run_watch import News
 from ludus.errors import LudusError
@@ -33,7 +22,7 @@ from ludus.storage.checkpoints import CheckpointStore
 CHECKPOINT_S = 300.0
 
 Result = dict[str, Any]
-Opener = Callable[[StartTraining], AnyRun]
+Opener = Callable[[messages.StartTraining], AnyRun]
 
 
 class Refused(LudusError):
@@ -44,9 +33,9 @@ class Refused(LudusError):
         self.code = code
 
 
-def is_long(payload: Payload) -> bool:
+def is_long(payload: messages.Payload) -> bool:
     """Whether others should not wait for it."""
-    return isinstance(payload, MakeCheckpoint | Export | Stop)
+    return isinstance(payload, messages.MakeCheckpoint | messages.Export | messages.Stop)
 
 
 class HostedRun:
@@ -64,7 +53,7 @@ class HostedRun:
         if loop is not None:
             self._adopt(loop)
 
-    def status(self) -> Status:
+    def status(self) -> messages.Status:
         """What the run is doing."""
         with self._lock:
             if self._reporter is None:
@@ -77,28 +66,28 @@ class HostedRun:
             with suppress(BaseException):
                 self.loop.wait()
 
-    def carry_out(self, payload: Payload) -> Result:
+    def carry_out(self, payload: messages.Payload) -> Result:
         """Do what a command asks for; returns what came of it.
 
         Raises:
             Refused: it cannot be done now.
         """
         match payload:
-            case StartTraining():
+            case messages.StartTraining():
                 return self._start(payload)
-            case Export():
+            case messages.Export():
                 return self._export(payload)
-            case Stop():
+            case messages.Stop():
                 return self._stop()
-            case MakeCheckpoint():
+            case messages.MakeCheckpoint():
                 return self._checkpoint()
-            case Pause():
+            case messages.Pause():
                 self._live.pause()
-            case Resume():
+            case messages.Resume():
                 self._live.resume()
-            case StartTrainingImmediately():
+            case messages.StartTrainingImmediately():
                 self._live.train_now()
-            case Set():
+            case messages.Set():
                 self._live.set_keys(payload.values)
                 return {"values": dict(payload.values)}
         return {}
@@ -120,7 +109,7 @@ class HostedRun:
         with self._lock:
             self.loop, self._reporter, self.news = loop, Reporter(loop), News(loop)
 
-    def _start(self, payload: StartTraining) -> Result:
+    def _start(self, payload: messages.StartTraining) -> Result:
         if payload.config is None and payload.config_filepath is None:
             raise Refused("bad_payload", "payload.config: the path of a config is missing")
         if self._opener is None:
@@ -139,7 +128,7 @@ class HostedRun:
         newest = loop.run.checkpoints / f"{saved[-1]:08d}" if saved else loop.run.checkpoints
         return {"update": saved[-1] if saved else status.update, "steps": status.steps, "path": str(newest)}
 
-    def _export(self, payload: Export) -> Result:
+    def _export(self, payload: messages.Export) -> Result:
         run, config = self._any.run, self._any.config
         self._is_exporting = True
         try:

@@ -15,19 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ludus.config import RunConfig, load_config
-from ludus.daemon.messages import (
-    Activity,
-    EpisodeNews,
-    EventNews,
-    Exported,
-    Failure,
-    LeagueNews,
-    Payload,
-    PolicyPublished,
-    ProgressNews,
-    Status,
-    Warned,
-)
+from ludus.daemon import messages
 from ludus.daemon.watches import EpisodeWatch, LeagueWatch
 from ludus.errors import ConfigError, LudusError, StorageError
 from ludus.storage.catalog import Catalog
@@ -101,6 +89,7 @@ class RunNews:
 
     def __init__(self, run: RunDirectory, config: RunConfig, *, since: float = 0.0) -> None:
         """Of what happened before `since` (seconds of the epoch) nothing is told."""
+        self.run, self.config = run, config
         self._since = since
         self._metrics, self._events = JsonlTail(run.metrics), JsonlTail(run.events)
         self._episodes = EpisodeWatch(run.episodes)
@@ -110,18 +99,18 @@ class RunNews:
         self.last_turn: dict[str, Any] = {}
         """The event with which the run last began or ended."""
 
-    def poll(self, *, episodes: bool = True, league: bool = True) -> list[Payload]:
+    def poll(self, *, episodes: bool = True, league: bool = True) -> list[messages.Payload]:
         """What has happened since the last time."""
         news = list(self._lines())
         if episodes and (episode := self._episodes.poll()) is not None:
             news.append(episode)
         return news + (self._league.poll() if league else [])
 
-    def _lines(self) -> Iterator[Payload]:
+    def _lines(self) -> Iterator[messages.Payload]:
         for record in self._new(self._metrics):
             values = {name: _number(value) for name, value in record.items() if name not in ("time", "step")}
             self.latest |= values
-            yield ProgressNews(step=_whole(record.get("step")), metrics=values)
+            yield messages.ProgressNews(step=_whole(record.get("step")), metrics=values)
         for record in self._new(self._events):
             if record.get("event") in TURNS:
                 self.last_turn = record
@@ -137,33 +126,29 @@ class RunWatch:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._run: RunDirectory | None = None
-        self._config: RunConfig | None = None
         self._news: RunNews | None = None
 
-    def poll(self) -> list[Payload]:
+    def poll(self) -> list[messages.Payload]:
         """What has happened since the last time, and how the run stands; call it about once a second.
 
         Raises:
             StorageError: there is no run here.
         """
         run = find_run(self.path)
-        if self._run is None or run.path != self._run.path:  # a run in stages goes on to the next
-            self._open(run)
-        assert self._news is not None  # noqa: S101
-        news = self._news.poll()
-        return [*news, self.status()]
+        if self._news is None or run.path != self._news.run.path:  # a run in stages goes on to the next
+            self._news = self._open(run)
+        return [*self._news.poll(), self.status()]
 
-    def status(self) -> Status:
+    def status(self) -> messages.Status:
         """How the run stands, as far as its files tell."""
-        run, config, news = self._run, self._config, self._news
-        if run is None or config is None or news is None:
+        news = self._news
+        if news is None:
             raise StorageError(f"{self.path} has not been looked at yet")
-        progress = _progress(run)
-        stage, activity = _stage(run, progress, news.last_turn)
+        config, progress = news.config, _progress(news.run)
+        stage, activity = _stage(news.run, progress, news.last_turn)
         is_population = config.population is not None
         steps = _whole(news.latest.get("psro/generation", progress.get("steps"))) if is_population else None
-        return Status(
+        return messages.Status(
             stage=stage,
             activity=activity,
             run=config.name,
@@ -179,34 +164,33 @@ class RunWatch:
             metrics=dict(news.latest),
         )
 
-    def _open(self, run: RunDirectory) -> None:
+    def _open(self, run: RunDirectory) -> RunNews:
         if not run.is_run():
             raise StorageError(f"{self.path} is not a run directory")
         try:
-            self._config = load_config(run.config)
+            return RunNews(run, load_config(run.config))
         except ConfigError as error:
             raise StorageError(f"{run.config} cannot be read: {error}") from error
-        self._run, self._news = run, RunNews(run, self._config)
 
 
-def event_news(record: Mapping[str, Any]) -> Payload:
+def event_news(record: Mapping[str, Any]) -> messages.Payload:
     """An event of `events.jsonl` as a notification."""
     kind = str(record.get("event", ""))
     fields = {name: value for name, value in record.items() if name not in ("time", "event", "run")}
     if kind == "published":
-        return PolicyPublished(
+        return messages.PolicyPublished(
             policy=str(fields.get("policy", "")),
             step=_whole(fields.get("step")),
             weights_hash=str(fields.get("weights_hash", "")),
         )
     if kind == "exported":
-        return Exported(policy=str(fields.get("policy", "")), path=str(fields.get("path", "")))
+        return messages.Exported(policy=str(fields.get("policy", "")), path=str(fields.get("path", "")))
     if kind == "failed":
-        return Failure(code="run_failed", message=str(fields.get("error", "")))
+        return messages.Failure(code="run_failed", message=str(fields.get("error", "")))
     if kind in TROUBLE:
         told = ", ".join(f"{name} {value}" for name, value in fields.items() if name != "log_tail")
-        return Warned(message=f"{kind.replace('_', ' ')}: {told}"[:2000])
-    return EventNews(event=kind, fields=fields)
+        return messages.Warned(message=f"{kind.replace('_', ' ')}: {told}"[:2000])
+    return messages.EventNews(event=kind, fields=fields)
 
 
 def _progress(run: RunDirectory) -> dict[str, Any]:
@@ -218,7 +202,7 @@ def _progress(run: RunDirectory) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _stage(run: RunDirectory, progress: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[Activity, str]:
+def _stage(run: RunDirectory, progress: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[messages.Activity, str]:
     holder = RunLock.holder(run.path)
     if holder is not None:
         return "TRAINING", f"process {holder.get('pid')} is at work"
@@ -241,24 +225,23 @@ class News:
 
     def __init__(self, loop: AnyRun) -> None:
         self._loop = loop
-        self._run: RunDirectory | None = None
         self._reader: RunNews | None = None
         self._since = time.time()
-        self._newest: dict[str, Payload] = {}
+        self._newest: dict[str, messages.Payload] = {}
 
-    def poll(self, *, episodes: bool, league: bool) -> list[Payload]:
+    def poll(self, *, episodes: bool, league: bool) -> list[messages.Payload]:
         """What has happened since the last time; of the time before this process had the run, nothing."""
         run = self._loop.run
-        if self._run is None or run.path != self._run.path:
+        if self._reader is None or run.path != self._reader.run.path:
             if not run.is_run():
                 return []
-            self._run, self._reader = run, RunNews(run, self._loop.config, since=self._since)
-        if self._reader is None:
-            return []
+            self._reader = RunNews(run, self._loop.config, since=self._since)
         news = self._reader.poll(episodes=episodes, league=league)
-        self._newest |= {payload.type: payload for payload in news if isinstance(payload, EpisodeNews | LeagueNews)}
+        self._newest |= {
+            payload.type: payload for payload in news if isinstance(payload, messages.EpisodeNews | messages.LeagueNews)
+        }
         return news
 
-    def newest(self) -> Iterable[Payload]:
+    def newest(self) -> Iterable[messages.Payload]:
         """What a new client is told first."""
         return list(self._newest.values())

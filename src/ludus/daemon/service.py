@@ -14,19 +14,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from ludus.daemon import messages
 from ludus.daemon.client import Client
 from ludus.daemon.commands import HostedRun, Opener, Refused, is_long
-from ludus.daemon.messages import (
-    NOTIFICATIONS,
-    Failure,
-    LeelaStatus,
-    LogLine,
-    Payload,
-    Shutdown,
-    Status,
-    Stop,
-    Subscribe,
-)
 from ludus.daemon.protocol import Command
 from ludus.daemon.reports import leela_status
 from ludus.daemon.run_watch import News
@@ -80,26 +70,26 @@ class Service:
     def handle(self, client: Client, command: Command) -> None:
         """Carry out a command, now or in its turn; called by the client's thread."""
         payload = command.payload
-        if isinstance(payload, Subscribe):
+        if isinstance(payload, messages.Subscribe):
             self._subscribe(client, command, payload)
-        elif command.type == Status.type:
+        elif command.type == messages.Status.type:
             client.ack(command, self.run.status().model_dump(exclude_none=True))
-        elif isinstance(payload, Shutdown):
+        elif isinstance(payload, messages.Shutdown):
             client.ack(command, {})
             self.shut_down()
         else:
-            if isinstance(payload, Stop) and self.run.loop is not None:
+            if isinstance(payload, messages.Stop) and self.run.loop is not None:
                 self.run.loop.stop()  # at once: whatever waits for the run before it ends sooner
             self._put(self._quick, client, command)
 
-    def _subscribe(self, client: Client, command: Command, payload: Subscribe) -> None:
-        unknown = sorted(set(payload.types or ()) - NOTIFICATIONS.keys())
+    def _subscribe(self, client: Client, command: Command, payload: messages.Subscribe) -> None:
+        unknown = sorted(set(payload.types or ()) - messages.NOTIFICATIONS.keys())
         if unknown:
-            reason = f"payload.types: there is no {', '.join(unknown)}; there are: {', '.join(NOTIFICATIONS)}"
+            reason = f"payload.types: there is no {', '.join(unknown)}; there are: {', '.join(messages.NOTIFICATIONS)}"
             client.refuse(command, "bad_payload", reason)
             return
         client.subscribe(payload.types, payload.interval_s)
-        client.ack(command, {"types": list(NOTIFICATIONS) if payload.types is None else sorted(payload.types)})
+        client.ack(command, {"types": list(messages.NOTIFICATIONS) if payload.types is None else sorted(payload.types)})
         news = self.run.news
         for newest in () if news is None else news.newest():
             client.tell(newest)
@@ -194,11 +184,11 @@ class Service:
         if not due:
             return
         status = self.run.status()
-        leela: LeelaStatus | None = None
+        leela: messages.LeelaStatus | None = None
         for client in due:
             client.next_status = max(client.next_status + client.interval_s, now)
             client.tell(status)
-            if client.wants(LeelaStatus.type):
+            if client.wants(messages.LeelaStatus.type):
                 leela = leela or leela_status(status, took_s=time.monotonic() - now)
                 client.tell(leela)
 
@@ -207,17 +197,17 @@ class Service:
         if loop is not None and loop is not self._told_failure and loop.status().stage == "failed":
             self._told_failure = loop
             log.error("the run failed: %s", loop.status().error)
-            self.broadcast(Failure(code="run_failed", message=loop.status().error))
+            self.broadcast(messages.Failure(code="run_failed", message=loop.status().error))
 
     def _tell_news(self, news: News) -> None:
         wanted = {
             type for client in list(self._clients) for type in ("episode", "league", "match") if client.wants(type)
         }
         for payload in news.poll(episodes="episode" in wanted, league=bool(wanted - {"episode"})):
-            if not isinstance(payload, Failure):  # told by the loop itself, once
+            if not isinstance(payload, messages.Failure):  # told by the loop itself, once
                 self.broadcast(payload)
 
-    def broadcast(self, payload: Payload) -> None:
+    def broadcast(self, payload: messages.Payload) -> None:
         """Tell everybody who wants it."""
         for client in list(self._clients):
             client.tell(payload)
@@ -233,6 +223,6 @@ class LogToClients(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a line on; whoever logs never has to answer for it."""
         try:
-            self._service.broadcast(LogLine(line=self.format(record)[:2000]))
+            self._service.broadcast(messages.LogLine(line=self.format(record)[:2000]))
         except Exception:
             self.handleError(record)

@@ -14,15 +14,18 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ludus.daemon.client import Client
 from ludus.daemon.messages import Failure
 from ludus.daemon.protocol import write_message
-from ludus.daemon.service import Service
-from ludus.runs.staged import AnyRun
 from ludus.storage.atomic import temporary_name
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from ludus.daemon.service import Service
+    from ludus.runs.staged import AnyRun
 
 log = logging.getLogger(__name__)
 

@@ -15,22 +15,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from ludus.daemon.lines import TooLong
-from ludus.daemon.messages import (
-    NOTIFICATIONS,
-    REPLIES,
-    Ack,
-    EpisodeNews,
-    Failure,
-    LeagueNews,
-    LeelaStatus,
-    LogLine,
-    Payload,
-    Status,
-)
-from ludus.daemon.protocol import MessageId, parse_notification, read_payload
+from ludus.daemon import messages
+from ludus.daemon.protocol import MessageId, TooLong, parse_notification, read_payload
 
-STATES = frozenset(kind.type for kind in (Status, LeagueNews, EpisodeNews, LeelaStatus))
+STATES = frozenset(
+    kind.type for kind in (messages.Status, messages.LeagueNews, messages.EpisodeNews, messages.LeelaStatus)
+)
 """Messages of which only the newest matters."""
 MOST_MESSAGES, MOST_BYTES = 1000, 4_000_000
 """What a queue holds between two paints."""
@@ -39,9 +29,9 @@ MOST_LOG_CHARACTERS = 4000
 _BEGIN, _TYPE_AT, _TYPE_ENDS_BEFORE = b'{"type":"', 9, 48
 """How a line of ours begins, and where its type is."""
 
-Message = bytes | Payload
+Message = bytes | messages.Payload
 """A line that nobody has looked into yet, or what was read already."""
-Reply = Ack | Failure
+Reply = messages.Ack | messages.Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +41,7 @@ class Note:
     number: int
     at_s: float
     """Seconds since the epoch."""
-    what: Payload
+    what: messages.Payload
     is_retold: bool = False
     """Whether it may have come before, by another way."""
 
@@ -76,7 +66,7 @@ class Losses:
 class News:
     """What has come since the last paint."""
 
-    states: Mapping[str, Payload]
+    states: Mapping[str, messages.Payload]
     notes: list[Note]
     losses: Losses
     received: int
@@ -112,8 +102,8 @@ class MessageQueue:
         self._on_reply: Callable[[MessageId, Reply], None] | None = None
         self._lock = threading.Lock()
         self._states: dict[str, Message] = {}
-        self._queues = {kind: _Queue() for kind in NOTIFICATIONS.keys() - STATES}
-        self._by_bytes = {kind.encode(): queue for kind, queue in self._queues.items() if kind not in REPLIES}
+        self._queues = {kind: _Queue() for kind in messages.NOTIFICATIONS.keys() - STATES}
+        self._by_bytes = {kind.encode(): queue for kind, queue in self._queues.items() if kind not in messages.REPLIES}
         self._number = self._unreadable = self._too_long = 0
         self.last_news_s = time.monotonic()
         """When anything came last (monotonic)."""
@@ -151,16 +141,16 @@ class MessageQueue:
             self._unreadable += bool(line.strip())
             return None
         envelope, kind = found
-        if kind is not Ack and (kind is not Failure or envelope.id is None):
+        if kind is not messages.Ack and (kind is not messages.Failure or envelope.id is None):
             self._put(kind.type, now, line, len(line))
             return None
         payload = read_payload(envelope, kind)
-        if isinstance(payload, Ack | Failure):
+        if isinstance(payload, messages.Ack | messages.Failure):
             return envelope.id, payload
         self._unreadable += 1
         return None
 
-    def take(self, payloads: Iterable[Payload], *, is_retold: bool = False) -> None:
+    def take(self, payloads: Iterable[messages.Payload], *, is_retold: bool = False) -> None:
         """Take messages that have been read already; those that may have come before are shown once."""
         with self._lock:
             now = self._clock()
@@ -174,7 +164,7 @@ class MessageQueue:
         with self._lock:
             now = self._clock()
             for text in texts:
-                self._put(LogLine.type, now, LogLine(line=text), len(text))
+                self._put(messages.LogLine.type, now, messages.LogLine(line=text), len(text))
 
     def drain(self) -> News:
         """Everything that waits, read; called before a paint."""
@@ -185,7 +175,7 @@ class MessageQueue:
                 queue.waiting.clear()
                 queue.size_bytes = 0
         read = [(each, _read(each[2])) for each in sorted(waiting, key=itemgetter(0))]
-        known = {kind: _read(what) for kind, what in states.items() if kind != LeelaStatus.type}
+        known = {kind: _read(what) for kind, what in states.items() if kind != messages.LeelaStatus.type}
         wrong = sum(what is None for _, what in read) + sum(what is None for what in known.values())
         with self._lock:
             self._unreadable += wrong
@@ -206,9 +196,9 @@ class MessageQueue:
             self._queues[kind].put((self._number, at_s, what, size_bytes, is_retold))
 
 
-def _read(what: Message) -> Payload | None:
+def _read(what: Message) -> messages.Payload | None:
     """What a message says; None for what only begins like one."""
-    if isinstance(what, Payload):
+    if isinstance(what, messages.Payload):
         return what
     found = parse_notification(what)
     return None if found is None else read_payload(*found)

@@ -10,20 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
-from ludus.daemon.messages import (
-    EpisodeNews,
-    EventNews,
-    Exported,
-    Failure,
-    LeagueNews,
-    LogLine,
-    MatchNews,
-    Payload,
-    PolicyPublished,
-    ProgressNews,
-    Status,
-    Warned,
-)
+from ludus.daemon import messages
 from ludus.monitor.message_queue import Losses, News
 from ludus.monitor.source import Connection
 from ludus.reports.number_text import clean, short
@@ -46,9 +33,9 @@ class RunView:
     """The state of a run as far as it has been told."""
 
     def __init__(self) -> None:
-        self.status = Status(stage="IDLE")
-        self.league: LeagueNews | None = None
-        self.episode: EpisodeNews | None = None
+        self.status = messages.Status(stage="IDLE")
+        self.league: messages.LeagueNews | None = None
+        self.episode: messages.EpisodeNews | None = None
         self.values: dict[str, float] = {}
         """The newest value of every metric."""
         self.log: deque[Entry] = deque(maxlen=MOST_LOG_LINES)
@@ -89,26 +76,26 @@ class RunView:
     def _has_logged(self, entry: Entry) -> bool:
         return any(entry.text == each.text and entry.kind == each.kind for each in self.log)
 
-    def _take(self, payload: Payload) -> set[Topic]:
+    def _take(self, payload: messages.Payload) -> set[Topic]:
         match payload:
-            case Status():
+            case messages.Status():
                 return self._take_status(payload)
-            case ProgressNews():
+            case messages.ProgressNews():
                 self._take_metrics(payload.step, payload.metrics)
                 return {"metrics"}
-            case LeagueNews():
+            case messages.LeagueNews():
                 self.league = payload
                 return {"league"}
-            case EpisodeNews():
+            case messages.EpisodeNews():
                 self.episode = payload
                 return {"episode"}
-            case Failure():
+            case messages.Failure():
                 self.failure = payload.message
                 return {"status"}
             case _:
                 return set()
 
-    def _take_status(self, status: Status) -> set[Topic]:
+    def _take_status(self, status: messages.Status) -> set[Topic]:
         if _differ(status.run_dir, self.status.run_dir) or _differ(status.part, self.status.part):
             self._points.clear()
             self.values.clear()
@@ -139,7 +126,7 @@ def _differ(one: str, other: str) -> bool:
     return bool(one and other and one != other)
 
 
-def _with_last_rooms(status: Status, last: Status) -> Status:
+def _with_last_rooms(status: messages.Status, last: messages.Status) -> messages.Status:
     """Files do not tell of rooms and times: what the process said of them last stays, at rest."""
     if status.rooms or not last.rooms or _differ(status.run_dir, last.run_dir):
         return status
@@ -148,24 +135,24 @@ def _with_last_rooms(status: Status, last: Status) -> Status:
     return status.model_copy(update={**kept, "rooms": at_rest})
 
 
-def _entry(at_s: float, payload: Payload) -> Entry | None:
+def _entry(at_s: float, payload: messages.Payload) -> Entry | None:
     """The line that a message gets in the log; None where a pane shows it already."""
     match payload:
-        case LogLine():
+        case messages.LogLine():
             return Entry(at_s, "log", clean(payload.line))
-        case Warned():
+        case messages.Warned():
             return Entry(at_s, "warning", clean(payload.message))
-        case Failure():
+        case messages.Failure():
             return Entry(at_s, "error", clean(payload.message))
-        case EventNews():
+        case messages.EventNews():
             fields = " ".join(f"{name}={value}" for name, value in payload.fields.items())
             return Entry(at_s, "event", clean(f"{payload.event} {fields}"[:4000]).rstrip())
-        case MatchNews():
+        case messages.MatchNews():
             text = f"{payload.first} against {payload.second}: {payload.score:.0%} of {payload.games} games"
             return Entry(at_s, "match", clean(text))
-        case PolicyPublished():
+        case messages.PolicyPublished():
             return Entry(at_s, "event", clean(f"published {payload.policy} at step {short(payload.step)}"))
-        case Exported():
+        case messages.Exported():
             return Entry(at_s, "event", clean(f"exported {payload.policy} to {payload.path}"))
         case _:
             return None

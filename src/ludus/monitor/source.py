@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ludus.daemon.lines import read_lines
 from ludus.daemon.messages import Failure, Payload
-from ludus.daemon.protocol import MessageId, write_command
+from ludus.daemon.protocol import MessageId, read_lines, write_command
 from ludus.monitor.message_queue import MessageQueue, Reply
 
 State = Literal["starting", "live", "left", "ended", "lost"]

@@ -66,14 +66,7 @@ class RolloutSink:
     ) -> None:
         """The way into `buffer`; without one only evaluation games are expected.
 
-        Args:
-            context: the run.
-            store: where episodes are logged.
-            evaluation: what evaluation games are counted into.
-            progress: which versions there are.
-            buffer: where verified rows go.
-            filters: operators from raw to verified.
-            is_done: of a task, whether its episode is in the log already.
+        `filters` are the operators from raw to verified; `is_done` tells whether a task's episode is in the log.
         """
         config = context.config
         self._context = context

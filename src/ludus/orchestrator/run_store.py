@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
@@ -141,56 +142,47 @@ class RunState:
         self._store.index(saved, self._progress, self.pool)
 
 
+@dataclass(slots=True, eq=False)
 class Publisher:
     """The policy's versions on disk and in the league."""
 
-    def __init__(
-        self,
-        context: RunContext,
-        store: RunStore,
-        progress: Progress,
-        pool: Pool,
-        evaluator: Evaluator,
-        explorers: Explorers,
-    ) -> None:
-        config = context.config
-        self._context = context
-        self._store = store
-        self._progress = progress
-        self._pool = pool
-        self._evaluator = evaluator
-        self._explorers = explorers
-        self._is_exact = config.schedule != "async" and not config.buffer.feeds
+    context: RunContext
+    store: RunStore
+    progress: Progress
+    pool: Pool
+    evaluator: Evaluator
+    explorers: Explorers
 
     @property
     def newest(self) -> PolicyRef:
         """The newest version of the policy that learns."""
-        return PolicyRef(name=self._context.policy, version=PolicyVersion(self._progress.version))
+        return PolicyRef(name=self.context.policy, version=PolicyVersion(self.progress.version))
 
     def make_version(self) -> None:
         """What has been learnt is a version from now on.
 
         Synchronous runs repeat themselves exactly, numbers included; others never use a number twice.
         """
-        version = self._progress.version
-        if not self._is_exact:
-            published = self._store.policies.versions(self._context.policy)
+        version = self.progress.version
+        config = self.context.config
+        if config.schedule == "async" or config.buffer.feeds:
+            published = self.store.policies.versions(self.context.policy)
             version = max([version, *(ref.version for ref in published[-1:])])
-        self._progress.publish(version + 1)
-        self._pool.set_learner(self.newest)
+        self.progress.publish(version + 1)
+        self.pool.set_learner(self.newest)
 
     def take_snapshot(self) -> None:
         """The newest version joins the league's pool."""
-        self._pool.add_snapshot(self.newest, self._progress.steps)
-        self._pool.retire()
+        self.pool.add_snapshot(self.newest, self.progress.steps)
+        self.pool.retire()
 
     def publish(self, learner: Learner) -> None:
         """Let everybody see the version that the checkpoint holds; doing it again changes nothing."""
-        telemetry, step, policy = self._context.telemetry, self._progress.steps, self.newest
-        digest = self._store.publish(policy, learner.weights(), learner.shape, step=step)
+        telemetry, step, policy = self.context.telemetry, self.progress.steps, self.newest
+        digest = self.store.publish(policy, learner.weights(), learner.shape, step=step)
         if digest:
             telemetry.meters.add("policies", 1)
             telemetry.event("published", policy=str(policy), weights_hash=digest, step=step)
-            snapshots = {member.ref for member in self._pool.snapshots}
-            playing = {*self._evaluator.evaluation.participants(), *self._explorers.versions()}
-            self._store.prune(policy, snapshots | playing)
+            snapshots = {member.ref for member in self.pool.snapshots}
+            playing = {*self.evaluator.evaluation.participants(), *self.explorers.versions()}
+            self.store.prune(policy, snapshots | playing)

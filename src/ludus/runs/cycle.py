@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ludus.config import CycleConfig
@@ -178,31 +179,23 @@ WAIT_S = 0.1
 """How long to wait between two looks for data."""
 
 
+@dataclass(slots=True, eq=False)
 class CycleSource(BatchSource):
     """Batches of `inner` once there is enough of them.
 
     Invariant: rows of feeds come in only while there is a checkpoint of this very update. A resume finds the same rows.
     """
 
-    loop: Loop
+    inner: AsyncRollouts
+    cycle: Cycle
+    controls: Controls
+    workers: Workers
+    progress: Progress
+    telemetry: Telemetry
+    looked_at: int = -1
+    """The update at which all that was new was taken in."""
+    loop: Loop = field(init=False)
     """Set once, when there is a loop around this source."""
-
-    def __init__(
-        self,
-        inner: AsyncRollouts,
-        cycle: Cycle,
-        controls: Controls,
-        workers: Workers,
-        progress: Progress,
-        telemetry: Telemetry,
-    ) -> None:
-        self.inner = inner
-        self._cycle = cycle
-        self._controls = controls
-        self._workers = workers
-        self._progress = progress
-        self._telemetry = telemetry
-        self._looked_at = -1
 
     @property
     def is_exhausted(self) -> bool:
@@ -215,15 +208,15 @@ class CycleSource(BatchSource):
 
     def next(self) -> Batch | None:
         """A batch, if a round is under way and there is one. If not, new data was taken in or a moment has gone by."""
-        cycle = self._cycle
+        cycle = self.cycle
         if not cycle.is_training and not self._begins_round():
             return None
         is_whole = self._takes_all()
         if is_whole:
-            batch = self.inner.next(cycle.updates_left(self._progress.unpublished))
+            batch = self.inner.next(cycle.updates_left(self.progress.unpublished))
             if not self.inner.is_dry:
                 cycle.see(self.inner.taken_in)
-                self._controls.enter("training")
+                self.controls.enter("training")
                 return batch
             self.loop.commit()
             is_whole = self.inner.take_in(0)
@@ -241,7 +234,7 @@ class CycleSource(BatchSource):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go back to a checkpoint."""
         self.inner.load_state(state)
-        self._cycle.see(self.inner.taken_in)
+        self.cycle.see(self.inner.taken_in)
 
     def on_published(self) -> None:
         """Pass it on."""
@@ -256,26 +249,26 @@ class CycleSource(BatchSource):
 
         With rounds, data comes in before a round; else once after each checkpoint.
         """
-        has_looked = self._looked_at == self._progress.update and bool(self.inner.in_flight())
-        if self._cycle.has_rounds or not self.loop.is_saved or has_looked:
+        has_looked = self.looked_at == self.progress.update and bool(self.inner.in_flight())
+        if self.cycle.has_rounds or not self.loop.is_saved or has_looked:
             return True
         is_whole = self.inner.take_in(0)
         if is_whole:
-            self._looked_at = self._progress.update
+            self.looked_at = self.progress.update
         return is_whole
 
     def _begins_round(self) -> bool:
-        cycle = self._cycle
+        cycle = self.cycle
         is_whole = self.inner.take_in(cycle.missing)
         cycle.see(self.inner.taken_in)
-        if not is_whole or (cycle.missing and not self._controls.is_hurried):
+        if not is_whole or (cycle.missing and not self.controls.is_hurried):
             self._idle(is_whole)
             return False
-        self._telemetry.event("round_began", round=cycle.rounds + 1, new_sequences=cycle.begin_round())
+        self.telemetry.event("round_began", round=cycle.rounds + 1, new_sequences=cycle.begin_round())
         return True
 
     def _idle(self, is_whole: bool) -> None:
         """Look after the workers, and wait a little if nothing more is there."""
         if is_whole:
-            self._controls.enter("waiting for data")
-        self._workers.serve(WAIT_S if is_whole else 0.0)
+            self.controls.enter("waiting for data")
+        self.workers.serve(WAIT_S if is_whole else 0.0)

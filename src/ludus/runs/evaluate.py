@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,27 +85,21 @@ class VersionSource(BatchSource):
         return self._left
 
 
+@dataclass(eq=False)
 class Measurer(Learner):
     """Learns nothing: a step is one more version measured."""
 
     is_training = False
 
-    def __init__(
-        self,
-        context: RunContext,
-        store: RunStore,
-        pool: Pool,
-        evaluator: Evaluator,
-        progress: Progress,
-        controls: Controls,
-    ) -> None:
-        self._context = context
-        self.shape = context.shape
-        self._store = store
-        self._pool = pool
-        self._evaluator = evaluator
-        self._progress = progress
-        self._controls = controls
+    context: RunContext
+    store: RunStore
+    pool: Pool
+    evaluator: Evaluator
+    progress: Progress
+    controls: Controls
+
+    def __post_init__(self) -> None:
+        self.shape = self.context.shape
 
     def begin(self, saved: Checkpoint | None) -> None:
         """There is nothing to load."""
@@ -113,20 +108,20 @@ class Measurer(Learner):
         """Measure a version; returns nothing when the run was stopped before all its games were played."""
         if batch is None:
             return None
-        self._controls.enter("evaluating")
+        self.controls.enter("evaluating")
         policy: Policy[Any] = batch.claims["version"]
-        ref = PolicyRef(name=self._context.policy, version=PolicyVersion(policy.ref.version))
-        self._progress.version, self._progress.steps = ref.version, policy.step
-        self._store.publish(ref, policy.weights, self.shape, step=policy.step)
-        self._pool.set_learner(ref)
-        self._pool.add_snapshot(ref, policy.step)
-        self._pool.retire()
-        self._evaluator.issue(ref, policy.step, is_final=True)
-        self._evaluator.submit()
-        scores = self._evaluator.settle(lambda: self._controls.is_stopping)
-        if self._evaluator.is_open:
+        ref = PolicyRef(name=self.context.policy, version=PolicyVersion(policy.ref.version))
+        self.progress.version, self.progress.steps = ref.version, policy.step
+        self.store.publish(ref, policy.weights, self.shape, step=policy.step)
+        self.pool.set_learner(ref)
+        self.pool.add_snapshot(ref, policy.step)
+        self.pool.retire()
+        self.evaluator.issue(ref, policy.step, is_final=True)
+        self.evaluator.submit()
+        scores = self.evaluator.settle(lambda: self.controls.is_stopping)
+        if self.evaluator.is_open:
             return None
-        self._context.telemetry.event("measured", policy=str(ref), step=policy.step, scores=scores)
+        self.context.telemetry.event("measured", policy=str(ref), step=policy.step, scores=scores)
         return UpdateReport(batch=batch, steps=0, episodes=0, is_learnt=False)
 
     def save(self, staging: Path) -> dict[str, Any]:

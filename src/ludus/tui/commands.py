@@ -10,21 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ludus.daemon.messages import (
-    Ack,
-    AskStatus,
-    Export,
-    MakeCheckpoint,
-    Pause,
-    Payload,
-    Resume,
-    Set,
-    Shutdown,
-    StartTraining,
-    StartTrainingImmediately,
-    Stop,
-    Subscribe,
-)
+from ludus.daemon import messages
 
 MOST_FACTS = 8
 HASH = re.compile(r"[0-9a-f]{40,}")
@@ -34,39 +20,39 @@ HASH = re.compile(r"[0-9a-f]{40,}")
 class Order:
     """A command in the palette."""
 
-    kind: type[Payload]
+    kind: type[messages.Payload]
     title: str
     help: str
-    make: Callable[[str], Payload] | None = None
+    make: Callable[[str], messages.Payload] | None = None
     """From what was typed, where that matters; raises ValueError with what is expected."""
     question: str = ""
     """What to ask for; empty: nothing."""
     warning: str = ""
     """What to confirm first; empty: nothing."""
 
-    def command(self, text: str) -> Payload:
+    def command(self, text: str) -> messages.Payload:
         """The command for what was typed."""
         return self.kind() if self.make is None else self.make(text)
 
 
-def _start(text: str) -> Payload:
+def _start(text: str) -> messages.Payload:
     path, *overrides = text.split()
-    return StartTraining(config=path, overrides=tuple(overrides))
+    return messages.StartTraining(config=path, overrides=tuple(overrides))
 
 
-def _export(text: str) -> Payload:
+def _export(text: str) -> messages.Payload:
     policy, _, out = text.strip().partition(" ")
-    return Export(policy=policy or None, out=out.strip() or None)
+    return messages.Export(policy=policy or None, out=out.strip() or None)
 
 
-def _set(text: str) -> Payload:
+def _set(text: str) -> messages.Payload:
     values = {}
     for part in text.split():
         key, sign, value = part.partition("=")
         if not sign or not key:
             raise ValueError(f"{part!r} is not KEY.PATH=VALUE")
         values[key] = _value(value)
-    return Set(values=values)
+    return messages.Set(values=values)
 
 
 def _value(text: str) -> object:
@@ -77,52 +63,52 @@ def _value(text: str) -> object:
         return text
 
 
-def _subscribe(text: str) -> Payload:
-    return Subscribe(types=tuple(text.split()) or None)
+def _subscribe(text: str) -> messages.Payload:
+    return messages.Subscribe(types=tuple(text.split()) or None)
 
 
 _ORDERS = (
-    Order(Pause, "Pause", "stop after the current update, keep everything"),
-    Order(Resume, "Resume", "go on after a pause"),
-    Order(MakeCheckpoint, "Checkpoint", "save the state now"),
+    Order(messages.Pause, "Pause", "stop after the current update, keep everything"),
+    Order(messages.Resume, "Resume", "go on after a pause"),
+    Order(messages.MakeCheckpoint, "Checkpoint", "save the state now"),
     Order(
-        Export,
+        messages.Export,
         "Export",
         "write a policy as files that can be used elsewhere",
         make=_export,
         question="Which version, and into which folder? POLICY FOLDER, or nothing: the newest, in the run's directory",
     ),
-    Order(StartTrainingImmediately, "Train now", "do not wait for more new data"),
+    Order(messages.StartTrainingImmediately, "Train now", "do not wait for more new data"),
     Order(
-        Stop,
+        messages.Stop,
         "Stop the run",
         "save and end the run; the dashboard stays",
         warning="Stop the run? It is saved first, and the same command resumes it.",
     ),
     Order(
-        StartTraining,
+        messages.StartTraining,
         "Start a run",
         "start or resume a run",
         make=_start,
         question="Which config? CONFIG [KEY.PATH=VALUE]...",
     ),
     Order(
-        Set,
+        messages.Set,
         "Set",
         "change keys of the run while it is running",
         make=_set,
         question="Which keys? KEY.PATH=VALUE ...   such as train.steps=2000000",
     ),
-    Order(AskStatus, "Status", "ask for the state now"),
+    Order(messages.AskStatus, "Status", "ask for the state now"),
     Order(
-        Subscribe,
+        messages.Subscribe,
         "Subscribe",
         "choose which messages come",
         make=_subscribe,
         question="Which types of messages? Names with spaces between; nothing: all",
     ),
     Order(
-        Shutdown,
+        messages.Shutdown,
         "Shut down",
         "stop the run and end its daemon",
         warning="Shut the daemon down? The run is saved first.",
@@ -131,7 +117,7 @@ _ORDERS = (
 ORDERS: Mapping[str, Order] = {order.kind.type: order for order in _ORDERS}
 
 
-def in_words(ack: Ack) -> str:
+def in_words(ack: messages.Ack) -> str:
     """What an ack says: its result as lines of `name value`; `done` where there is none."""
     result = ack.result
     if ack.command == "status":

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,42 +32,34 @@ LEARNER = "learner"
 _NOT_MEASURED = {"games": 0, "final_games": 0, "against": [], "at_start": False, "pool_opponents": 0}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerRuns:
     """The runs under one population."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        run: RunDirectory,
-        *,
-        plugins: Sequence[str],
-        strict_resume: bool,
-        lm_config: RunConfig | None = None,
-    ) -> None:
-        """`lm_config` is the config that language models speak by, where there are any."""
-        self._config = config
-        self._lm_config = lm_config
-        self._run = run
-        self._plugins = tuple(plugins)
-        self._strict_resume = strict_resume
+    config: RunConfig
+    run: RunDirectory
+    plugins: Sequence[str]
+    strict_resume: bool
+    lm_config: RunConfig | None = None
+    """The config that language models sample by, where there are any."""
 
     def directory(self, learner: str) -> RunDirectory:
         """Where a learner's run is."""
-        return RunDirectory(self._run.learners / learner)
+        return RunDirectory(self.run.learners / learner)
 
     def open(self, assignment: Assignment, sinks: Sequence[Sink]) -> SingleRun:
         """The run of a learner, ready to begin or to go on with this assignment."""
-        config, run = learner_config(self._config, assignment, self._run.path), self.directory(assignment.learner)
+        config, run = learner_config(self.config, assignment, self.run.path), self.directory(assignment.learner)
         ensure_directory(run.path)
         write_json(run.opponents, assignment.opponents.to_json())
-        write_lm_config(run, self._lm_config)
+        write_lm_config(run, self.lm_config)
         ensure_directory(run.policies)
         for name in sorted({str(ref.name) for ref in assignment.opponents.policies if ref.version}):
             with suppress(FileExistsError):
                 os.symlink(Path("..", "..", "..", "policies", name), run.policies / name)
         if run.is_run():
             follow_move(run, config.policy.start)
-        learner = SingleRun(config, run.path, plugins=self._plugins, strict_resume=self._strict_resume, sinks=sinks)
+        learner = SingleRun(config, run.path, plugins=self.plugins, strict_resume=self.strict_resume, sinks=sinks)
         learner.until = assignment.until
         return learner
 
@@ -77,8 +70,8 @@ class LearnerRuns:
 
     def discard(self, keep: set[str]) -> None:
         """Remove the runs of learners that are done with."""
-        if self._run.learners.is_dir():
-            for path in self._run.learners.iterdir():
+        if self.run.learners.is_dir():
+            for path in self.run.learners.iterdir():
                 if path.name not in keep and not path.name.startswith("."):
                     discard_tree(path)
 

@@ -67,7 +67,7 @@ def make_plan(config: RunConfig, run: RunDirectory, *, plugins: Sequence[str], s
         playables=playables,
         lm_config=lm_config,
         scheduler=SCHEDULERS[population.scheduler](),
-        runs=LearnerRuns(config, run, plugins=plugins, strict_resume=strict_resume, lm_config=lm_config),
+        runs=LearnerRuns(config=config, run=run, plugins=plugins, strict_resume=strict_resume, lm_config=lm_config),
     )
 
 
@@ -201,7 +201,7 @@ class PopulationRun(DirectoryRun):
             pool.load_state(saved.state["league"])
         self._generations = Generations(
             plan,
-            context,
+            context.telemetry,
             store,
             pool,
             self._make_measures(context, store, pool),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ludus.tui.drawing import PaneSpec
 from ludus.tui.panes.collection import COLLECTION
 from ludus.tui.panes.episode import EPISODE
 from ludus.tui.panes.league import LEAGUE
 from ludus.tui.panes.log import LOG
 from ludus.tui.panes.rooms import ROOMS
-from ludus.tui.panes.spec import PaneSpec
 from ludus.tui.panes.training import SCHEDULE, TRAINING
 
 __all__ = ["PANES", "PaneSpec"]

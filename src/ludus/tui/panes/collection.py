@@ -8,9 +8,7 @@ from rich.text import Text
 
 from ludus.monitor.run_view import RunView
 from ludus.reports.number_text import clean, percent, short
-from ludus.tui.drawing import FULL, REST
-from ludus.tui.panes.metric_rows import heading, row, rows, under
-from ludus.tui.panes.spec import PaneSpec
+from ludus.tui.drawing import FULL, REST, PaneSpec, heading, row, rows, under
 
 SEAT = re.compile(r"explore/(.*?)seat_(\d+)/(reward|wins)$")
 FIRST = ("explore/length", "explore/draws", "explore/failed_episodes", "experience/refused", "experience/kept")
@@ -65,7 +63,6 @@ def _seat(view: RunView, name: str, width: int) -> Text:
 
 
 COLLECTION = PaneSpec(
-    name="collection",
     title="Collection",
     topics=frozenset({"metrics"}),
     draw=draw,

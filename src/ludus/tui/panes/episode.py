@@ -6,8 +6,7 @@ from rich.text import Text
 
 from ludus.monitor.run_view import RunView
 from ludus.reports.number_text import clean, short
-from ludus.tui.drawing import wrap
-from ludus.tui.panes.spec import PaneSpec
+from ludus.tui.drawing import PaneSpec, wrap
 
 
 def draw(view: RunView, width: int) -> list[Text]:
@@ -30,7 +29,6 @@ def draw(view: RunView, width: int) -> list[Text]:
 
 
 EPISODE = PaneSpec(
-    name="episode",
     title="Episode",
     topics=frozenset({"episode"}),
     draw=draw,

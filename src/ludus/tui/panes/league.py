@@ -10,9 +10,7 @@ from rich.text import Text
 from ludus.daemon.messages import LeagueMember, LeagueNews
 from ludus.monitor.run_view import RunView
 from ludus.reports.number_text import short
-from ludus.tui.drawing import HEAT, fit, sparkline, spread
-from ludus.tui.panes.metric_rows import heading
-from ludus.tui.panes.spec import PaneSpec
+from ludus.tui.drawing import HEAT, PaneSpec, fit, heading, sparkline, spread
 
 Cell = TypeVar("Cell")
 CELL, MOST_MEMBERS = 4, 100
@@ -102,7 +100,6 @@ def _at(table: tuple[tuple[Cell, ...], ...], row: int, column: int) -> Cell | No
 
 
 LEAGUE = PaneSpec(
-    name="league",
     title="League",
     topics=frozenset({"league", "metrics"}),
     draw=draw,

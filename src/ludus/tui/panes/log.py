@@ -9,8 +9,7 @@ from functools import lru_cache
 from rich.text import Text
 
 from ludus.monitor.run_view import Entry, RunView
-from ludus.tui.drawing import wrap
-from ludus.tui.panes.spec import PaneSpec
+from ludus.tui.drawing import PaneSpec, wrap
 
 CLOCK = re.compile(r"(\d\d:\d\d:\d\d) (.*)")
 """Lines that say themselves when they were written."""
@@ -51,7 +50,6 @@ def _lines(entry: Entry, width: int) -> tuple[Text, ...]:
 
 
 LOG = PaneSpec(
-    name="log",
     title="Log",
     topics=frozenset({"log"}),
     draw=draw,

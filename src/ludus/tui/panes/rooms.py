@@ -10,8 +10,7 @@ from rich.text import Text
 from ludus.daemon.messages import QueueFill, RoomStatus
 from ludus.monitor.run_view import RunView
 from ludus.reports.number_text import percent, share_of, short
-from ludus.tui.drawing import bar, fit
-from ludus.tui.panes.spec import PaneSpec
+from ludus.tui.drawing import PaneSpec, bar, fit
 
 ACTIVE = ("WAITING FOR DATA", "TRAINING", "EVALUATING", "EXPORTING")
 """Stages in which a rate of zero is worth a look."""
@@ -105,7 +104,6 @@ def _sinks(view: RunView, width: int) -> list[Text]:
 
 
 ROOMS = PaneSpec(
-    name="rooms",
     title="Rooms",
     topics=frozenset({"status"}),
     draw=draw,

@@ -7,9 +7,7 @@ from rich.text import Text
 from ludus.config import LOSS_OPTIONS
 from ludus.monitor.run_view import RunView
 from ludus.reports.number_text import duration, percent, share_of, short
-from ludus.tui.drawing import bar, fit, sparkline
-from ludus.tui.panes.metric_rows import LABELS, heading, row, rows, under
-from ludus.tui.panes.spec import PaneSpec
+from ludus.tui.drawing import LABELS, PaneSpec, bar, fit, heading, row, rows, sparkline, under
 
 FIRST = ("train/loss", "train/approx_kl", "train/entropy", "train/staleness", "train/updates_behind")
 ELSEWHERE = ("explore/", "experience/", "train/", "evaluate/")
@@ -50,7 +48,6 @@ def _head(view: RunView, width: int) -> list[Text]:
 
 
 TRAINING = PaneSpec(
-    name="training",
     title="Training",
     topics=frozenset({"status", "metrics"}),
     draw=draw,
@@ -96,7 +93,6 @@ def _line(label: str, share: float, words: str, width: int) -> Text:
 
 
 SCHEDULE = PaneSpec(
-    name="schedule",
     title="Schedule",
     topics=frozenset({"status"}),
     draw=draw_schedule,
