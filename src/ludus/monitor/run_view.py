@@ -65,13 +65,9 @@ class RunView:
         for note in news.notes:
             entry = _entry(note.at_s, note.what)
             if entry is not None and not (note.is_retold and self._has_logged(entry)):
-                self.add_log(entry)
+                self.log.append(entry)
                 changed.add("log")
         return changed
-
-    def add_log(self, entry: Entry) -> None:
-        """Add a line to the log."""
-        self.log.append(entry)
 
     def _has_logged(self, entry: Entry) -> bool:
         return any(entry.text == each.text and entry.kind == each.kind for each in self.log)

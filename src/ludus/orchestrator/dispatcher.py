@@ -169,12 +169,7 @@ class Dispatcher:
             self._greet(spec.name)
         meters, room = self._telemetry.meters, self._workers * self._slots * QUEUED_PER_SLOT
         meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
-        meters.watch_workers("explore", lambda: [self._supervisor.pid(name) for name in self.names])
-
-    @property
-    def names(self) -> list[str]:
-        """The workers of this pool."""
-        return list(self._hands)
+        meters.watch_workers("explore", lambda: [self._supervisor.pid(name) for name in list(self._hands)])
 
     @property
     def running(self) -> int:

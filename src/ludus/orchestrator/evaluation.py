@@ -128,7 +128,8 @@ class Evaluation:
                     scores.setdefault(of_game, []).append(value)
         metrics = {name: sum(values) / len(values) for name, values in scores.items()}
         spoken = [episode for episode in games if episode.replies and not episode.error]
-        invalid = invalid_share((episode, _seat_of(episode, job.learner)) for episode in spoken)
+        seats_of = ([seat.policy for seat in episode.task.seats] for episode in spoken)
+        invalid = invalid_share(zip(spoken, (seats.index(job.learner) for seats in seats_of), strict=True))
         if invalid is not None:
             metrics["evaluate/invalid_moves"] = invalid
         member = self._pool.find(job.learner)
@@ -184,10 +185,6 @@ class Evaluation:
         return lineups
 
 
-def _seat_of(episode: Episode, policy: PolicyRef) -> int:
-    return [seat.policy for seat in episode.task.seats].index(policy)
-
-
 def score(returns: Sequence[float], seat: int) -> float:
     """1 for the best return, 0.5 when shared with everybody, 0 otherwise."""
     best = max(returns)
@@ -201,14 +198,14 @@ def _is_sound(episode: Episode) -> bool:
     return len(episode.returns) == len(episode.task.seats) and all(map(isfinite, episode.returns))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Evaluator:
     """Issues evaluations and settles them at the points in time that the loop chooses."""
 
-    def __init__(self, evaluation: Evaluation, explorers: Explorers, workers: Workers, telemetry: Telemetry) -> None:
-        self.evaluation = evaluation
-        self._explorers = explorers
-        self._workers = workers
-        self._telemetry = telemetry
+    evaluation: Evaluation
+    explorers: Explorers
+    workers: Workers
+    telemetry: Telemetry
 
     @property
     def is_open(self) -> bool:
@@ -221,23 +218,23 @@ class Evaluator:
 
     def submit(self) -> None:
         """Hand out the games that nobody has been given yet: the policies in them are published."""
-        self._explorers.submit(self.evaluation.pending_tasks())
+        self.explorers.submit(self.evaluation.pending_tasks())
 
     def settle(self, is_stopping: Callable[[], bool] = lambda: False) -> dict[str, float]:
         """Wait for the job in progress and count it into the league; returns its scores, or nothing when stopped.
 
         Between updates the wait is not cut short: skipping an evaluation would make the run another one.
         """
-        with self._telemetry.room("evaluate"):
+        with self.telemetry.room("evaluate"):
             while not self.evaluation.is_complete and not is_stopping():
-                self._workers.serve(POLL_S)
+                self.workers.serve(POLL_S)
         if not self.evaluation.is_complete:
             return {}
         measured = self.evaluation.job
         scores = self.evaluation.settle()
-        self._telemetry.meters.add("league", 0 if measured is None else len(measured.played))
+        self.telemetry.meters.add("league", 0 if measured is None else len(measured.played))
         if measured is not None and scores:
-            self._telemetry.metrics(measured.step, scores)
+            self.telemetry.metrics(measured.step, scores)
         return scores
 
 
@@ -254,7 +251,7 @@ def score_attempts(episodes: Iterable[Episode], *, samples: int, success: float)
         metrics[f"evaluate/{name}/success"] = _mean([_mean([value >= success for value in each]) for each in rewards])
         if samples > 1:
             metrics[f"evaluate/{name}/best{at}"] = _mean([max(each) for each in rewards])
-            for k in _powers_of_two(samples):
+            for k in (2**power for power in range(samples.bit_length())):
                 chances = [pass_at(k, sum(value >= success for value in each), len(each)) for each in rewards]
                 metrics[f"evaluate/{name}/pass@{k}"] = _mean(chances)
     return metrics
@@ -278,10 +275,6 @@ def _by_set(episodes: Iterable[Episode]) -> Mapping[str, dict[str, list[float]]]
         earned = 0.0 if episode.error else float(episode.returns[0])
         found.setdefault(name, {}).setdefault(episode.task.group, []).append(earned)
     return found
-
-
-def _powers_of_two(most: int) -> list[int]:
-    return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
 
 def _mean(values: Sequence[float]) -> float:

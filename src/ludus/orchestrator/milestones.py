@@ -16,6 +16,9 @@ from ludus.config import EarlyStoppingConfig, RunConfig
 from ludus.orchestrator.progress import Progress, UpdateReport, crosses
 from ludus.telemetry import Telemetry
 
+_SCORE, _RETURN = 1, 2
+"""Columns of what is kept of an update: games, share of points, mean return."""
+
 
 class EarlyStopping:
     """Whether a policy has learnt enough before its steps are over: it wins often enough, or no longer improves."""
@@ -27,19 +30,9 @@ class EarlyStopping:
         self._updates_since_best = 0
 
     @property
-    def score(self) -> float | None:
-        """Share of points over the last updates; None before there are so many of them."""
-        return self._mean(1)
-
-    @property
-    def mean_return(self) -> float | None:
-        """Mean return over the last updates; None before there are so many of them."""
-        return self._mean(2)
-
-    @property
     def reason(self) -> str:
         """Why it is enough; empty while it is not."""
-        config, score = self._config, self.score
+        config, score = self._config, self._mean(_SCORE)
         if config.score is not None and score is not None and score >= config.score:
             return f"a score of {score:.3f} over {config.updates} updates (train.stop.score {config.score:g})"
         if config.plateau is not None and self._updates_since_best >= config.plateau:
@@ -51,7 +44,7 @@ class EarlyStopping:
         if not report.rated_games:
             return
         self._recent.append((report.rated_games, report.score, report.mean_return))
-        mean = self.mean_return
+        mean = self._mean(_RETURN)
         if mean is None:
             return
         if self._best is None or mean > self._best:
@@ -70,6 +63,7 @@ class EarlyStopping:
         self._best, self._updates_since_best = state["best"], int(state["since"])
 
     def _mean(self, column: int) -> float | None:
+        """Over the games of the last updates; None before there are so many of them."""
         if len(self._recent) < self._config.updates:
             return None
         games = sum(row[0] for row in self._recent)

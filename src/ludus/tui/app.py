@@ -125,7 +125,7 @@ class Dashboard(App[str]):
     def show_reply(self, command: Payload, reply: Reply) -> None:
         """A toast, and for what went wrong a line of the log that stays."""
         if isinstance(reply, Failure):
-            self.view.add_log(Entry(time.time(), "error", clean(f"{command.type}: {reply.message}")))
+            self.view.log.append(Entry(time.time(), "error", clean(f"{command.type}: {reply.message}")))
             if command.type == "start_training":
                 self.view.failure = reply.message
             self.say(reply.message, severity="error", title=f"{command.type} was refused")

@@ -99,7 +99,7 @@ class Generations:
             group = waiting[start : start + at_once]
             for assignment in group:
                 self.telemetry.event("assignment", **assignment.to_json())
-            news = {each.learner: LearnerNews(self.telemetry, each, state.steps) for each in group}
+            news = {each.learner: LearnerNews(self.telemetry, each.agent, state.steps) for each in group}
             self.group.run({each.learner: self.plan.runs.open(each, [news[each.learner]]) for each in group})
             if self.controls.is_stopping:
                 return False

@@ -102,15 +102,6 @@ def learner_config(config: RunConfig, assignment: Assignment, run: Path) -> RunC
     return resolve(_validated(values))
 
 
-def base_config(config: RunConfig) -> RunConfig:
-    """The config that a population's own tables, matches and policies go by: that of its learners, without them.
-
-    Raises:
-        ConfigError: it is no config of a run.
-    """
-    return agent_config(config, config.policy.name, has_start=False)
-
-
 def agent_config(config: RunConfig, agent: str, *, has_start: bool) -> RunConfig:
     """The config of an agent's learners apart from whom they answer, resolved; with its `policy.start` or without.
 
@@ -203,23 +194,23 @@ class LearnerGroup:
         self._live = {}
 
 
+@dataclass(frozen=True, slots=True)
 class LearnerNews:
     """A sink that passes a learner's metrics on under its agent's name, counted in steps of all learners."""
 
-    def __init__(self, telemetry: Telemetry, assignment: Assignment, steps_before: int) -> None:
-        self._telemetry = telemetry
-        self._agent = assignment.agent
-        self._before = steps_before
+    telemetry: Telemetry
+    agent: str
+    steps_before: int
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Take one metric line."""
-        renamed = {f"learner/{self._agent}/{name}": value for name, value in values.items()}
-        self._telemetry.metrics(self._before + step, renamed)
+        renamed = {f"learner/{self.agent}/{name}": value for name, value in values.items()}
+        self.telemetry.metrics(self.steps_before + step, renamed)
 
     def event(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Events stay with the learner's run, but for those that somebody should act on."""
         if kind in ("worker_lost", "episode_failed", "learnt_enough"):
-            self._telemetry.event(kind, agent=self._agent, **fields)
+            self.telemetry.event(kind, agent=self.agent, **fields)
 
     def close(self) -> None:
         """The population's telemetry stays open."""

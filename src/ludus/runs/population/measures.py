@@ -7,7 +7,7 @@ the name of the metric says which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
 from typing import Protocol
 
@@ -233,22 +233,11 @@ def league_matches(state: PopulationState, per_learner: int) -> list[Seats]:
             continue
         others = [*members, *(each.ref for name, each in live.items() if each is not None and name != agent)]
         rivals = [ref for ref in dict.fromkeys(others) if ref != newest.ref]
-        matches += _even_matches(newest.ref, rivals, _known(state, agent, rivals), per_learner)
-    return matches
-
-
-def _known(state: PopulationState, agent: str, rivals: Iterable[PolicyRef]) -> list[float]:
-    return [state.book.games(agent, book_name(state, ref)) for ref in rivals]
-
-
-def _even_matches(mine: PolicyRef, rivals: Sequence[PolicyRef], known: list[float], count: int) -> list[Seats]:
-    """Pairs of matches, one in each seat, given to whoever has fewest."""
-    games = list(known)
-    matches: list[Seats] = []
-    for _ in range(count // 2 if rivals else 0):
-        place = games.index(min(games))
-        games[place] += 2.0
-        matches += [(mine, rivals[place]), (rivals[place], mine)]
+        games = [state.book.games(agent, book_name(state, ref)) for ref in rivals]
+        for _ in range(per_learner // 2 if rivals else 0):  # one in each seat
+            place = games.index(min(games))
+            games[place] += 2.0
+            matches += [(newest.ref, rivals[place]), (rivals[place], newest.ref)]
     return matches
 
 

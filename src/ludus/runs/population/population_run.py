@@ -18,7 +18,7 @@ from ludus.orchestrator import Playables, RunContext, RunStore, check_parts
 from ludus.runs.driver import Status
 from ludus.runs.opening import open_pool
 from ludus.runs.population.generations import Generations
-from ludus.runs.population.learner_runs import LearnerGroup, LearnerRuns, agent_config, base_config
+from ludus.runs.population.learner_runs import LearnerGroup, LearnerRuns, agent_config
 from ludus.runs.population.measures import Matches, Measures, check_meta_solver
 from ludus.runs.population.population_state import PopulationState
 from ludus.runs.single import DirectoryRun
@@ -53,7 +53,7 @@ def make_plan(config: RunConfig, run: RunDirectory, *, plugins: Sequence[str], s
     if population is None or population.oracle != "learned":
         raise ConfigError("population: there is none that learns; run it with SingleRun (or make_run)")
     resolved = resolve(config)
-    kinds, base = kind_configs(config), base_config(config)
+    kinds, base = kind_configs(config), agent_config(config, config.policy.name, has_start=False)
     playables = check_parts(base, run)
     check_kinds(kinds, population, run)
     for spec in playables.game_specs.values():
@@ -94,7 +94,12 @@ def check_kinds(kinds: Mapping[str, RunConfig], population: PopulationConfig, ru
     Raises:
         ConfigError: one line for each part that does not exist or fit.
     """
-    problems = [*_missing_parts(list(kinds.items())[1:], run)]
+    problems: list[str] = []
+    for agent, config in list(kinds.items())[1:]:
+        try:
+            check_parts(config, run)
+        except ConfigError as error:
+            problems += (f"population.learners.{agent}: {line}" for line in error.problems)
     if find_lm_config(kinds) is not None:
         problems += [*_cannot_meet(kinds, population)]
     if problems:
@@ -104,14 +109,6 @@ def check_kinds(kinds: Mapping[str, RunConfig], population: PopulationConfig, ru
 def find_lm_config(kinds: Mapping[str, RunConfig]) -> RunConfig | None:
     """The config that the language models of a population speak by; None if there are none."""
     return next((config for config in kinds.values() if config.policy.model is not None), None)
-
-
-def _missing_parts(kinds: list[tuple[str, RunConfig]], run: RunDirectory) -> Iterator[str]:
-    for agent, config in kinds:
-        try:
-            check_parts(config, run)
-        except ConfigError as error:
-            yield from (f"population.learners.{agent}: {line}" for line in error.problems)
 
 
 def _cannot_meet(kinds: Mapping[str, RunConfig], population: PopulationConfig) -> Iterator[str]:

@@ -48,15 +48,6 @@ def standing_of_population(run: RunDirectory, config: RunConfig) -> PopulationSt
 
         solver = "" if config.population.meta_options else config.population.meta_solver
         return standing_of_computed(run, config.policy.name, solver)
-    return standing_of_learned(run)
-
-
-def standing_of_learned(run: RunDirectory) -> PopulationStanding:
-    """The population that a run last saved, with the ladder of the matches it has played.
-
-    Raises:
-        StorageError: it has saved none that can be read.
-    """
     state = PopulationState.from_json(newest_whole(run.checkpoints).state["population"])
     with Catalog.open_readonly(run.catalog) as catalog:
         ladder = standing_of_run(catalog).rows
