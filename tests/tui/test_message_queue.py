@@ -64,7 +64,7 @@ def test_garbage_is_counted_and_never_raises() -> None:
 
 def test_replies_go_to_whom_asked_and_a_failure_of_the_run_is_news() -> None:
     message_queue, replies = MessageQueue(), list[tuple[MessageId, Reply]]()
-    message_queue.answer_to(lambda id, reply: replies.append((id, reply)))
+    message_queue.on_reply = lambda id, reply: replies.append((id, reply))
     ack, refused, failed = (
         Ack(command="pause"),
         Failure(code="failed", message="no"),

@@ -264,7 +264,7 @@ def test_durations_widths_and_curves() -> None:
 
 
 def test_every_pane_is_in_the_help_and_in_the_docs() -> None:
-    from ludus.tui.screens import KEYS, help_text
+    from ludus.tui.commands import KEYS, help_text
 
     text, page = help_text(90).plain, (Path(__file__).parents[2] / "docs" / "tui.md").read_text()
     for number, pane in enumerate(PANES, start=1):

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from ludus.daemon.messages import (
@@ -55,7 +56,7 @@ class Outlet:
         self._wake = threading.Condition()
         self._replies: deque[tuple[int, bytes]] = deque()
         self._news: deque[tuple[int, bytes]] = deque()
-        self._count = 0
+        self._numbers = count()
         self._closing = False
         self.is_gone = False
         """Whether nobody reads any more."""
@@ -70,7 +71,7 @@ class Outlet:
             self._wake.wait_for(lambda: len(self._replies) < MOST_REPLIES or self.is_gone or self._closing)
             if self.is_gone:
                 return
-            self._replies.append((self._number(), line))
+            self._replies.append((next(self._numbers), line))
             self._wake.notify_all()
 
     def tell(self, line: bytes) -> None:
@@ -81,7 +82,7 @@ class Outlet:
             if len(self._news) >= MOST_NEWS:
                 self._news.popleft()
                 self.dropped += 1
-            self._news.append((self._number(), line))
+            self._news.append((next(self._numbers), line))
             self._wake.notify_all()
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
@@ -90,10 +91,6 @@ class Outlet:
             self._closing = True
             self._wake.notify_all()
         self._thread.join(timeout_s)
-
-    def _number(self) -> int:
-        self._count += 1
-        return self._count
 
     def _next(self) -> bytes | None:
         """The oldest line; waits for one. None when there will be no more."""

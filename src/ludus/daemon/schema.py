@@ -74,26 +74,25 @@ def page() -> str:
     parts = [
         HEAD,
         "## Commands\n",
-        *(_message(kind, definitions) for kind in COMMANDS.values()),
+        *(_section(f"`{kind.type}`", definitions[kind.__name__]) for kind in COMMANDS.values()),
         "Keys that `set` takes:\n\n| key | what it is |\n|---|---|\n"
         + "".join(f"| `{key}` | {what} |\n" for key, what in SETTABLE.items()),
         "## Replies\n",
-        *(_message(kind, definitions) for kind in REPLIES.values()),
+        *(_section(f"`{kind.type}`", definitions[kind.__name__]) for kind in REPLIES.values()),
         "## Notifications\n",
-        *(_message(kind, definitions) for name, kind in NOTIFICATIONS.items() if name not in REPLIES),
+        *(
+            _section(f"`{kind.type}`", definitions[kind.__name__])
+            for name, kind in NOTIFICATIONS.items()
+            if name not in REPLIES
+        ),
         "## Parts of messages\n",
-        *(_part(name, definitions[name], definitions) for name in _parts(definitions)),
+        *(_section(name, definitions[name]) for name in _parts(definitions)),
     ]
     return "\n".join(parts)
 
 
-def _message(kind: type[Payload], definitions: dict[str, Any]) -> str:
-    definition = definitions[kind.__name__]
-    return f"### `{kind.type}`\n\n{_text(definition)}\n{_table(definition, definitions)}"
-
-
-def _part(name: str, definition: dict[str, Any], definitions: dict[str, Any]) -> str:
-    return f"### {name}\n\n{_text(definition)}\n{_table(definition, definitions)}"
+def _section(title: str, definition: dict[str, Any]) -> str:
+    return f"### {title}\n\n{_text(definition)}\n{_table(definition)}"
 
 
 def _parts(definitions: dict[str, Any]) -> Iterator[str]:
@@ -101,7 +100,7 @@ def _parts(definitions: dict[str, Any]) -> Iterator[str]:
     return (name for name in definitions if name not in messages and name not in ("command", "message"))
 
 
-def _table(definition: dict[str, Any], definitions: dict[str, Any]) -> str:
+def _table(definition: dict[str, Any]) -> str:
     fields = definition.get("properties", {})
     if not fields:
         return ""

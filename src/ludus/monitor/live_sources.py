@@ -63,7 +63,7 @@ class ChildSource(Source):
         )
         self._process = process
         self._outbox = Outbox(lambda line: _write_all(process.stdin, line))
-        message_queue.answer_to(self._outbox.resolve)
+        message_queue.on_reply = self._outbox.resolve
         self.connection = Connection(state="live", words=f"own daemon, pid {process.pid}")
         for name, work in (("messages", self._read), ("log", self._read_log), ("end", self._await_end)):
             threading.Thread(target=work, args=(process, message_queue), name=name, daemon=True).start()
@@ -239,7 +239,7 @@ class AttachedSource(Source):
         """Be attached until one side leaves."""
         self._link = link
         self._outbox = outbox = Outbox(link.sendall)
-        message_queue.answer_to(outbox.resolve)
+        message_queue.on_reply = outbox.resolve
         outbox.send(Subscribe(types=WANTED))
         holder = RunLock.holder(self._run_dir)
         self.connection = Connection(state="live", words=f"attached to process {holder.get('pid') if holder else '?'}")

@@ -99,7 +99,8 @@ class MessageQueue:
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._on_reply: Callable[[MessageId, Reply], None] | None = None
+        self.on_reply: Callable[[MessageId, Reply], None] | None = None
+        """Where replies to commands go; set by the source when it starts."""
         self._lock = threading.Lock()
         self._states: dict[str, Message] = {}
         self._queues = {kind: _Queue() for kind in messages.NOTIFICATIONS.keys() - STATES}
@@ -107,10 +108,6 @@ class MessageQueue:
         self._number = self._unreadable = self._too_long = 0
         self.last_news_s = time.monotonic()
         """When anything came last (monotonic)."""
-
-    def answer_to(self, on_reply: Callable[[MessageId, Reply], None]) -> None:
-        """Where replies to commands go; called by the source when it starts."""
-        self._on_reply = on_reply
 
     def take_lines(self, lines: Iterable[bytes | TooLong]) -> None:
         """Take lines of the protocol; called by the reader's thread."""
@@ -130,9 +127,9 @@ class MessageQueue:
                 elif (reply := self._take_other(line, now)) is not None:
                     replies.append(reply)
         self.last_news_s = time.monotonic()
-        if self._on_reply is not None:
+        if self.on_reply is not None:
             for id, answer in replies:
-                self._on_reply(id, answer)
+                self.on_reply(id, answer)
 
     def _take_other(self, line: bytes, now: float) -> tuple[MessageId, Reply] | None:
         """Replies, failures of the run, messages that are written in another way, and what is none."""

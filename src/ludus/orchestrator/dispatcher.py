@@ -150,7 +150,8 @@ class Dispatcher:
         self._hands: dict[str, dict[EpisodeId, Task]] = {}
         self._strikes: dict[EpisodeId, int] = {}
         self._failed: list[Episode] = []
-        self._submitted_for_training = 0
+        self.running_for_training = 0
+        """Training tasks submitted that have not come back."""
 
     def start(self) -> None:
         """Start the processes, so that the first task need not wait for them."""
@@ -176,11 +177,6 @@ class Dispatcher:
         """Tasks submitted that have not come back."""
         return len(self._waiting) + sum(len(hand) for hand in self._hands.values()) + len(self._failed)
 
-    @property
-    def running_for_training(self) -> int:
-        """Training tasks submitted that have not come back."""
-        return self._submitted_for_training
-
     def versions(self) -> set[PolicyRef]:
         """Policies that tasks in hand will be played with."""
         tasks = chain(self._waiting, *(hand.values() for hand in self._hands.values()))
@@ -192,7 +188,7 @@ class Dispatcher:
         if not tasks:
             return
         self.start()
-        self._submitted_for_training += sum(task.purpose == "train" for task in tasks)
+        self.running_for_training += sum(task.purpose == "train" for task in tasks)
         self._waiting.add(tasks)
         self._telemetry.meters.add("tasks", len(tasks))
         self._hand_out()
@@ -258,7 +254,7 @@ class Dispatcher:
         return Delivery(batch=batch, episodes_table=table)
 
     def _count_back(self, episodes: Iterable[Episode]) -> None:
-        self._submitted_for_training -= sum(episode.task.purpose == "train" for episode in episodes)
+        self.running_for_training -= sum(episode.task.purpose == "train" for episode in episodes)
 
     def _give_back(self, lost: Lost) -> None:
         """Requeue what the worker held; the task that was running gets a strike, and with enough of them fails."""

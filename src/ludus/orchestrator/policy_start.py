@@ -125,9 +125,9 @@ def _check_fit(config: RunConfig, shape: AnyShape) -> None:
     if mine is None:
         raise ConfigError(f"policy.start: {start} trains a language model; write its path as policy.model")
     if shape.model.lora != mine.lora:
-        raise ConfigError(
-            f"policy.start: {config.policy.start} was trained with lora: {_show(shape)}; write the same in policy.model"
-        )
+        lora = shape.model.lora
+        shown = "null" if lora is None else f"{{rank: {lora.rank}, alpha: {lora.alpha:g}}}"
+        raise ConfigError(f"policy.start: {start} was trained with lora: {shown}; write the same in policy.model")
 
 
 def _check_critic(config: RunConfig, shape: PolicyShape) -> None:
@@ -137,11 +137,6 @@ def _check_critic(config: RunConfig, shape: PolicyShape) -> None:
     if shape.normalises_value != bool(config.train.value_normalisation):
         wanted = str(shape.normalises_value).lower()
         raise ConfigError(f"policy.start: {start} was trained with train.value_normalisation: {wanted}; write the same")
-
-
-def _show(shape: LanguageModelShape) -> str:
-    lora = shape.model.lora
-    return "null" if lora is None else f"{{rank: {lora.rank}, alpha: {lora.alpha:g}}}"
 
 
 def policy_shape(config: RunConfig, specs: dict[str, GameSpec], start: Start[AnyShape] | None = None) -> AnyShape:

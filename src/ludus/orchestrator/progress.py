@@ -131,13 +131,9 @@ class Learner(ABC):
         """The league's pool has changed: choose opponents anew where they are held for a while."""
 
 
-def meets_others(league: LeagueConfig) -> bool:
-    """Whether the learner plays against anybody but itself."""
-    return any(choice.kind != "mirror" for choice in league.opponents) or not league.opponents
-
-
-def report_of(batch: Batch, trained: Trained, *, meets_others: bool) -> UpdateReport:
-    """The report of a trained batch."""
+def report_of(batch: Batch, trained: Trained, league: LeagueConfig) -> UpdateReport:
+    """The report of a trained batch. Games are rated where the learner plays against anybody but itself."""
+    meets_others = any(choice.kind != "mirror" for choice in league.opponents) or not league.opponents
     metrics = {
         **{f"train/{name}": value for name, value in trained.metrics.items()},
         "train/staleness": float(batch.staleness.mean()) if len(batch.staleness) else 0.0,

@@ -77,15 +77,11 @@ class RolloutSink:
         self._filters = filters or Filters()
         self._groups = OpenGroups(config.explore.group, is_done) if config.explore.group > 1 else None
         self._refused = RefusedLog(context.run.path, store.catalog) if self._filters else None
-        self._filter_metrics: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}
+        """What operators saw in the latest groups."""
         self.refusals = Refusals()
         self.window = RolloutMetrics()
         self.counts = SinkCounts()
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """What operators saw in the latest groups."""
-        return dict(self._filter_metrics)
 
     def take(self, delivery: Delivery) -> tuple[Episode, ...]:
         """Take a batch in. Returns the training episodes that count as played now: they are on disk."""
@@ -185,7 +181,7 @@ class RolloutSink:
         """What the operators keep and refuse."""
         filtered = self._filters.apply(whole.experiences)
         self.refusals.add(filtered.refusals)
-        self._filter_metrics |= filtered.metrics
+        self.metrics |= filtered.metrics
         return filtered
 
     def _knows(self, name: str, version: int) -> bool:

@@ -21,7 +21,7 @@ from ludus.lm.teachers import TeacherModel
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.milestones import Milestones
 from ludus.orchestrator.policy_start import keep_teacher
-from ludus.orchestrator.progress import Learner, UpdateReport, meets_others, report_of
+from ludus.orchestrator.progress import Learner, UpdateReport, report_of
 from ludus.orchestrator.run_store import RunStore
 from ludus.orchestrator.workers import POLL_S, Workers, worker_imports
 from ludus.records import derive_seed
@@ -135,7 +135,7 @@ class TrainerClient(Learner):
         """The loop takes this update as done: `save` now means the state after it."""
         self._states.conclude(order.staging)
         self._context.telemetry.meters.add("train", 1)
-        report = report_of(order.batch, trained, meets_others=meets_others(self._context.config.league))
+        report = report_of(order.batch, trained, self._context.config.league)
         return replace(report, metrics={**report.metrics, "queue/batches_ahead": float(len(self._orders))})
 
     def _absorb(self, event: Arrived | Lost) -> None:

@@ -26,9 +26,8 @@ from ludus.monitor.run_view import Entry, RunView
 from ludus.monitor.source import Source
 from ludus.reports.number_text import clean
 from ludus.tui.board import Board
-from ludus.tui.commands import ORDERS, Order, in_words
+from ludus.tui.commands import ORDERS, Ask, Confirm, Help, Order, in_words
 from ludus.tui.panes import PANES
-from ludus.tui.screens import Ask, Confirm, Help
 
 PAINTS_PER_S = 5.0
 BUSY_STAGES = ("STARTING", "WAITING FOR DATA", "TRAINING", "EVALUATING", "EXPORTING", "PAUSED", "STOPPING")

@@ -9,8 +9,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ludus.monitor.run_view import RunView
-from ludus.tui.panes import PaneSpec
-from ludus.tui.panes.log import filtered
+from ludus.tui.panes import PaneSpec, log
 
 
 class Pane(ScrollView, can_focus=True):
@@ -20,14 +19,10 @@ class Pane(ScrollView, can_focus=True):
         super().__init__(id=spec.name)
         self.spec = spec
         self.border_title = f"{number} {spec.title}"
-        self._lines: list[Text] = []
+        self.lines: list[Text] = []
+        """What is drawn."""
         self._drawn_width = 0
         self._place: Region | None = None
-
-    @property
-    def lines(self) -> list[Text]:
-        """What is drawn."""
-        return self._lines
 
     def place(self, region: Region | None) -> None:
         """Be there, or nowhere. What stays the same is left alone, for every change costs a layout."""
@@ -44,9 +39,9 @@ class Pane(ScrollView, can_focus=True):
             self._drawn_width = 0
             return
         self._drawn_width = width
-        self._lines = self._draw(view, width - 1)  # a column of air before the scroll bar
-        if self.virtual_size != (width, len(self._lines)):
-            self.virtual_size = Size(width, len(self._lines))
+        self.lines = self._draw(view, width - 1)  # a column of air before the scroll bar
+        if self.virtual_size != (width, len(self.lines)):
+            self.virtual_size = Size(width, len(self.lines))
         self._say_where()
         self.refresh()
 
@@ -58,9 +53,9 @@ class Pane(ScrollView, can_focus=True):
         """One line of the screen."""
         number = y + self.scroll_offset.y
         width = self.scrollable_content_region.width
-        if not 0 <= number < len(self._lines):
+        if not 0 <= number < len(self.lines):
             return Strip.blank(width, self.rich_style)
-        line, console = self._lines[number], self.app.console
+        line, console = self.lines[number], self.app.console
         strip = Strip(Segment.apply_style(line.render(console), console.get_style(line.style)))
         return strip.crop_extend(0, width, None).apply_style(self.rich_style)
 
@@ -73,7 +68,7 @@ class Pane(ScrollView, can_focus=True):
         return self.spec.lines(view, width)
 
     def _say_where(self) -> None:
-        height, count = self.scrollable_content_region.height, len(self._lines)
+        height, count = self.scrollable_content_region.height, len(self.lines)
         first = self.scroll_offset.y
         self.border_subtitle = f"{first + 1}-{min(first + height, count)} of {count}" if count > height else ""
 
@@ -104,7 +99,7 @@ class LogPane(Pane):
             self._follows = round(new_value) >= self.max_scroll_y
 
     def _draw(self, view: RunView, width: int) -> list[Text]:
-        return filtered(view, width, self.wanted)
+        return log.draw(view, width, self.wanted)
 
     def _say_where(self) -> None:
         super()._say_where()

@@ -7,7 +7,7 @@ by an explorer process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,23 +16,134 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.config import OpponentConfig
+from ludus.errors import ConfigError
 from ludus.explore.runners.device_runner import Tally
 from ludus.games import Game
 from ludus.games.registry import find_device_game
-from ludus.league import Pool
+from ludus.league import Pool, make_sampler
+from ludus.league.matchmaking.opponents import normalise
 from ludus.orchestrator.context import RunContext
-from ludus.orchestrator.fused.opponent_blocks import OpponentBlocks
 from ludus.orchestrator.fused.program import FusedState, find_program
 from ludus.orchestrator.milestones import Milestones
 from ludus.orchestrator.progress import Learner, UpdateReport
 from ludus.orchestrator.run_store import RunStore
 from ludus.orchestrator.workers import Workers
 from ludus.policies import PolicyShape, PolicyStore, as_numpy
-from ludus.records import derive_seed
+from ludus.records import PolicyName, PolicyRef, derive_seed
 from ludus.sources.protocol import Batch, OwnSource
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.tensors import save_tensors
 from ludus.train.jax_learner import LearnerState
+
+UNIFORM_PLAYER = "random"
+POPULATION_LANES = 8
+"""Opponents of a population that are met at the same time."""
+
+Weights = Mapping[str, Any]
+
+
+class OpponentBlocks:
+    """Opponents on the device, in blocks of games ("lanes") in which one seat is held by one opponent for a while.
+
+    Each kind of `league.opponents` other than `mirror` gets a lane. Its opponent changes when the pool does; the lane's
+    games then begin anew, so no game ever changes opponents midway. The kind `population` gets several, whose opponents
+    are drawn again and again, so that over time each is met as often as the population says.
+    """
+
+    def __init__(self, choices: tuple[OpponentConfig, ...], games: int, players: int) -> None:
+        total = sum(choice.weight for choice in choices)
+        self._choices = [choice for choice in choices if choice.kind != "mirror"]
+        if self._choices and players != 2:
+            raise ConfigError(
+                "league.opponents: the fused topology has opponents other than mirror for two players only"
+            )
+        for choice in self._choices:
+            unplayable = [name for name in choice.players if name != UNIFORM_PLAYER]
+            if unplayable:
+                raise ConfigError(
+                    f"league.opponents: {', '.join(unplayable)} cannot play on the device; use topology: split"
+                )
+        lanes = [
+            size
+            for choice in self._choices
+            for size in _sizes(games * choice.weight / total, POPULATION_LANES if choice.kind == "population" else 1)
+        ]
+        self.sizes = tuple(lanes)
+        if sum(self.sizes) > games:
+            raise ConfigError(
+                f"explore.games_in_flight: {games} games are too few for {len(self.sizes)} kinds of opponents"
+            )
+        self.refs: list[PolicyRef] = [PolicyRef(name=PolicyName(UNIFORM_PLAYER))] * len(self.sizes)
+        self.changed = [True] * len(self.sizes)
+        self._loaded: dict[PolicyRef, Weights] = {}
+
+    @property
+    def is_population(self) -> bool:
+        """Whether a population says who is met."""
+        return any(choice.kind == "population" for choice in self._choices)
+
+    def are_outdated(self, pool: Pool) -> bool:
+        """Whether somebody plays here whom the population has not given to answer any more."""
+        return pool.line_ups is not None and not {*self.refs} <= {*pool.line_ups.policies}
+
+    def draw(self, pool: Pool, seed: int, number: int) -> None:
+        """Choose each lane's opponent anew. While there is no candidate, the uniform player fills in."""
+        drawn: list[PolicyRef] = []
+        for choice in self._choices:
+            lane = len(drawn)
+            weighed = make_sampler(choice).weigh(pool)
+            uniform = derive_seed(seed, "lane", lane, number) / 2**63
+            if choice.kind == "population":
+                drawn += _spread(normalise(weighed), uniform, POPULATION_LANES)
+                continue
+            known = (UNIFORM_PLAYER, pool.learner.ref.name)
+            candidates = [(ref, weight) for ref, weight in weighed if ref.name in known]
+            drawn += _spread(normalise(candidates), uniform, 1) or [PolicyRef(name=PolicyName(UNIFORM_PLAYER))]
+        for lane, chosen in enumerate(drawn):
+            self.changed[lane] = self.changed[lane] or chosen != self.refs[lane]
+            self.refs[lane] = chosen
+
+    def weights(self, store: PolicyStore, learner: Weights) -> tuple[Weights, ...]:
+        """Weights by lane; the uniform player is a network of zeros."""
+        self._loaded = {ref: self._loaded.get(ref) or self._load(ref, store, learner) for ref in self._wanted()}
+        return tuple(self._loaded[ref] for ref in self.refs)
+
+    def _wanted(self) -> Iterable[PolicyRef]:
+        """Those at play, and those of a population that were: they will be drawn again soon."""
+        return dict.fromkeys([*(self._loaded if self.is_population else ()), *self.refs])
+
+    @staticmethod
+    def _load(ref: PolicyRef, store: PolicyStore, learner: Weights) -> Weights:
+        if ref.name == UNIFORM_PLAYER:
+            return {name: jnp.zeros_like(tensor) for name, tensor in learner.items()}
+        loaded: Mapping[str, NDArray[Any]] = store.load(ref).weights
+        return {name: jnp.asarray(tensor) for name, tensor in loaded.items()}
+
+    def state(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        return {"refs": [str(ref) for ref in self.refs], "changed": list(self.changed)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go back to a checkpoint; games in flight go on against the opponents they had."""
+        self.refs = [PolicyRef.parse(text) for text in state["refs"]]
+        self.changed = [bool(flag) for flag in state["changed"]]
+
+
+def _sizes(games: float, lanes: int) -> list[int]:
+    """Games of each lane: even, so that both seats are held equally often."""
+    return [max(2, round(games / lanes / 2) * 2)] * lanes
+
+
+def _spread(distribution: Iterable[tuple[PolicyRef, float]], uniform: float, count: int) -> list[PolicyRef]:
+    """`count` draws that are as evenly spread over the distribution as can be; none from an empty one."""
+    chosen: list[PolicyRef] = []
+    upper, last = 0.0, None
+    for ref, probability in distribution:
+        upper, last = upper + probability, ref
+        while len(chosen) < count and (len(chosen) + uniform) / count < upper:
+            chosen.append(ref)
+    return chosen + ([last] * (count - len(chosen)) if last is not None else [])
 
 
 class FusedLearner(Learner, OwnSource):

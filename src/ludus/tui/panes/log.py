@@ -26,18 +26,13 @@ def matches(entry: Entry, wanted: str) -> bool:
     )
 
 
-def filtered(view: RunView, width: int, wanted: str) -> list[Text]:
+def draw(view: RunView, width: int, wanted: str = "") -> list[Text]:
     """The lines that a filter lets through, oldest first."""
     shown = [entry for entry in view.log if matches(entry, wanted)] if wanted else view.log
     lines = [line for entry in shown for line in _lines(entry, width)]
     if lines:
         return lines
     return [Text("no line fits the filter" if view.log else "nothing has been logged yet", "dim")]
-
-
-def draw(view: RunView, width: int) -> list[Text]:
-    """All lines."""
-    return filtered(view, width, "")
 
 
 @lru_cache(maxsize=4096)
