@@ -125,26 +125,23 @@ def _leela_stage(room: RoomStatus, *, last_second: bool) -> dict[str, Any]:
     """One of the pipeline's stages. Whole numbers of 64 bits are strings there."""
     count = round(room.rate) if last_second else room.total
     load = room.load if last_second else room.load_total
-    queues = room.queues or (QueueFill(name=room.unit, length=0.0),)
+    fills = [
+        (queue.name, str(int(queue.length)), str(int(queue.capacity or 0)))
+        for queue in room.queues or (QueueFill(name=room.unit, length=0.0),)
+    ]
     return {
         "name": room.name,
         "load_metrics": [] if load is None else [{"name": "load", "load_seconds": load, "total_seconds": 1.0}],
         "queue_metrics": [
             {
-                "name": queue.name,
+                "name": name,
                 "put_count": str(count),
                 "get_count": str(count),
                 "drop_count": str(0 if last_second else room.dropped),
-                "queue_fullness": {
-                    "min": str(int(queue.length)),
-                    "max": str(int(queue.length)),
-                    "sum": str(int(queue.length)),
-                    "count": "1",
-                    "latest": str(int(queue.length)),
-                },
-                "queue_capacity": str(int(queue.capacity or 0)),
+                "queue_fullness": {"min": length, "max": length, "sum": length, "count": "1", "latest": length},
+                "queue_capacity": capacity,
             }
-            for queue in queues
+            for name, length, capacity in fills
         ],
         "count_metrics": [{"name": room.unit, "count": str(count)}],
     }

@@ -227,11 +227,10 @@ class AttachedSource(Source):
             self.connection = self._as_left()
 
     def _as_left(self) -> Connection:
-        if self.connection.state == "lost" and RunLock.holder(self._run_dir) is None:
-            return self.connection
         holder = RunLock.holder(self._run_dir)
         if holder is None:
-            return Connection(state="left", words="nobody runs it now; this is how it was left")
+            left = Connection(state="left", words="nobody runs it now; this is how it was left")
+            return self.connection if self.connection.state == "lost" else left
         words = f"read from its files: process {holder.get('pid')} runs it but cannot be reached"
         return Connection(state="left", words=words)
 

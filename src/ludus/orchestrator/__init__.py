@@ -6,14 +6,13 @@ from ludus.orchestrator.check_parts import Playables, check_parts
 from ludus.orchestrator.context import RunContext, open_context
 from ludus.orchestrator.evaluation import Evaluation, Evaluator
 from ludus.orchestrator.explorers import Explorers
-from ludus.orchestrator.milestones import Due, MeasuringMilestones, Milestones, Reporter
-from ludus.orchestrator.progress import Learner, Progress, UpdateReport, crosses
+from ludus.orchestrator.milestones import MeasuringMilestones, Milestones, Reporter
+from ludus.orchestrator.progress import Learner, Progress, UpdateReport
 from ludus.orchestrator.rollout_sink import RolloutSink
 from ludus.orchestrator.run_store import Publisher, RunState, RunStore
 from ludus.orchestrator.workers import Workers
 
 __all__ = [
-    "Due",
     "Evaluation",
     "Evaluator",
     "Explorers",
@@ -31,6 +30,5 @@ __all__ = [
     "UpdateReport",
     "Workers",
     "check_parts",
-    "crosses",
     "open_context",
 ]

@@ -51,7 +51,6 @@ def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables
         for line in overlaps(playables):
             log.warning("%s", line)
         _check_attempts(config, problems)
-        _check_endpoints(config, problems)
         _check_language_model(config, problems)
     for choice in config.league.opponents:
         collect(problems, make_sampler, choice)
@@ -108,22 +107,18 @@ def _check_attempts(config: RunConfig, problems: list[str]) -> None:
 
 
 def _check_language_model(config: RunConfig, problems: list[str]) -> None:
-    """What a language model speaks with: its prompt, how its words are read, and the model itself."""
+    """What a language model is sampled with: endpoints, prompts, how its moves are read, and the model itself."""
+    if config.explore.endpoints:
+        from ludus.explore.players.endpoints import check_endpoint
+
+        for name, endpoint in config.explore.endpoints.items():
+            collect(problems, check_endpoint, name, endpoint)
     for prompt in (config.explore.prompt, *(game.prompt for game in config.games if game.prompt is not None)):
         collect(problems, find_prompt, prompt.template)
         collect(problems, check_extraction, prompt.action)
     if config.policy.model is not None:
         collect(problems, find_model_folder, config.policy.model.path)
         collect(problems, find_start, config)
-
-
-def _check_endpoints(config: RunConfig, problems: list[str]) -> None:
-    if not config.explore.endpoints:
-        return
-    from ludus.explore.players.endpoints import check_endpoint
-
-    for name, endpoint in config.explore.endpoints.items():
-        collect(problems, check_endpoint, name, endpoint)
 
 
 def _fixed_players(config: RunConfig) -> list[str]:

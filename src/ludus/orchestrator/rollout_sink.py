@@ -17,7 +17,6 @@ import numpy as np
 from ludus.buffer import Buffer
 from ludus.config import needs_greedy
 from ludus.experience import (
-    Filtered,
     Filters,
     OpenGroups,
     Refusals,
@@ -98,7 +97,10 @@ class RolloutSink:
         failed = sum(bool(episode.error) for episode in batch.episodes)
         telemetry.meters.add("explore", len(batch.episodes) - failed, dropped=failed)
         self._evaluation.absorb(others)
-        self._report_failures(batch.episodes)
+        for each in batch.episodes:
+            if each.error:
+                failure = {"task": each.task.id, "game": each.task.game, "error": each.error}
+                telemetry.event("episode_failed", episode=each.id, **failure)
         return played
 
     @property
@@ -124,17 +126,6 @@ class RolloutSink:
         if self._refused is not None:
             self._refused.trim(keep_bytes, settled_before=settled_before)
 
-    def _report_failures(self, episodes: Sequence[Episode]) -> None:
-        for episode in episodes:
-            if episode.error:
-                self._context.telemetry.event(
-                    "episode_failed",
-                    episode=episode.id,
-                    task=episode.task.id,
-                    game=episode.task.game,
-                    error=episode.error,
-                )
-
     def _take_training(
         self, episodes: tuple[Episode, ...], experiences: Experiences, buffer: Buffer
     ) -> tuple[Episode, ...]:
@@ -149,7 +140,9 @@ class RolloutSink:
             whole = self._whole_groups(episodes, verified)
             if whole is None:
                 return ()
-            filtered = self._filter(whole)
+            filtered = self._filters.apply(whole.experiences)
+            self.refusals.add(filtered.refusals)
+            self.metrics |= filtered.metrics
             accepted = filtered.kept
         with telemetry.room("buffer"):
             added = buffer.insert(accepted)
@@ -176,13 +169,6 @@ class RolloutSink:
             return self._groups.add(episodes, verified)
         refused = (verified.refused_rows,)
         return WholeGroups(episodes=episodes, experiences=verified.experiences, refused=refused)
-
-    def _filter(self, whole: WholeGroups) -> Filtered:
-        """What the operators keep and refuse."""
-        filtered = self._filters.apply(whole.experiences)
-        self.refusals.add(filtered.refusals)
-        self.metrics |= filtered.metrics
-        return filtered
 
     def _knows(self, name: str, version: int) -> bool:
         return name == self._context.policy and 0 <= version <= self._progress.version

@@ -169,7 +169,7 @@ class FusedLearner(Learner, OwnSource):
         shard = games // config.train.shards
         self._lanes = OpponentBlocks(config.league.opponents, shard, game.spec.players)
         line_ups = pool.line_ups
-        program = find_program(
+        self._program = find_program(
             game,
             context.shape,
             config.train,
@@ -179,9 +179,8 @@ class FusedLearner(Learner, OwnSource):
             learner_seat=None if line_ups is None else line_ups.seat,
             noise=config.explore.noise,
         )
-        self._program, self._runner, self._learner = program, program.runner, program.learner
         # Of a population, opponents change about as often as each of their games is played twice.
-        self._draw_every = max(1, -(-2 * game.spec.max_length // self._runner.horizon))
+        self._draw_every = max(1, -(-2 * game.spec.max_length // self._program.runner.horizon))
         self._opponents: tuple[Mapping[str, Any], ...] = ()
         context.telemetry.meters.keep("tasks", "explore", "train", "policies", "league", "storage")
 
@@ -212,7 +211,7 @@ class FusedLearner(Learner, OwnSource):
         telemetry.meters.add("explore", int(tally.episodes))
         telemetry.meters.add("train", 1)
         self._workers.serve(0.0)
-        self._learner.check_health(metrics)
+        self._program.learner.check_health(metrics)
         steps, rated = self._context.config.train.batch_steps or 0, float(tally.lane_episodes.sum())
         return UpdateReport(
             steps=steps,
@@ -226,7 +225,7 @@ class FusedLearner(Learner, OwnSource):
     def save(self, staging: Path) -> dict[str, Any]:
         """Write the whole device state."""
         state = self._state
-        for part, tensors in self._learner.state_tensors(state.learner).items():
+        for part, tensors in self._program.learner.state_tensors(state.learner).items():
             save_tensors(staging / f"{part}.safetensors", tensors)
         save_tensors(staging / "games.safetensors", _leaves(state.games))
         key = [int(word) for word in np.asarray(jax.random.key_data(state.key)).ravel()]
@@ -256,14 +255,18 @@ class FusedLearner(Learner, OwnSource):
 
     def _first_learner(self) -> LearnerState:
         """Fresh weights, or another run's with a fresh optimizer."""
-        state, start = self._learner.init(self._context.config.seed), self._context.start
+        state, start = self._program.learner.init(self._context.config.seed), self._context.start
         if start is None:
             return state
         weights = PolicyStore(start.run.policies).load(start.policy).weights
-        return self._learner.state_from_tensors({**self._learner.state_tensors(state), "weights": weights})
+        return self._program.learner.state_from_tensors(
+            {**self._program.learner.state_tensors(state), "weights": weights}
+        )
 
     def _restored(self, saved: Checkpoint) -> FusedState:
-        learner = self._learner.state_from_tensors({part: saved.tensors(part) for part in ("weights", "optimizer")})
+        learner = self._program.learner.state_from_tensors(
+            {part: saved.tensors(part) for part in ("weights", "optimizer")}
+        )
         games = _with_leaves(self._state.games, saved.tensors("games"))
         key = jax.random.wrap_key_data(jnp.array(saved.state["key"], jnp.uint32))
         return FusedState(learner, games, key)
@@ -278,7 +281,7 @@ class FusedLearner(Learner, OwnSource):
             "explore/length": float(tally.plies) / episodes,
             "explore/draws": float(tally.draws) / mirror,
         }
-        for seat in range(self._runner.players):
+        for seat in range(self._program.runner.players):
             values[f"explore/seat_{seat}/reward"] = float(tally.seat_returns[seat]) / mirror
             values[f"explore/seat_{seat}/wins"] = float(tally.seat_wins[seat]) / mirror
         for lane, ref in enumerate(self._lanes.refs):
