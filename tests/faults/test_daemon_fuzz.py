@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.daemon.driver import Driver
+from ludus.daemon.driver import Driver, Message
 from ludus.storage.checkpoints import newest_whole
 
 # A run that begins in a moment, since nothing has to be compiled, and that would go on for minutes.
@@ -60,8 +60,12 @@ def rss_bytes(daemon: Driver) -> int:
     return int(Path(f"/proc/{daemon.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def replies(daemon: Driver) -> list[Message]:
+    return [message for message in list(daemon.messages) if "id" in message]
+
+
 def wait_for_replies(daemon: Driver, count: int) -> None:
-    while len(daemon.replies()) < count:
+    while len(replies(daemon)) < count:
         daemon.wait_for(lambda message: "id" in message)
 
 
@@ -96,7 +100,7 @@ def test_every_line_gets_one_reply_with_its_id_and_nothing_else_reaches_the_outp
         daemon.wait_for(lambda message: message.get("id") == "stop-2")
         daemon.write(b'{"type": "status", "id": "unfinished"}')  # no end of line: the end of the input is as good
         assert daemon.end() == 0
-        answered = Counter(message["id"] for message in daemon.replies())
+        answered = Counter(message["id"] for message in replies(daemon))
         expected = Counter(ids) + Counter(["long", "half", "unfinished", "start_training-1", "stop-1", "stop-2"])
         expected += Counter(f"flood-{number}" for number in range(1000))
         assert answered == expected

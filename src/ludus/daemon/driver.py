@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -124,10 +124,6 @@ class Driver:
         found = self.wait_for(lambda message: message["type"] == "status" and message["payload"]["stage"] in stages)
         payload: Message = found["payload"]
         return payload
-
-    def replies(self) -> Sequence[Message]:
-        """Everything that answered a line."""
-        return [message for message in list(self.messages) if "id" in message]
 
     def end(self, timeout_s: float = END_S) -> int:
         """End its input and wait for its end; returns its exit code."""

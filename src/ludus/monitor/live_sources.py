@@ -50,11 +50,6 @@ class ChildSource(Source):
         """Whether it was killed, or failed."""
         return self._process is not None and bool(self._process.returncode)
 
-    @property
-    def pid(self) -> int:
-        """Of the daemon; 0 before it was started."""
-        return self._process.pid if self._process else 0
-
     def start(self, message_queue: MessageQueue) -> None:
         """Start the daemon and its three threads."""
         pipe = subprocess.PIPE
@@ -82,10 +77,13 @@ class ChildSource(Source):
             if self._ended.is_set():
                 break
             self._wake.clear()
-            self._ask_to_end(signal_to_send)
+            if signal_to_send is not None:
+                self._process.send_signal(signal_to_send)
+            elif self._outbox is not None:
+                self._outbox.send(Shutdown())
             if not self._ended.is_set():
                 self._wake.wait(grace_s)
-        return self.connection.words if self._ended.is_set() else f"the daemon (pid {self.pid}) does not end"
+        return self.connection.words if self._ended.is_set() else f"the daemon (pid {self._process.pid}) does not end"
 
     def hurry(self) -> None:
         """Go on to the next, harder way of ending it."""
@@ -94,12 +92,6 @@ class ChildSource(Source):
     def last_log(self) -> list[str]:
         """The newest lines of its log."""
         return [line.decode("utf-8", "replace") for line in list(self._last_log)]
-
-    def _ask_to_end(self, number: int | None) -> None:
-        if number is not None and self._process is not None:
-            self._process.send_signal(number)
-        elif self._outbox is not None:
-            self._outbox.send(Shutdown())
 
     def _read(self, process: subprocess.Popen[bytes], message_queue: MessageQueue) -> None:
         splitter = LineSplitter()
@@ -205,12 +197,13 @@ class AttachedSource(Source):
 
     def _work(self, message_queue: MessageQueue) -> None:
         while not self._closed.is_set():
-            link = _reach(self._run_dir)
-            if link is not None:
+            try:
+                link = connect(self._run_dir)
+            except OSError:
+                self._look(message_queue, with_status=True)
+            else:
                 self._look(message_queue, with_status=False)
                 self._listen(link, message_queue)
-            else:
-                self._look(message_queue, with_status=True)
             self._closed.wait(self._poll_s)
 
     def _look(self, message_queue: MessageQueue, *, with_status: bool) -> None:
@@ -251,13 +244,6 @@ class AttachedSource(Source):
         if not self._closed.is_set():
             self.connection = Connection(state="lost", words="the run's process has left; this is its last state")
             message_queue.take([LogLine(line=self.connection.words)])
-
-
-def _reach(run_dir: Path) -> socket.socket | None:
-    try:
-        return connect(run_dir)
-    except OSError:
-        return None
 
 
 def _receive(link: socket.socket) -> bytes:

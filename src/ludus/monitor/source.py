@@ -140,11 +140,10 @@ def refused(reason: str) -> Future[Reply]:
 
 
 class RecordedSource(Source):
-    """Replays a file from beginning to end, as fast as it is read or with a pause after each line."""
+    """Replays a file from beginning to end, as fast as it is read."""
 
-    def __init__(self, path: Path, *, pause_s: float = 0.0) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._pause_s = pause_s
         self._closed = threading.Event()
         self.is_through = threading.Event()
         """Set when the whole file has been shown."""
@@ -170,8 +169,6 @@ class RecordedSource(Source):
                     if self._closed.is_set():
                         return
                     message_queue.take_lines([line])
-                    if self._pause_s:
-                        self._closed.wait(self._pause_s)
         except OSError as error:
             self.connection = Connection(state="ended", words=f"{self._path} cannot be read: {error.strerror}")
         finally:

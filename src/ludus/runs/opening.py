@@ -72,11 +72,7 @@ class Parts:
     evaluation: Evaluation
     milestones: Milestones
     cycle: Cycle
-
-    @property
-    def progress(self) -> Progress:
-        """How far the run is."""
-        return self.milestones.progress
+    progress: Progress
 
 
 def open_loop(
@@ -97,6 +93,7 @@ def open_loop(
         evaluation=Evaluation(config.evaluate, tasks, pool, playables.game_specs),
         milestones=milestones(config, progress, until=until),
         cycle=Cycle(config.cycle),
+        progress=progress,
     )
     if config.mode == "evaluate":
         return _measuring(parts)

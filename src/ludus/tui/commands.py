@@ -165,8 +165,8 @@ class Confirm(ModalScreen[bool]):
     """Asks before something that cannot be taken back."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter", "answer(True)", "Yes"),
-        Binding("n,escape,q", "answer(False)", "No"),
+        Binding("y,enter", "dismiss(True)", "Yes"),
+        Binding("n,escape,q", "dismiss(False)", "No"),
     ]
 
     def __init__(self, question: str) -> None:
@@ -179,16 +179,12 @@ class Confirm(ModalScreen[bool]):
             yield Static(Text(self._question))
             yield Static(Text("\ny or Enter: yes     n or Esc: no", "bold"))
 
-    def action_answer(self, answer: bool) -> None:
-        """Done."""
-        self.dismiss(answer)
-
 
 class Ask(ModalScreen[str | None]):
     """Asks for one line of text; None when people think better of it."""
 
     AUTO_FOCUS = "Input"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "Never mind")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Never mind")]
 
     def __init__(self, question: str) -> None:
         super().__init__()
@@ -204,10 +200,6 @@ class Ask(ModalScreen[str | None]):
         """Done."""
         event.stop()
         self.dismiss(event.value)
-
-    def action_give_up(self) -> None:
-        """Never mind."""
-        self.dismiss(None)
 
 
 class Help(ModalScreen[None]):
