@@ -284,7 +284,7 @@ def test_memory_is_bounded(sandbox: Sandbox) -> None:
 
 
 def test_memory_of_all_processes_together_is_bounded(sandbox: Sandbox) -> None:
-    if sandbox.isolation.level == "filters":
+    if sandbox.level == "filters":
         pytest.skip("without namespaces a program has one process")
     source = """
 import os, time
@@ -369,7 +369,7 @@ def test_a_crash_of_the_interpreter_is_a_crash_of_the_program(sandbox: Sandbox) 
 
 
 def run_with(sandbox: Sandbox, limits: Limits, source: str) -> Ended:
-    other = Sandbox(limits, level=sandbox.isolation.level)
+    other = Sandbox(limits, level=sandbox.level)
     try:
         return run(other, source).ended
     finally:

@@ -148,7 +148,7 @@ def test_preparation_that_fails_fails_every_test(sandbox: Sandbox) -> None:
 def test_packages_are_there_only_when_they_are_wanted(sandbox: Sandbox) -> None:
     source = "import msgspec\nprint(msgspec.json.encode([1]))"
     assert "No module named" in asyncio.run(sandbox.run(source)).stderr
-    with_packages = Sandbox(level=sandbox.isolation.level, packages=True)
+    with_packages = Sandbox(level=sandbox.level, packages=True)
     assert asyncio.run(with_packages.run(source)).stdout == "b'[1]'\n"
     with_packages.close()
 
@@ -178,7 +178,7 @@ def test_a_caller_that_gives_up_takes_its_program_along(sandbox: Sandbox) -> Non
 
 def test_close_ends_what_is_running(sandbox: Sandbox) -> None:
     async def run() -> float:
-        own = Sandbox(level=sandbox.isolation.level)
+        own = Sandbox(level=sandbox.level)
         task = asyncio.create_task(own.run("import time\ntime.sleep(100)"))
         await asyncio.sleep(0.3)
         start = time.monotonic()
@@ -197,7 +197,7 @@ def test_a_lost_fork_server_is_made_anew(sandbox: Sandbox) -> None:
 
 
 def test_a_sandbox_that_breaks_is_an_error_and_no_verdict(sandbox: Sandbox) -> None:
-    broken = Sandbox(Limits(open_files=-5), level=sandbox.isolation.level)
+    broken = Sandbox(Limits(open_files=-5), level=sandbox.level)
     for attempt in (broken.run("print(1)"), broken.call("x = 1", [Call(name="f")]), broken.test("x = 1", ["pass"])):
         with pytest.raises(SandboxError, match=r"the sandbox failed: .*limit"):
             asyncio.run(attempt)
@@ -218,7 +218,7 @@ def test_nothing_outlives_a_parent_that_was_killed(sandbox: Sandbox, tmp_path: P
     driver = f"""
 import asyncio, sys, threading
 from ludus.sandbox.sandbox import Sandbox
-sandbox = Sandbox(level={sandbox.isolation.level!r})
+sandbox = Sandbox(level={sandbox.level!r})
 asyncio.run(sandbox.run("print(1)"))
 print(sandbox._confinement.fork_server._process.pid, flush=True)
 asyncio.run(sandbox.run("import time\\nwhile True: time.sleep(1)"))

@@ -10,8 +10,8 @@ import pytest
 from ludus.config import TasksetConfig
 from ludus.errors import ConfigError
 from ludus.tasks import Taskset, load_taskset
-from ludus.tasks.parquet_rows import read_parquet
 from ludus.tasks.rows import BadRow, Row
+from ludus.tasks.table_rows import read_parquet
 
 
 def save(path: Path, columns: dict[str, Any], **options: Any) -> Path:

@@ -67,44 +67,42 @@ def refuse(bad: NDArray[np.bool_], reason: str, detail: Callable[[int], str]) ->
     return {row: (reason, detail(row)) for row in np.flatnonzero(bad).tolist()}
 
 
-class Validity:
-    """Refuses rows by their length, by how their episode ended, and by answers that could not be read."""
-
-    def __init__(self, config: ValidityConfig) -> None:
-        self._config = config
-
-    def judge(self, rows: Experiences, groups: Groups) -> Verdict:
-        """Refuse what is not worth learning from; of several reasons, the last below counts."""
-        config, refused = self._config, dict[int, Why]()
-        chosen = _count(rows, rows.steps["mask"])
-        if config.malformed == "refuse":
-            bad = _count(rows, _malformed(rows))
-            refused |= refuse(bad > 0, "malformed", lambda row: f"{bad[row]} of its answers could not be used")
-        if config.max_length is not None:
-            most = config.max_length
-            refused |= refuse(chosen > most, "too_long", lambda row: f"{chosen[row]} chosen, more than {most}")
-        if config.min_length is not None:
-            least = config.min_length
-            refused |= refuse(chosen < least, "too_short", lambda row: f"{chosen[row]} chosen, less than {least}")
-        if config.truncated == "refuse":
-            cut = np.asarray(rows.sequences["truncated"], np.bool_)
-            refused |= refuse(cut, "truncated", lambda row: "its episode was cut at a limit")
-        return Verdict(refused=refused)
+# -- each row on its own -----------------------------------------------------------------------------------------------
 
 
-class RewardRange:
+def judge_validity(config: ValidityConfig, rows: Experiences, groups: Groups) -> Verdict:
+    """Refuses rows by their length, by how their episode ended, and by answers that could not be read.
+
+    Of several reasons, the last below counts.
+    """
+    refused: dict[int, Why] = {}
+    chosen = _count(rows, rows.steps["mask"])
+    if config.malformed == "refuse":
+        bad = _count(rows, _malformed(rows))
+        refused |= refuse(bad > 0, "malformed", lambda row: f"{bad[row]} of its answers could not be used")
+    if config.max_length is not None:
+        most = config.max_length
+        refused |= refuse(chosen > most, "too_long", lambda row: f"{chosen[row]} chosen, more than {most}")
+    if config.min_length is not None:
+        least = config.min_length
+        refused |= refuse(chosen < least, "too_short", lambda row: f"{chosen[row]} chosen, less than {least}")
+    if config.truncated == "refuse":
+        cut = np.asarray(rows.sequences["truncated"], np.bool_)
+        refused |= refuse(cut, "truncated", lambda row: "its episode was cut at a limit")
+    return Verdict(refused=refused)
+
+
+def judge_range(config: RewardRangeConfig, rows: Experiences, groups: Groups) -> Verdict:
     """Refuses rows whose reward is outside of a range."""
+    low, high = _bounds(config)
+    reward = rows.sequences["shaped_reward"].astype(np.float64)
+    outside = ~((reward >= low) & (reward <= high))
+    text = f"outside of {low:g} to {high:g}"
+    return Verdict(refused=refuse(outside, "reward_range", lambda row: f"reward {reward[row]:g} is {text}"))
 
-    def __init__(self, config: RewardRangeConfig) -> None:
-        self._low = -np.inf if config.low is None else config.low
-        self._high = np.inf if config.high is None else config.high
 
-    def judge(self, rows: Experiences, groups: Groups) -> Verdict:
-        """Refuse what is below or above."""
-        reward = rows.sequences["shaped_reward"].astype(np.float64)
-        outside = ~((reward >= self._low) & (reward <= self._high))
-        text = f"outside of {self._low:g} to {self._high:g}"
-        return Verdict(refused=refuse(outside, "reward_range", lambda row: f"reward {reward[row]:g} is {text}"))
+def _bounds(config: RewardRangeConfig | ShapeConfig) -> tuple[float, float]:
+    return -np.inf if config.low is None else config.low, np.inf if config.high is None else config.high
 
 
 def _malformed(rows: Experiences) -> NDArray[np.bool_]:
@@ -124,68 +122,57 @@ def _count(rows: Experiences, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     return counts
 
 
-class ZeroVariance:
-    """Refuses groups whose members all got the same, and members that are all that is left of their group."""
-
-    def __init__(self, config: ZeroVarianceConfig) -> None:
-        self._tolerance = config.tolerance
-
-    def judge(self, rows: Experiences, groups: Groups) -> Verdict:
-        """Compare what the learner would compare: the rewards as they are spread over the tokens by now."""
-        rewards = groups.per_member(learnt_rewards(rows))
-        equal = groups.are_named & (groups.spreads(rewards) <= self._tolerance)
-        of_rows, sizes, means = groups.of_rows, groups.sizes, groups.means(rewards)
-
-        def detail(row: int) -> str:
-            group = of_rows[row]
-            return f"all {sizes[group]} of group {groups.names[group]} got {means[group]:g}"
-
-        share = equal[groups.are_named].astype(np.float64)
-        return Verdict(refused=refuse(equal[of_rows], "zero_variance", detail), metrics={"zero_variance": share})
+# -- the members of a group: is there anything to learn from it, and does it say something new ------------------------
 
 
-class PassRate:
-    """Measures the share of each group that succeeded, and refuses groups in which it is too low or too high."""
+def judge_variance(config: ZeroVarianceConfig, rows: Experiences, groups: Groups) -> Verdict:
+    """Refuses groups whose members all got the same, and members that are all that is left of their group.
 
-    def __init__(self, config: PassRateConfig) -> None:
-        self._config = config
+    Compares what the learner would compare: the rewards as they are spread over the tokens by now.
+    """
+    rewards = groups.per_member(learnt_rewards(rows))
+    equal = groups.are_named & (groups.spreads(rewards) <= config.tolerance)
+    of_rows, sizes, means = groups.of_rows, groups.sizes, groups.means(rewards)
 
-    def judge(self, rows: Experiences, groups: Groups) -> Verdict:
-        """The rate of a group is over its members, each by the mean of its rows."""
-        config = self._config
-        reward = groups.per_member(rows.sequences["shaped_reward"].astype(np.float64))
-        rates = groups.means((reward >= config.success).astype(np.float64))
-        outside = groups.are_named & ((rates < config.low) | (rates > config.high))
-        of_rows = groups.of_rows
+    def detail(row: int) -> str:
+        group = of_rows[row]
+        return f"all {sizes[group]} of group {groups.names[group]} got {means[group]:g}"
 
-        def detail(row: int) -> str:
-            rate = rates[of_rows[row]]
-            return f"{rate:.0%} of group {groups.names[of_rows[row]]} succeeded"
-
-        return Verdict(refused=refuse(outside[of_rows], "pass_rate", detail), metrics={"pass_rate": rates})
+    share = equal[groups.are_named].astype(np.float64)
+    return Verdict(refused=refuse(equal[of_rows], "zero_variance", detail), metrics={"zero_variance": share})
 
 
-class Deduplicate:
-    """Keeps the first few of the rows of a group that hold exactly the same."""
+def judge_pass_rate(config: PassRateConfig, rows: Experiences, groups: Groups) -> Verdict:
+    """Measures the share of each group that succeeded, and refuses groups in which it is too low or too high.
 
-    def __init__(self, config: DeduplicateConfig) -> None:
-        self._keep = config.keep
+    The rate of a group is over its members, each by the mean of its rows.
+    """
+    reward = groups.per_member(rows.sequences["shaped_reward"].astype(np.float64))
+    rates = groups.means((reward >= config.success).astype(np.float64))
+    outside = groups.are_named & ((rates < config.low) | (rates > config.high))
+    of_rows = groups.of_rows
 
-    def judge(self, rows: Experiences, groups: Groups) -> Verdict:
-        """The first are those of the lowest tasks, whoever arrived first."""
-        columns = rows.sequences
-        order = np.lexsort((rows.places, columns["attempt"], columns["task"]))
-        of_rows, named = groups.of_rows, groups.are_named
-        seen: dict[tuple[int, bytes], list[int]] = {}
-        refused: dict[int, Why] = {}
-        for row in order.tolist():
-            if not named[of_rows[row]]:
-                continue
-            alike = seen.setdefault((int(of_rows[row]), _content(rows, row)), [])
-            if len(alike) >= self._keep:
-                refused[row] = "same_content", f"the same as what episode {columns['episode'][alike[0]]} says"
-            alike.append(row)
-        return Verdict(refused=refused)
+    def detail(row: int) -> str:
+        return f"{rates[of_rows[row]]:.0%} of group {groups.names[of_rows[row]]} succeeded"
+
+    return Verdict(refused=refuse(outside[of_rows], "pass_rate", detail), metrics={"pass_rate": rates})
+
+
+def judge_duplicates(config: DeduplicateConfig, rows: Experiences, groups: Groups) -> Verdict:
+    """Keeps the first few of the rows of a group that hold exactly the same: those of the lowest tasks."""
+    columns = rows.sequences
+    order = np.lexsort((rows.places, columns["attempt"], columns["task"]))
+    of_rows, named = groups.of_rows, groups.are_named
+    seen: dict[tuple[int, bytes], list[int]] = {}
+    refused: dict[int, Why] = {}
+    for row in order.tolist():
+        if not named[of_rows[row]]:
+            continue
+        alike = seen.setdefault((int(of_rows[row]), _content(rows, row)), [])
+        if len(alike) >= config.keep:
+            refused[row] = "same_content", f"the same as what episode {columns['episode'][alike[0]]} says"
+        alike.append(row)
+    return Verdict(refused=refused)
 
 
 def _content(rows: Experiences, row: int) -> bytes:
@@ -198,34 +185,25 @@ def _content(rows: Experiences, row: int) -> bytes:
     return digest.digest()
 
 
-class Shape:
-    """`scale * reward + offset`, then cut to the bounds, then compared within the group."""
+def shape(config: ShapeConfig, rows: Experiences, groups: Groups) -> Verdict:
+    """`scale * reward + offset`, then cut to the bounds, then compared within the group. Refuses nothing."""
+    rewards = config.scale * rows.sequences["shaped_reward"].astype(np.float64) + config.offset
+    rewards = np.clip(rewards, *_bounds(config))
+    if config.normalise == "none":
+        return Verdict(rewards=rewards)
+    of_members = groups.per_member(rewards)
+    means = groups.means(of_members)
+    # Exactly 0 where all are equal: the mean can differ from them by rounding, which a division would blow up.
+    equal = groups.spreads(of_members) == 0
+    scale = np.ones(len(means))
+    if config.normalise == "standardise":
+        scale = np.where(equal, 1.0, groups.deviations(of_members))
+    of_rows = groups.of_rows
+    compared = np.where(equal[of_rows], 0.0, (rewards - means[of_rows]) / np.where(scale > 0, scale, 1.0)[of_rows])
+    return Verdict(rewards=np.where(groups.are_named[of_rows], compared, rewards))
 
-    def __init__(self, config: ShapeConfig) -> None:
-        self._config = config
 
-    def judge(self, rows: Experiences, groups: Groups) -> Verdict:
-        """New totals of all rows."""
-        config = self._config
-        rewards = config.scale * rows.sequences["shaped_reward"].astype(np.float64) + config.offset
-        rewards = np.clip(
-            rewards,
-            -np.inf if config.low is None else config.low,
-            np.inf if config.high is None else config.high,
-        )
-        return Verdict(rewards=rewards if config.normalise == "none" else self._compared(rewards, groups))
-
-    def _compared(self, rewards: Values, groups: Groups) -> Values:
-        of_members = groups.per_member(rewards)
-        means = groups.means(of_members)
-        # Exactly 0 where all are equal: the mean can differ from them by rounding, which a division would blow up.
-        equal = groups.spreads(of_members) == 0
-        scale = np.ones(len(means))
-        if self._config.normalise == "standardise":
-            scale = np.where(equal, 1.0, groups.deviations(of_members))
-        of_rows = groups.of_rows
-        compared = np.where(equal[of_rows], 0.0, (rewards - means[of_rows]) / np.where(scale > 0, scale, 1.0)[of_rows])
-        return np.where(groups.are_named[of_rows], compared, rewards)
+# -- by kind and by name -----------------------------------------------------------------------------------------------
 
 
 GroupFunction = Callable[..., Verdict]
@@ -295,25 +273,34 @@ def register_operator(name: str, function: GroupFunction) -> None:
     OWN.add(name, function)
 
 
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """An operator that comes with ludus, as a config has it."""
+
+    function: Callable[[Any, Experiences, Groups], Verdict]
+    config: Any
+
+    def judge(self, rows: Experiences, groups: Groups) -> Verdict:
+        """Judge the rows of whole groups."""
+        return self.function(self.config, rows, groups)
+
+
 def make_operator(config: Any) -> tuple[str, Operator]:
     """The operator that a config asks for, and what to call it.
 
     Raises:
         ConfigError: nothing is registered under the name of a custom one.
     """
-    return getattr(config, "name", config.kind), OPERATORS[config.kind](config)
+    if isinstance(config, CustomOperatorConfig):
+        return config.name, PerGroup(config.name, OWN.find(config.name), dict(config.options))
+    return config.kind, BuiltIn(OPERATORS[config.kind], config)
 
 
-def _make_custom(config: CustomOperatorConfig) -> Operator:
-    return PerGroup(config.name, OWN.find(config.name), dict(config.options))
-
-
-OPERATORS: dict[str, Callable[[Any], Operator]] = {
-    "validity": Validity,
-    "reward_range": RewardRange,
-    "zero_variance": ZeroVariance,
-    "deduplicate": Deduplicate,
-    "shape": Shape,
-    "pass_rate": PassRate,
-    "custom": _make_custom,
+OPERATORS: dict[str, Callable[[Any, Experiences, Groups], Verdict]] = {
+    "validity": judge_validity,
+    "reward_range": judge_range,
+    "zero_variance": judge_variance,
+    "deduplicate": judge_duplicates,
+    "shape": shape,
+    "pass_rate": judge_pass_rate,
 }

@@ -9,7 +9,6 @@ Where neither works, nothing is run: there is no level below.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from functools import cache
 
 from ludus.errors import ConfigError, SandboxError
@@ -21,16 +20,7 @@ from ludus.sandbox.pump import Pump
 _LOCK = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Isolation:
-    """What works here."""
-
-    level: Level
-    refusals: tuple[str, ...]
-    """Why no better level does."""
-
-
-def find_isolation() -> Isolation:
+def find_isolation() -> Level:
     """The best level that works here; tried once for each process.
 
     Raises:
@@ -41,13 +31,13 @@ def find_isolation() -> Isolation:
 
 
 @cache
-def _find() -> Isolation:
+def _find() -> Level:
     refusals: list[str] = []
     levels: tuple[Level, ...] = ("namespaces", "filters")
     for level in levels:
         problem = try_level(level)
         if not problem:
-            return Isolation(level=level, refusals=tuple(refusals))
+            return level
         refusals.append(f"{level}: {problem}")
     raise ConfigError(
         f"this machine has nothing that keeps a program in ({'; '.join(refusals)}); "

@@ -16,7 +16,7 @@ from ludus.errors import SandboxError
 from ludus.runtime.threads import available_cores
 from ludus.sandbox.execution import Call, Ran, Reply, call_functions, run_script, run_tests
 from ludus.sandbox.fork_server import SandboxForkServer
-from ludus.sandbox.isolation import Isolation, find_isolation
+from ludus.sandbox.isolation import find_isolation
 from ludus.sandbox.program import Confinement, Level, Limits
 from ludus.sandbox.pump import Pump
 
@@ -46,11 +46,11 @@ class Sandbox:
             ConfigError: this machine has nothing that keeps a program in.
         """
         self.limits = limits or Limits()
-        self.isolation = find_isolation() if level is None else Isolation(level=level, refusals=())
+        self.level = find_isolation() if level is None else level
         self._threads = ThreadPoolExecutor(in_flight or available_cores(), thread_name_prefix="sandbox")
         self._is_closed = False
         self._confinement = Confinement(
-            fork_server=SandboxForkServer(), level=self.isolation.level, limits=self.limits, packages=packages
+            fork_server=SandboxForkServer(), level=self.level, limits=self.limits, packages=packages
         )
         self._pumps: set[Pump] = set()
 

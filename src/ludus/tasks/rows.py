@@ -39,26 +39,20 @@ def measure(fields: Any) -> int:
     """
     if not isinstance(fields, dict):
         raise Flaw(f"expected an object with fields, got {_name(fields)}")
-    meter = _Meter()
-    meter.add(fields, ())
-    return meter.size
+    return _add(0, fields, ())
 
 
-class _Meter:
-    """Adds up the sizes of values, and stops at what is not JSON or too large."""
-
-    def __init__(self) -> None:
-        self.size = 0
-
-    def add(self, value: Any, path: Path) -> None:
-        self.size += _size(value, path)
-        if self.size > MOST_ROW_BYTES:
-            raise Flaw(f"larger than {MOST_ROW_BYTES:,} bytes")
-        if isinstance(value, dict | list):
-            if len(path) >= MOST_DEPTH:
-                raise Flaw(f"nested more than {MOST_DEPTH} levels deep")
-            for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
-                self.add(entry, (*path, key))
+def _add(size: int, value: Any, path: Path) -> int:
+    """A size with that of a value and all its entries."""
+    size += _size(value, path)
+    if size > MOST_ROW_BYTES:
+        raise Flaw(f"larger than {MOST_ROW_BYTES:,} bytes")
+    if isinstance(value, dict | list):
+        if len(path) >= MOST_DEPTH:
+            raise Flaw(f"nested more than {MOST_DEPTH} levels deep")
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            size = _add(size, entry, (*path, key))
+    return size
 
 
 def most_unpacked(size_bytes: int) -> int:

@@ -19,9 +19,8 @@ from typing import Any, BinaryIO, Literal, NoReturn
 from ludus.config import TasksetConfig, show
 from ludus.errors import ConfigError
 from ludus.tasks import arithmetic
-from ludus.tasks.hub_rows import read_hub
-from ludus.tasks.parquet_rows import read_parquet
 from ludus.tasks.rows import MOST_ROW_BYTES, BadRow, Flaw, Row
+from ludus.tasks.table_rows import read_hub, read_parquet
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MOST_SKIPPED_BYTES = 2**28

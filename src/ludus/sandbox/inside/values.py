@@ -69,22 +69,21 @@ def decode(message: Any, restore: Restore | None = None, depth: int = 0) -> Any:
             return message
         case list():
             return [decode(item, restore, deeper) for item in message]
-        case {"int": str(digits), **rest} if not rest:
+    match list(message.items()) if isinstance(message, dict) else []:
+        case [("int", str(digits))]:
             return int(digits, 16)
-        case {"float": str(digits), **rest} if not rest:
+        case [("float", str(digits))]:
             return float.fromhex(digits)
-        case {"complex": [str(real), str(imaginary)], **rest} if not rest:
+        case [("complex", [str(real), str(imaginary)])]:
             return complex(float.fromhex(real), float.fromhex(imaginary))
-        case {"bytes": str(digits), **rest} if not rest:
+        case [("bytes", str(digits))]:
             return bytes.fromhex(digits)
-        case {"dict": list(pairs), **rest} if not rest:
+        case [("dict", list(pairs))]:
             return {decode(key, restore, deeper): decode(item, restore, deeper) for key, item in pairs}
-        case {"object": int(number), **rest} if not rest and restore is not None:
+        case [("object", int(number))] if restore is not None:
             return restore(number)
-        case dict() if len(message) == 1:
-            ((kind, items),) = message.items()
-            if kind in _COLLECTIONS and isinstance(items, list):
-                return _COLLECTIONS[kind](decode(item, restore, deeper) for item in items)
+        case [(kind, list(items))] if kind in _COLLECTIONS:
+            return _COLLECTIONS[kind](decode(item, restore, deeper) for item in items)
     raise NotPlain(f"a message holds {str(message)[:60]!r}, which is no value")
 
 
