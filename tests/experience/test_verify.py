@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.experience import Refusals, Verified, verify
+from ludus.experience import Refusal, Refusals, Verified, verify
 from ludus.games.protocol import GameSpec
 from ludus.records import (
     Episode,
@@ -214,7 +214,7 @@ def test_refusals_are_counted_with_bounded_examples_and_survive_json() -> None:
     refusals = Refusals()
     for _ in range(50):
         refusals.add(run(BAD_ROWS[0][0]).refused)
-    refusals.count("stale", 7)
+    refusals.add([Refusal(episode="e", seat=0, reason="stale", detail="")] * 7)
     assert refusals.counts == {"not_finite": 50, "stale": 7}
     assert refusals.total == 57
     assert len(refusals.examples("not_finite")) == 3

@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 
 from ludus.config.sections.rewards import CodeRewardConfig, MathsRewardConfig
-from ludus.rewards.answers import AnswerReward
 from ludus.rewards.attempt import Attempt, Mark
 from ludus.rewards.code import CodeReward
+from ludus.rewards.responses import AnswerReward
 from ludus.sandbox.execution import Call, Ran, Reply
 from ludus.sandbox.isolation import try_level
 from ludus.sandbox.program import GRACE_S, Ended, Level, Limits

@@ -12,11 +12,11 @@ from pydantic import TypeAdapter, ValidationError
 from ludus.config import RewardConfig, RewardConfigs
 from ludus.errors import ConfigError, RewardError
 from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
-from ludus.rewards.answers import find
 from ludus.rewards.attempt import Attempt
 from ludus.rewards.expressions import read_number
 from ludus.rewards.making import make_rewards
 from ludus.rewards.maths import are_equal
+from ludus.rewards.responses import find
 
 CONFIG: TypeAdapter[Any] = TypeAdapter(RewardConfig)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ludus.errors import StorageError
-from ludus.tasks.group_ledger import GroupLedger, OpenGroup
+from ludus.tasks.taskset_tasks import GroupLedger, OpenGroup
 
 
 def test_a_group_is_settled_when_all_its_attempts_are_back_in_order_of_numbers() -> None:

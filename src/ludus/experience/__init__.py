@@ -1,9 +1,16 @@
 """From raw episodes to verified experience: checks, operators, reward transforms, and a record of what was refused."""
 
 from ludus.experience.filters import Filtered, Filters, build_filters
-from ludus.experience.groups import Groups, are_greedy, find_groups, mark_greedy, with_baselines
+from ludus.experience.groups import (
+    Groups,
+    OpenGroups,
+    WholeGroups,
+    are_greedy,
+    find_groups,
+    mark_greedy,
+    with_baselines,
+)
 from ludus.experience.kept_rows import KeptRows
-from ludus.experience.open_groups import OpenGroups, WholeGroups
 from ludus.experience.operators import OPERATORS, Operator, Verdict, make_operator, register_operator
 from ludus.experience.pipeline import Pipeline, build_pipeline
 from ludus.experience.refusals import Refusal, Refusals, RefusedLog

@@ -34,16 +34,11 @@ class RowFlags:
         self.flagged = np.zeros(rows, np.bool_)
         self._reasons: dict[int, tuple[str, str]] = {}
 
-    @property
-    def any(self) -> bool:
-        """Whether a row is flagged."""
-        return bool(self._reasons)
-
-    def flag_rows(self, bad: NDArray[np.bool_], reason: str, detail: Callable[[int], str]) -> None:
+    def flag_rows(self, bad: NDArray[np.bool_], reason: str, detail: Callable[[int], str] | str) -> None:
         """Flag rows by a mask `[n]`."""
         if bad.any():
             for row in np.flatnonzero(bad & ~self.flagged).tolist():
-                self._reasons[row] = reason, detail(row)
+                self._reasons[row] = reason, detail if isinstance(detail, str) else detail(row)
             self.flagged |= bad
 
     def flag_steps(
@@ -87,29 +82,26 @@ def check_game(experiences: Experiences, specs: Specs, known: Known, flags: RowF
     for name, rows in _rows_by(experiences.sequences["game"]).items():
         spec = specs.get(name)
         if spec is None:
-            flags.flag_rows(rows, "unknown_game", lambda row, name=name: f"game {name!r} is not one of this run")  # type: ignore[misc]
+            flags.flag_rows(rows, "unknown_game", f"game {name!r} is not one of this run")
             continue
         seats = experiences.sequences["seat"]
-        flags.flag_rows(
-            rows & ((seats < 0) | (seats >= spec.players)),
-            "schema",
-            lambda row: f"seat {experiences.sequences['seat'][row]} does not exist",
-        )
+        missing = rows & ((seats < 0) | (seats >= spec.players))
+        flags.flag_rows(missing, "schema", lambda row: f"seat {experiences.sequences['seat'][row]} does not exist")
         problem = _shape_problem(experiences, spec)
         if problem:
-            flags.flag_rows(rows, "schema", lambda row, problem=problem: problem)  # type: ignore[misc]
+            flags.flag_rows(rows, "schema", problem)
 
 
 def check_content(experiences: Experiences, specs: Specs, known: Known, flags: RowFlags) -> None:
     """The sequence has an element that its policy chose, and is not there twice."""
     chosen = np.concatenate([[0], np.cumsum(experiences.steps["mask"])])
     empty = chosen[experiences.offsets[1:]] == chosen[experiences.offsets[:-1]]
-    flags.flag_rows(empty, "empty", lambda row: "the policy chose none of its elements")
+    flags.flag_rows(empty, "empty", "the policy chose none of its elements")
     keys = list(zip(experiences.sequences["episode"].tolist(), experiences.places.tolist(), strict=True))
     if len(set(keys)) < len(keys):
         first = {key: row for row, key in reversed(list(enumerate(keys)))}
         twice = np.fromiter((first[key] != row for row, key in enumerate(keys)), np.bool_, len(keys))
-        flags.flag_rows(twice, "duplicate", lambda row: "the same seat of the same episode came twice")
+        flags.flag_rows(twice, "duplicate", "the same seat of the same episode came twice")
 
 
 def check_finite(experiences: Experiences, specs: Specs, known: Known, flags: RowFlags) -> None:
@@ -132,15 +124,12 @@ def check_logp(experiences: Experiences, specs: Specs, known: Known, flags: RowF
 
 def check_return(experiences: Experiences, specs: Specs, known: Known, flags: RowFlags) -> None:
     """The seat's total reward is one that the game can give."""
-    final = experiences.sequences["final_reward"]
+    final, why = experiences.sequences["final_reward"], "is not one that the game can give"
     for name, rows in _rows_by(experiences.sequences["game"]).items():
         if name in specs:
             low, high = slack(specs[name])
-            flags.flag_rows(
-                rows & ((final < low) | (final > high)),
-                "out_of_range",
-                lambda row: f"final_reward {final[row]:g} is not one that the game can give",
-            )
+            outside = rows & ((final < low) | (final > high))
+            flags.flag_rows(outside, "out_of_range", lambda row: f"final_reward {final[row]:g} {why}")
 
 
 def check_actions(experiences: Experiences, specs: Specs, known: Known, flags: RowFlags) -> None:
@@ -153,12 +142,8 @@ def check_actions(experiences: Experiences, specs: Specs, known: Known, flags: R
     flags.flag_steps(experiences, bad, "illegal_action", lambda step: f"action {action[step]} does not exist")
     if legal is not None and legal.shape[1]:
         allowed = legal[np.arange(len(action)), np.clip(action, 0, legal.shape[1] - 1)]
-        flags.flag_steps(
-            experiences,
-            experiences.steps["mask"] & ~allowed.astype(np.bool_),
-            "illegal_action",
-            lambda step: f"action {action[step]} was not legal",
-        )
+        bad = experiences.steps["mask"] & ~allowed.astype(np.bool_)
+        flags.flag_steps(experiences, bad, "illegal_action", lambda step: f"action {action[step]} was not legal")
 
 
 def check_versions(experiences: Experiences, specs: Specs, known: Known, flags: RowFlags) -> None:

@@ -72,7 +72,10 @@ class Filters:
             verdict = check_verdict(operator.judge(pile.rows, find_groups(pile.rows)), len(pile.rows), name)
             if verdict.rewards is not None:
                 pile.rows = _with_rewards(pile.rows, np.asarray(verdict.rewards, np.float64), name)
-            metrics |= {f"experience/{key}": _mean(values) for key, values in verdict.metrics.items() if len(values)}
+            means = {
+                key: np.mean(np.asarray(values, np.float64)) for key, values in verdict.metrics.items() if len(values)
+            }
+            metrics |= {f"experience/{key}": float(mean) for key, mean in means.items()}
             pile.refuse(verdict.refused)
         pile.refuse_lonely()
         return Filtered(
@@ -134,7 +137,3 @@ def _with_rewards(rows: Experiences, rewards: Values, name: str) -> Experiences:
     if not np.isfinite(shaped.sequences["shaped_reward"]).all() or not np.isfinite(shaped.steps["reward"]).all():
         raise LudusError(f"operator {name} made a reward larger than a float of 32 bits can hold")
     return shaped
-
-
-def _mean(values: object) -> float:
-    return float(np.mean(np.asarray(values, np.float64)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
@@ -43,7 +44,7 @@ class KeptRows:
         self._imports = SegmentReader(run_dir / "imports")
         self.passed_over = 0
         """Segments that could not be read."""
-        self._not_used = self._find_refused()
+        self._not_used = {key for rows in self.scan_refused() for key in keys_of(rows)}
 
     def scan(self, *, newest_first: bool = False) -> Iterator[tuple[NDArray[np.int64], Experiences]]:
         """Verified rows, with their numbers in the log of experiences."""
@@ -58,12 +59,9 @@ class KeptRows:
 
     def scan_refused(self, *, newest_first: bool = False) -> Iterator[Experiences]:
         """Refused rows, with the columns `reason` and `detail`."""
-        if newest_first:
-            yield from self._scan_rejected()
-        for _, rows in self._segments(self._refused, newest_first=newest_first):
-            yield rows
-        if not newest_first:
-            yield from self._scan_rejected()
+        refused = (rows for _, rows in self._segments(self._refused, newest_first=newest_first))
+        rejected = self._scan_rejected()
+        yield from chain(rejected, refused) if newest_first else chain(refused, rejected)
 
     def _scan_rejected(self) -> Iterator[Experiences]:
         """Rows that people rejected, as they were imported."""
@@ -73,12 +71,6 @@ class KeptRows:
                 found = rows.take(chosen)
                 texts = {"reason": REJECTED, "detail": "somebody rejected it by hand"}
                 yield found.replace(sequences={name: np.full(len(found), text, object) for name, text in texts.items()})
-
-    def _find_refused(self) -> set[Key]:
-        found: set[Key] = set()
-        for rows in self.scan_refused():
-            found.update(keys_of(rows))
-        return found
 
     def _segments(self, reader: SegmentReader, *, newest_first: bool = False) -> Iterator[tuple[int, Experiences]]:
         starts = reader.starts()

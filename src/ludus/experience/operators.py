@@ -211,7 +211,7 @@ GroupFunction = Callable[..., Verdict]
 
 
 class PerGroup:
-    """Applies a function to each group."""
+    """Applies a user's function to each group by itself, so that its verdict cannot depend on the company."""
 
     def __init__(self, name: str, function: GroupFunction, options: dict[str, Any]) -> None:
         self._name = name

@@ -94,17 +94,11 @@ def build_pipeline(config: ExperienceConfig) -> Pipeline:
             name = choice.name if is_custom else choice.kind
             options = choice.options if is_custom else choice.model_dump(exclude={"kind"})
             try:
-                transforms.append((name, _make(phase, name, options)))
+                transforms.append((name, REGISTRIES[phase].find(name)(**options)))
+            except TypeError as error:
+                problems.append(f"experience.{phase}.{place}: transform {name}: {error}")
             except ConfigError as error:
                 problems += [f"experience.{phase}.{place}: {problem}" for problem in error.problems]
     if problems:
         raise ConfigError(*problems)
     return Pipeline(final=built["final"], step=built["step"], sampling=built["sampling"])
-
-
-def _make(phase: TransformPhase, name: str, options: dict[str, Any]) -> Transform:
-    factory = REGISTRIES[phase].find(name)
-    try:
-        return factory(**options)
-    except TypeError as error:
-        raise ConfigError(f"transform {name}: {error}") from error

@@ -82,14 +82,8 @@ class Refusals:
         for refusal in refusals:
             seat = "" if refusal.seat == WHOLE_EPISODE else f" seat {refusal.seat}"
             example = f"episode {refusal.episode}{seat}: {refusal.detail}"[:DETAIL_CHARACTERS]
-            self.count(refusal.reason, example=example)
-
-    def count(self, reason: str, number: int = 1, *, example: str = "") -> None:
-        """Count refusals of one reason."""
-        if number:
-            self._counts[reason] = self._counts.get(reason, 0) + number
-        if example:
-            self._examples[reason] = [*self._examples.get(reason, []), example][-EXAMPLES_KEPT:]
+            self._counts[refusal.reason] = self._counts.get(refusal.reason, 0) + 1
+            self._examples[refusal.reason] = [*self.examples(refusal.reason), example][-EXAMPLES_KEPT:]
 
     def write(self, catalog: Catalog, also: Mapping[str, int] | None = None) -> None:
         """Replace the catalog's table, for readers; `also` has what others count, such as the buffer."""

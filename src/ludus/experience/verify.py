@@ -80,8 +80,8 @@ def _verify_rows(
     names = experiences.sequences["episode"].tolist()
     # The sequences of a refused episode went with it: they are left out without an entry of their own.
     gone = np.fromiter((name in bad for name in names), np.bool_, len(names))
-    flags.flag_rows(np.fromiter((n not in good and n not in bad for n in names), np.bool_, len(names)), "orphan",
-                    lambda row: "its episode did not come with it")  # fmt: skip
+    orphans = np.fromiter((name not in good and name not in bad for name in names), np.bool_, len(names))
+    flags.flag_rows(orphans, "orphan", "its episode did not come with it")
     for check in CHECKS:
         check(experiences, specs, known_versions, flags)
     refused = [refusal for refusal in _name_refused(experiences, flags) if refusal.episode not in bad]
@@ -163,7 +163,7 @@ def recheck(rows: Experiences, specs: Mapping[str, GameSpec]) -> tuple[Experienc
         check(rows, specs, lambda name, version: version >= 0, flags)
     shaped = rows.sequences["shaped_reward"]
     flags.flag_rows(~np.isfinite(shaped), "not_finite", lambda row: f"shaped_reward is {shaped[row]}")
-    if not flags.any:
+    if not flags.flagged.any():
         return rows, []
     return rows.take(np.flatnonzero(~flags.flagged)), _name_refused(rows, flags)
 

@@ -31,11 +31,7 @@ class Attempt:
         return str(self.inputs.get("prompt", ""))
 
     def need(self, name: str) -> Any:
-        """A field that the task must have.
-
-        Raises:
-            RewardError: it has none.
-        """
+        """A field that the task must have. Raises RewardError if it has none."""
         value = self.inputs.get(name)
         if value is None:
             known = ", ".join(sorted(map(str, self.inputs))) or "none"
@@ -81,11 +77,7 @@ SHOWN = 60
 
 
 def check_value(value: Any) -> float:
-    """The value as a float.
-
-    Raises:
-        RewardError: it is not one; the message says what it is.
-    """
+    """The value as a float. Raises RewardError if it is not one; the message says what it is."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise RewardError(f"expected a number, got {_shown(value)}")
     try:

@@ -50,11 +50,7 @@ class CodeTests:
 
 
 def read_tests(tests: Any, *, preparation: Any = None, entry: Any = None) -> CodeTests:
-    """The tests in a task's field.
-
-    Raises:
-        RewardError: there are none that can be understood.
-    """
+    """The tests in a task's field. Raises RewardError if there are none that can be understood."""
     tests = _from_json(tests)
     if isinstance(tests, Mapping):
         tests = _pairs(tests)

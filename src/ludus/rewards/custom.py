@@ -43,11 +43,7 @@ class RewardProcess:
         self._is_ended = False
 
     def mark(self, message: MarkThis, limit_s: float) -> Mark:
-        """Have an attempt marked.
-
-        Raises:
-            RewardError: there is no mark; the message says why.
-        """
+        """Have an attempt marked. Raises RewardError if there is no mark; the message says why."""
         self._number += 1
         message.number = self._number
         worker = self._ready()

@@ -60,15 +60,8 @@ class Node:
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression.
-
-    Raises:
-        Unreadable: it is none.
-    """
-    if len(text) > MOST_CHARS:
-        raise Unreadable("too long")
-    tokens = _tokens(text)
-    if len(tokens) > MOST_TOKENS:
+    """The tree of an expression. Raises Unreadable if it is none."""
+    if len(text) > MOST_CHARS or len(tokens := _tokens(text)) > MOST_TOKENS:
         raise Unreadable("too long")
     reader = _Reader(tokens)
     tree = reader.read_sum(0)
@@ -219,11 +212,7 @@ class _Reader:
 
 
 def evaluate(tree: Node, letters: Mapping[str, Number]) -> Number:
-    """The value of a tree where letters have these values.
-
-    Raises:
-        Unreadable: it has none, or it is out of bounds.
-    """
+    """The value of a tree where letters have these values. Raises Unreadable if it has none, or it is out of bounds."""
     try:
         return _value(tree, letters)
     except (ArithmeticError, ValueError) as error:

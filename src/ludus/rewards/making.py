@@ -25,10 +25,9 @@ from ludus.config.sections.rewards import (
     ResponseFormatRewardConfig,
 )
 from ludus.errors import ConfigError
-from ludus.rewards.answers import AnswerReward, ChoiceReward, NumericReward
 from ludus.rewards.attempt import Reward
 from ludus.rewards.custom import CustomReward, RewardProcesses, check_part, name_of
-from ludus.rewards.form import FormatReward, LengthReward
+from ludus.rewards.responses import AnswerReward, ChoiceReward, FormatReward, LengthReward, NumericReward
 from ludus.rewards.rewards import Part, Rewards
 from ludus.sandbox.isolation import find_isolation
 

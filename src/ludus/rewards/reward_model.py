@@ -32,11 +32,7 @@ from ludus.rewards.attempt import Attempt, Mark, check_value
 
 
 def load_scalar_model(config: ModelRewardConfig) -> Classifier | CriticOfVersion:
-    """Load a reward model.
-
-    Raises:
-        ConfigError: there is none, or it has no scalar head.
-    """
+    """Load a reward model. Raises ConfigError if there is none, or it has no scalar head."""
     folder = Path(config.path).expanduser()
     return CriticOfVersion(config, folder) if (folder / CARD).is_file() else Classifier(config)
 
@@ -136,12 +132,6 @@ class ModelReward:
     """Asks a model."""
 
     def __init__(self, config: ModelRewardConfig) -> None:
-        """
-        Raises:
-            ConfigError: there is no such model, or it has no scalar head.
-        """
-        from ludus.rewards.reward_model import load_scalar_model
-
         self._config = config
         self._model = load_scalar_model(config)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reward-model")

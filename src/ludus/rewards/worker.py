@@ -96,11 +96,7 @@ def _answer(message: MarkThis) -> Marked:
 
 
 def call_reward(function: RewardFunction, attempt: Attempt) -> Mark:
-    """Call a user's reward.
-
-    Raises:
-        RewardError: it raised, or returned something else than a number or a `Mark`.
-    """
+    """Call a user's reward. Raises RewardError if it raised, or returned something else than a number or a `Mark`."""
     try:
         with boundary(RewardError, "it raised"):
             returned = function(attempt)

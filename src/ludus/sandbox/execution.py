@@ -31,11 +31,7 @@ class Ran:
 
 
 def run_script(confinement: Confinement, pump: Pump, source: str, stdin: str, *, seed: int = 0) -> Ran:
-    """Run a script to its end.
-
-    Raises:
-        SandboxError: the sandbox failed, not the program.
-    """
+    """Run a script to its end. Raises SandboxError if the sandbox failed, not the program."""
     setup = {"mode": "script", "source": source, "seed": seed}
     program = Program(confinement, pump, setup, stdin=stdin.encode(errors="replace"))
     try:

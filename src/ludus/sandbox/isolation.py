@@ -21,11 +21,7 @@ _LOCK = threading.Lock()
 
 
 def find_isolation() -> Level:
-    """The best level that works here; tried once for each process.
-
-    Raises:
-        ConfigError: none does.
-    """
+    """The best level that works here; tried once for each process. Raises ConfigError if none does."""
     with _LOCK:
         return _find()
 

@@ -81,16 +81,13 @@ class Ended:
         return self.how == "exit" and self.code == 0
 
     def __str__(self) -> str:
-        match self.how:
-            case "exit":
-                return f"exited with code {self.code}"
-            case "signal":
-                return f"killed by {signal.Signals(self.code).name}"
-            case "wall":
-                return "took too long"
-            case "cpu":
-                return "used too much processor time"
-        return f"used too much {self.how}"
+        if self.how == "exit":
+            return f"exited with code {self.code}"
+        if self.how == "signal":
+            return f"killed by {signal.Signals(self.code).name}"
+        return {"wall": "took too long", "cpu": "used too much processor time"}.get(
+            self.how, f"used too much {self.how}"
+        )
 
 
 class Program:

@@ -9,23 +9,24 @@ import os
 import selectors
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 CHUNK = 1 << 16
 
 
+@dataclass(slots=True)
 class Collected:
     """What has come out of a pipe: the first `most` bytes of it, less what was taken."""
 
-    def __init__(self, most: int) -> None:
-        self.content = bytearray()
-        self.is_cut = False
-        """Whether there was more than there was room for."""
-        self.is_closed = False
-        self._most = most
+    most: int
+    content: bytearray = field(default_factory=bytearray)
+    is_cut: bool = False
+    """Whether there was more than there was room for."""
+    is_closed: bool = False
 
     def add(self, chunk: bytes) -> None:
         """Keep what there is room for."""
-        room = self._most - len(self.content)
+        room = self.most - len(self.content)
         self.content += chunk[:room]
         self.is_cut |= len(chunk) > room
 
@@ -39,13 +40,13 @@ class Collected:
         return line
 
 
+@dataclass(slots=True)
 class Sending:
     """What is still to go into a pipe."""
 
-    def __init__(self) -> None:
-        self.content = bytearray()
-        self.is_last = False
-        """Whether the pipe is closed when all has gone."""
+    content: bytearray = field(default_factory=bytearray)
+    is_last: bool = False
+    """Whether the pipe is closed when all has gone."""
 
 
 class Pump:

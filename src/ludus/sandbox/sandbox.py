@@ -99,11 +99,7 @@ class Sandbox:
 
 
 def make_sandbox(config: SandboxConfig) -> Sandbox:
-    """The sandbox that a config describes.
-
-    Raises:
-        ConfigError: this machine has nothing that keeps a program in.
-    """
+    """The sandbox that a config describes. Raises ConfigError if this machine has nothing that keeps a program in."""
     limits = Limits(
         cpu_s=config.cpu_s,
         wall_s=config.wall_s,

@@ -53,11 +53,7 @@ def read_arithmetic(path: str, split: str | None = None) -> Iterator[Row]:
 
 
 def parse_path(path: str, split: str | None = None) -> Sums:
-    """Read the parameters behind the question mark.
-
-    Raises:
-        ConfigError: one of them is unknown or out of bounds.
-    """
+    """Read the parameters behind the question mark. Raises ConfigError if one of them is unknown or out of bounds."""
     given: dict[str, Any] = {}
     query = path.partition("?")[2]
     for entry in query.split("&") if query else ():

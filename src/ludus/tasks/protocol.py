@@ -71,20 +71,12 @@ class TaskStream(Protocol):
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned.
-
-        Raises:
-            ConfigError: the tasks are not those of the checkpoint.
-        """
+        """Continue from what `state` returned. Raises ConfigError if the tasks are not those of the checkpoint."""
         return
 
 
 def evaluation_task_id(job: int, index: int) -> TaskId:
-    """The number of one task of an evaluation.
-
-    Raises:
-        ConfigError: it would be a number of the next evaluation.
-    """
+    """The number of one task of an evaluation. Raises ConfigError if it would be a number of the next evaluation."""
     if index >= EVALUATION_STRIDE:
         raise ConfigError(f"an evaluation of more than {EVALUATION_STRIDE:,} games and attempts is too large")
     return TaskId(FIRST_EVALUATION_TASK + job * EVALUATION_STRIDE + index)

@@ -32,11 +32,7 @@ class Flaw(ValueError):
 
 
 def measure(fields: Any) -> int:
-    """About how many bytes a row takes.
-
-    Raises:
-        Flaw: it holds something that is not JSON, or too much of it.
-    """
+    """About how many bytes a row takes. Raises Flaw if it holds something that is not JSON, or too much of it."""
     if not isinstance(fields, dict):
         raise Flaw(f"expected an object with fields, got {_name(fields)}")
     return _add(0, fields, ())

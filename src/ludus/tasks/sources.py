@@ -171,4 +171,4 @@ def _check_file(config: TasksetConfig) -> None:
 
 def _opens_a_list(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+        return file.read(4096).removeprefix(_BYTE_ORDER_MARK).lstrip().startswith(b"[")

@@ -56,7 +56,7 @@ class Serving:
         number = call["number"]
         try:
             function = self._find(call, names)
-            arguments, named = (load_value(call[key], self._kept) for key in ("args", "kwargs"))
+            arguments, named = (load_value(call[key], self._objects.__getitem__) for key in ("args", "kwargs"))
             return dump({"number": number, "value": encode(function(*arguments, **named), self._keep)})
         except BaseException as error:
             return dump({"number": number, "error": type(error).__name__, "text": describe(error)})
@@ -69,9 +69,6 @@ class Serving:
         for part in call["name"].split(".")[1:]:
             found = getattr(found() if isinstance(found, type) else found, part)
         return found
-
-    def _kept(self, number: int) -> object:
-        return self._objects[number]
 
     def _keep(self, value: object) -> int:
         if len(self._objects) >= MOST_OBJECTS:

@@ -1,17 +1,27 @@
-"""Rewards that find an answer in the response and compare it with the task's: `exact`, `numeric`, `maths`, `choice`.
+"""Rewards that read the response: `exact`, `numeric`, `maths` and `choice` find an answer in it and compare it with the
+task's; `format` and `length` look at its form.
 
-Finding is linear in the length of a response, whatever it holds; only its end is read.
+All are linear in the length of a response, whatever it holds; answers are looked for at its end only.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from ludus.config.sections.rewards import ChoiceRewardConfig, ExactRewardConfig, MathsRewardConfig, NumericRewardConfig
+from ludus.config.sections.rewards import (
+    ChoiceRewardConfig,
+    ExactRewardConfig,
+    LengthRewardConfig,
+    MathsRewardConfig,
+    NumericRewardConfig,
+    ResponseFormatRewardConfig,
+)
 from ludus.errors import ConfigError, RewardError
 from ludus.lm.extraction import MAX_REPLY_CHARS, check_extraction, extract
+from ludus.lm.linear_regex import compile_pattern
 from ludus.rewards.attempt import Attempt, Instant, Mark
 from ludus.rewards.expressions import read_number
 from ludus.rewards.maths import are_equal
@@ -105,7 +115,7 @@ class AnswerReward(Instant):
 
 
 class NumericReward(Instant):
-    """Compares numbers."""
+    """Compares numbers within a tolerance, exactly."""
 
     def __init__(self, config: NumericRewardConfig) -> None:
         check_find(config.find, NUMBER)
@@ -134,7 +144,7 @@ def _answer(value: Any, name: str) -> Fraction:
 
 
 class ChoiceReward(Instant):
-    """Compares letters."""
+    """Compares the chosen option, by its letter or by its text."""
 
     def __init__(self, config: ChoiceRewardConfig) -> None:
         self._config = config
@@ -186,3 +196,62 @@ class ChoiceReward(Instant):
             return None
         named = extract("choice", place, texts).move
         return self._config.letters[texts.index(named)] if named in texts else None
+
+
+class FormatReward(Instant):
+    """Looks for a pattern, or for tags."""
+
+    def __init__(self, config: ResponseFormatRewardConfig) -> None:
+        self._tags = config.tags
+        if config.pattern is not None:
+            self._pattern = compile_pattern(config.pattern)
+        if config.tags:
+            self._marks = re.compile(rf"</?(?:{'|'.join(config.tags)})>")
+
+    async def mark(self, attempt: Attempt) -> Mark:
+        """1 for the form, else 0."""
+        if self._tags:
+            return Mark(value=float(self._has_tags(attempt.response)))
+        return Mark(value=float(self._pattern.is_in(attempt.response)))
+
+    def _has_tags(self, response: str) -> bool:
+        """Whether the tags are there, each once, in order, with nothing outside but space."""
+        wanted = [mark for tag in self._tags for mark in (f"<{tag}>", f"</{tag}>")]
+        found = list(self._marks.finditer(response))
+        if [match[0] for match in found] != wanted:
+            return False
+        places = [0, *(place for match in found for place in match.span()), len(response)]
+        outside = [response[places[i] : places[i + 1]] for i in range(0, len(places), 4)]
+        return not any(text.strip() for text in outside)
+
+
+class LengthReward(Instant):
+    """The soft overlong punishment of DAPO (Yu et al. 2025, section 3.4).
+
+    0                                  length <= longest - buffer
+    (longest - buffer - length)/buffer in between
+    -1                                 length >= longest
+    """
+
+    def __init__(self, config: LengthRewardConfig, count_tokens: Callable[[str], int] | None = None) -> None:
+        """`count_tokens` is for attempts that do not say how many tokens they have."""
+        self._config = config
+        self._count_tokens = count_tokens
+
+    async def mark(self, attempt: Attempt) -> Mark:
+        """0 for a response that is short enough, down to -1."""
+        length, config = self._length(attempt), self._config
+        over = length - (config.longest - config.buffer)
+        return Mark(value=0.0 - min(max(over, 0) / config.buffer, 1.0), note=f"{length} {config.unit}")
+
+    def _length(self, attempt: Attempt) -> int:
+        match self._config.unit:
+            case "characters":
+                return len(attempt.response)
+            case "words":
+                return len(attempt.response.split())
+        if attempt.tokens is not None:
+            return attempt.tokens
+        if self._count_tokens is None:
+            raise RewardError("nobody said how many tokens the response has; measure it in characters or words")
+        return self._count_tokens(attempt.response)
