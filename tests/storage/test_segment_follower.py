@@ -9,6 +9,7 @@ import pytest
 
 from ludus.storage.arrow import experiences_to_table
 from ludus.storage.catalog import Catalog
+from ludus.storage.segment_file import segment_name
 from ludus.storage.segment_follower import SegmentFollower
 from ludus.storage.segments import SegmentLog
 from ludus.testing.experiences import sample_experiences
@@ -42,7 +43,7 @@ class Writer:
         self.log.append(experiences_to_table(rows))
         done = self.log.commit()
         assert done is not None
-        return self.log.directory / done.segments[0].file_name
+        return self.log.directory / segment_name(done.first_seq)
 
     def deliver(self, count: int) -> Path:
         return Path(shutil.copy2(self.write(count), self.target))

@@ -58,7 +58,7 @@ def test_commit_writes_one_file_and_numbers_the_rows(log: SegmentLog, catalog: C
     log.append(rows(3))
     done = log.commit()
     assert done is not None
-    assert (done.first_seq, done.rows, len(done.segments)) == (0, 3, 1)
+    assert (done.first_seq, done.rows, len(log.segments())) == (0, 3, 1)
     assert log.commit() is None
     log.append(rows(4))
     second = log.commit()
@@ -201,7 +201,7 @@ def test_tables_of_different_columns_go_into_files_of_their_own_in_order(log: Se
     log.append(rows(3))
     done = log.commit()
     assert done is not None
-    assert (done.rows, [segment.rows for segment in done.segments]) == (3, [1, 1, 1])
+    assert (done.rows, [segment.rows for segment in log.segments()]) == (3, [1, 1, 1])
     assert everything(log) == [1, 2, 3]
 
 

@@ -57,8 +57,6 @@ class Claim:
     id: int
     rows: NDArray[np.int64]
     """Sequence numbers in the experience log, `[n]`, in the order of the batch."""
-    version: int
-    """The version that will be trained."""
     staleness: NDArray[np.int64]
     """Versions that each row is behind, `[n]`, by its oldest element."""
 
@@ -262,14 +260,9 @@ class Buffer:
         return self._log.trim(trim_point(self._log.segments(), min(needed), keep_bytes))
 
     def _open_claim(self, places: NDArray[np.int64], version: int) -> Claim:
-        rows = self._window["seq"][places].copy()
+        rows, staleness = self._window["seq"][places].copy(), self._window.versions_behind(version)[places]
         self._window["pending"][places] += 1
-        claim = Claim(
-            id=self._next_claim,
-            rows=rows,
-            version=version,
-            staleness=self._window.versions_behind(version)[places],
-        )
+        claim = Claim(id=self._next_claim, rows=rows, staleness=staleness)
         self._next_claim += 1
         self._claims[claim.id] = claim
         return claim

@@ -71,7 +71,6 @@ class GatheredRows:
     """The rows of a finished folder, by number."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         self.facts = read_facts(folder)
         self._rows = int(self.facts["rows"])
         self._reader = SegmentReader(folder)

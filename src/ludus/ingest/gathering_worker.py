@@ -19,7 +19,7 @@ from ludus.ingest.bot_games import BotGames
 from ludus.ingest.gathering import Gather, GatherBroken, GatherDone, GatherProgress, GatherRefused, ToGathering
 from ludus.ingest.row_files import Asking, RowFile
 from ludus.ingest.run_rows import RunRows
-from ludus.lm.model_text import ModelText, load_model_text
+from ludus.lm.model_text import load_model_text
 from ludus.plugins import load_plugins
 from ludus.records import Experiences
 from ludus.runtime import Channel, Pulse, run_one_shot_worker
@@ -53,7 +53,10 @@ class Gathering:
         self._reported = time.monotonic()
         self._run = RunDirectory(Path(order.run_dir))
         self._config = RunConfig.model_validate_json(order.config)
-        self._text = self._load_text()
+        model = self._config.policy.model
+        if model is not None:
+            model = model.model_copy(update={"path": order.model or model.path})
+        self._text = None if model is None else load_model_text(model)
         self._asking = Asking.of_run(self._config)
         self.metrics: dict[str, float] = {}
         self.refusals: list[str] = []
@@ -113,12 +116,6 @@ class Gathering:
         yield from file.rows(origin, first)
         facts["refused"] += file.refused
         facts["refusals"] = [*facts["refusals"], *file.refusals][:MOST_REFUSALS]
-
-    def _load_text(self) -> ModelText | None:
-        model = self._config.policy.model
-        if model is None:
-            return None
-        return load_model_text(model.model_copy(update={"path": self._order.model or model.path}))
 
     def _say(self, metrics: dict[str, float]) -> None:
         self._pulse.tick()

@@ -122,7 +122,7 @@ def _settle(order: ForkOrder, fds: list[int]) -> list[str]:
     os.chdir(order.directory)
     os.environ.clear()
     os.environ.update(order.environment)
-    return [*order.arguments, "--socket-fd", str(sock), "--pulse-fd", str(pulse), "--life-fd", str(life)]
+    return ["--socket-fd", str(sock), "--pulse-fd", str(pulse), "--life-fd", str(life)]
 
 
 def _run(order: ForkOrder, arguments: list[str]) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ludus.errors import WorkerError
@@ -39,9 +39,7 @@ class WorkerSpec:
     threads: int = 1
     stall_s: float = 60.0
     """Seconds without a tick, while busy, after which the worker counts as hung."""
-    arguments: tuple[str, ...] = field(default=())
-    """Put before the descriptors on the worker's command line."""
-    imports: tuple[str, ...] = field(default=())
+    imports: tuple[str, ...] = ()
     """Modules that the worker will need soon; those that it shares with other workers are imported once for all."""
 
 
@@ -117,7 +115,6 @@ class WorkerProcess:
         limit_threads(spec.threads, environment)
         order = ForkOrder(
             module=spec.module,
-            arguments=list(spec.arguments),
             environment=environment,
             directory=os.getcwd(),
             threads=spec.threads,

@@ -33,7 +33,6 @@ class ForkOrder(msgspec.Struct, kw_only=True):
     """Modules that the server imports first, and keeps for the next worker."""
     module: str = ""
     """Its `main` is run. Without one, the server only imports."""
-    arguments: list[str] = []
     directory: str = ""
     threads: int = 1
 

@@ -44,8 +44,6 @@ class Commit:
 
     first_seq: int
     rows: int
-    segments: tuple[Segment, ...]
-    """The files they are in: one, or more when appended tables had different columns or shapes."""
 
     @property
     def end_seq(self) -> int:
@@ -131,7 +129,7 @@ class SegmentLog:
         # Not durable by itself: after a power loss the files above are adopted again.
         with self._catalog.transaction(durable=False):
             self._register(segments)
-        done = Commit(first_seq=self._next_seq, rows=position - self._next_seq, segments=tuple(segments))
+        done = Commit(first_seq=self._next_seq, rows=position - self._next_seq)
         self._pending.clear()
         self._next_seq = position
         for segment in segments:
