@@ -26,8 +26,7 @@ from ludus.config.sections.rewards import CodeRewardConfig, MathsRewardConfig
 from ludus.rewards.attempt import Attempt, Mark
 from ludus.rewards.code import CodeReward
 from ludus.rewards.responses import AnswerReward
-from ludus.sandbox.execution import Call, Ran, Reply
-from ludus.sandbox.isolation import try_level
+from ludus.sandbox.execution import Call, Ran, Reply, try_level
 from ludus.sandbox.program import GRACE_S, Ended, Level, Limits
 from ludus.sandbox.sandbox import Sandbox
 
@@ -554,7 +553,7 @@ def test_the_gate_sees_what_it_is_there_for() -> None:
 
 DRIVER = """
 import json, sys, time
-from ludus.sandbox.isolation import try_level
+from ludus.sandbox.execution import try_level
 from ludus.sandbox.program import Confinement, Limits
 from ludus.sandbox.fork_server import SandboxForkServer
 from ludus.sandbox.pump import Pump

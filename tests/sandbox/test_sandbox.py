@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ludus.errors import ConfigError, SandboxError
-from ludus.sandbox import isolation
+from ludus.sandbox import execution
 from ludus.sandbox.execution import Call, Reply
 from ludus.sandbox.program import Level, Limits
 from ludus.sandbox.sandbox import Sandbox
@@ -25,7 +25,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 @pytest.fixture(scope="module", params=["namespaces", "filters"])
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     level: Level = request.param
-    problem = isolation.try_level(level)
+    problem = execution.try_level(level)
     if problem:
         pytest.skip(f"this machine has no {level}: {problem}")
     sandbox = Sandbox(level=level)
@@ -205,13 +205,13 @@ def test_a_sandbox_that_breaks_is_an_error_and_no_verdict(sandbox: Sandbox) -> N
 
 
 def test_a_machine_without_isolation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "try_level", lambda level: "not here")
-    isolation._find.cache_clear()
+    monkeypatch.setattr(execution, "try_level", lambda level: "not here")
+    execution._find.cache_clear()
     with pytest.raises(
         ConfigError, match=r"nothing that keeps a program in \(namespaces: not here; filters: not here\)"
     ):
-        isolation.find_isolation()
-    isolation._find.cache_clear()
+        execution.find_isolation()
+    execution._find.cache_clear()
 
 
 def test_nothing_outlives_a_parent_that_was_killed(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -286,11 +286,7 @@ class BuiltIn:
 
 
 def make_operator(config: Any) -> tuple[str, Operator]:
-    """The operator that a config asks for, and what to call it.
-
-    Raises:
-        ConfigError: nothing is registered under the name of a custom one.
-    """
+    """The operator that a config asks for, and what to call it. Raises ConfigError if nothing has its name."""
     if isinstance(config, CustomOperatorConfig):
         return config.name, PerGroup(config.name, OWN.find(config.name), dict(config.options))
     return config.kind, BuiltIn(OPERATORS[config.kind], config)

@@ -1,4 +1,4 @@
-"""What an attempt is worth: one file per kind of reward, and their weighted sum in `rewards.py`.
+"""What an attempt is worth: the kinds of reward, and their weighted sum in `rewards.py`.
 
 A user's own reward is a function of an `Attempt`; `register_reward` makes it known (docs/recipes/reward.md).
 """

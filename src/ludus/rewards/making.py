@@ -12,24 +12,19 @@ from typing import TYPE_CHECKING
 
 from ludus.config import RewardConfig, label_of
 from ludus.config.sections.rewards import (
-    ChoiceRewardConfig,
     CodeRewardConfig,
     CustomRewardConfig,
-    ExactRewardConfig,
     JudgeRewardConfig,
     LengthRewardConfig,
-    MathsRewardConfig,
     MathVerifyRewardConfig,
     ModelRewardConfig,
-    NumericRewardConfig,
-    ResponseFormatRewardConfig,
 )
 from ludus.errors import ConfigError
 from ludus.rewards.attempt import Reward
 from ludus.rewards.custom import CustomReward, RewardProcesses, check_part, name_of
-from ludus.rewards.responses import AnswerReward, ChoiceReward, FormatReward, LengthReward, NumericReward
+from ludus.rewards.responses import BY_RESPONSE, LengthReward
 from ludus.rewards.rewards import Part, Rewards
-from ludus.sandbox.isolation import find_isolation
+from ludus.sandbox.execution import find_isolation
 
 if TYPE_CHECKING:
     from ludus.inference.openai.engine import OpenAIEngine
@@ -79,8 +74,7 @@ def make_rewards(configs: Sequence[RewardConfig], surroundings: Surroundings | N
 def check_rewards(configs: Sequence[RewardConfig]) -> None:
     """Check what a config alone cannot tell: what is named exists. No model is loaded and nothing is started.
 
-    Raises:
-        ConfigError: as `make_rewards` does.
+    Raises as `make_rewards` does.
     """
     for config in configs:
         try:
@@ -95,15 +89,9 @@ def check_rewards(configs: Sequence[RewardConfig]) -> None:
 
 
 def _make(config: RewardConfig, around: Surroundings, processes: RewardProcesses | None) -> Reward:
+    if config.kind in BY_RESPONSE:
+        return BY_RESPONSE[config.kind](config)
     match config:
-        case ExactRewardConfig() | MathsRewardConfig():
-            return AnswerReward(config)
-        case NumericRewardConfig():
-            return NumericReward(config)
-        case ChoiceRewardConfig():
-            return ChoiceReward(config)
-        case ResponseFormatRewardConfig():
-            return FormatReward(config)
         case LengthRewardConfig():
             return LengthReward(config, around.count_tokens)
         case CodeRewardConfig():

@@ -22,7 +22,7 @@ from ludus.config.sections.rewards import (
 from ludus.errors import ConfigError, RewardError
 from ludus.lm.extraction import MAX_REPLY_CHARS, check_extraction, extract
 from ludus.lm.linear_regex import compile_pattern
-from ludus.rewards.attempt import Attempt, Instant, Mark
+from ludus.rewards.attempt import Attempt, Instant, Mark, Reward
 from ludus.rewards.expressions import read_number
 from ludus.rewards.maths import are_equal
 
@@ -255,3 +255,13 @@ class LengthReward(Instant):
         if self._count_tokens is None:
             raise RewardError("nobody said how many tokens the response has; measure it in characters or words")
         return self._count_tokens(attempt.response)
+
+
+BY_RESPONSE: dict[str, Callable[[Any], Reward]] = {
+    "exact": AnswerReward,
+    "numeric": NumericReward,
+    "maths": AnswerReward,
+    "choice": ChoiceReward,
+    "format": FormatReward,
+}
+"""Rewards that need nothing besides their configs, by kind."""

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from ludus.lazy import import_later
 
 if TYPE_CHECKING:
-    from ludus.sandbox.execution import Call, Ran, Reply
-    from ludus.sandbox.isolation import find_isolation
+    from ludus.sandbox.execution import Call, Ran, Reply, find_isolation
     from ludus.sandbox.program import Limits
     from ludus.sandbox.sandbox import Sandbox, make_sandbox
 

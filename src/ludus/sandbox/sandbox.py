@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 from ludus.config import SandboxConfig
 from ludus.errors import SandboxError
 from ludus.runtime.threads import available_cores
-from ludus.sandbox.execution import Call, Ran, Reply, call_functions, run_script, run_tests
+from ludus.sandbox.execution import Call, Ran, Reply, call_functions, find_isolation, run_script, run_tests
 from ludus.sandbox.fork_server import SandboxForkServer
-from ludus.sandbox.isolation import find_isolation
 from ludus.sandbox.program import Confinement, Level, Limits
 from ludus.sandbox.pump import Pump
 

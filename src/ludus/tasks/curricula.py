@@ -267,11 +267,7 @@ def register_curriculum(name: str, factory: CurriculumFactory) -> None:
 
 
 def make_curriculum(config: Any, rows: Rows, seed: int) -> Curriculum:
-    """The curriculum that a config asks for, over these rows.
-
-    Raises:
-        ConfigError: nothing is registered under the name of a custom one, or the rows lack what it goes by.
-    """
+    """The curriculum that a config asks for. Raises ConfigError if there is none, or the rows lack what it goes by."""
     return CURRICULA[config.kind](config, rows, seed)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ludus.config.sections.workflow import ToolAgentConfig
 from ludus.records import Task, derive_seed
-from ludus.sandbox.isolation import find_isolation
+from ludus.sandbox.execution import find_isolation
 from ludus.sandbox.sandbox import Sandbox, make_sandbox
 from ludus.workflows.outcome import Outcome
 from ludus.workflows.prompting import fill

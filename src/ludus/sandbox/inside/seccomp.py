@@ -155,11 +155,7 @@ Instruction = tuple[int, int, int, int]
 
 
 def install(*, has_namespaces: bool) -> None:
-    """Filter this process and all that it starts, for good.
-
-    Raises:
-        OSError: the kernel refuses, or the numbers of its calls are not known here.
-    """
+    """Filter this process and all that it starts, for good. Raises OSError if that cannot be done on this machine."""
     if platform.machine() not in ARCHITECTURES:
         raise OSError(f"seccomp: the system calls of {platform.machine()} are not known here")
     instructions = build(platform.machine(), has_namespaces=has_namespaces, own_pid=os.getpid())
