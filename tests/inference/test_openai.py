@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import sys
 import time
@@ -30,10 +29,11 @@ from scripted_endpoint import (
     writes,
 )
 
+from ludus.config import EndpointConfig
 from ludus.errors import ConfigError, PolicyError, RewardError, TimeoutExceeded
 from ludus.inference.endpoint import EndpointRefused
 from ludus.inference.judge import Judge
-from ludus.inference.openai.engine import OpenAIEngine, OpenAISettings
+from ludus.inference.openai.engine import OpenAIEngine
 from ludus.inference.openai.wire import END, MessageFormat
 from ludus.inference.protocol import Completion, Request, Sampling
 from ludus.records import PolicyName, PolicyRef
@@ -55,8 +55,11 @@ def with_engine(url: str, use: Callable[[OpenAIEngine], Awaitable[T]], **setting
     """Use an engine in an event loop of its own, and close it."""
 
     async def work() -> tuple[T, OpenAIEngine]:
-        options = {"model": "guest-1", "url": url, "key_variable": None, "backoff_s": 0.001, **settings}
-        engine = OpenAIEngine(OpenAISettings(**options))
+        policy, options = (
+            settings.pop("policy", None),
+            {"model": "guest-1", "url": url, "key_variable": None, **settings},
+        )
+        engine = OpenAIEngine(EndpointConfig(**options), policy=policy, backoff_s=0.001)
         try:
             return await use(engine), engine
         finally:
@@ -86,7 +89,7 @@ def test_it_keeps_the_engines_contract() -> None:
         await check_engine(engine, Letters(), policies=[GUEST], context=CONTEXT)
 
     with fake_openai() as url:
-        with_engine(url, check, policy="guest", logprobs=True)
+        with_engine(url, check, policy="guest")
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------
@@ -155,36 +158,6 @@ def test_tokens_that_are_no_conversation_are_refused_without_a_call() -> None:
     with scripted(says("x")) as server:
         failing(server.url, PolicyError, "token 4711", a_request(prompt=(72, 4711)))
     assert not server.seen
-
-
-def test_log_probabilities_stand_at_the_first_byte_of_each_token() -> None:
-    content = [
-        {"token": "Hi", "logprob": -0.5, "bytes": [72, 105]},
-        {"token": "\ufffd", "logprob": -1.0, "bytes": [0xC3]},
-        {"token": "\ufffd", "logprob": -0.25, "bytes": [0xA4]},
-        {"token": "<end>", "logprob": -2.0, "bytes": None},
-    ]
-    with scripted(says("Hiä", logprobs={"content": content})) as server:
-        completion, _ = generate(server.url, logprobs=True)
-    assert server.bodies[0]["logprobs"] is True
-    assert completion.tokens.tolist() == [72, 105, 0xC3, 0xA4, END]
-    assert completion.logps.tolist() == [-0.5, 0.0, -1.0, -0.25, -2.0]
-
-
-@pytest.mark.parametrize(
-    "logprobs",
-    [
-        None,
-        {"content": None},
-        {"content": [{"token": "other", "logprob": -1.0, "bytes": None}]},
-        {"content": [{"token": "yes", "logprob": float("nan"), "bytes": None}]},
-        {"content": [{"token": "yes", "bytes": None}]},
-    ],
-)
-def test_log_probabilities_that_are_missing_or_do_not_fit_are_an_error(logprobs: Any) -> None:
-    text = '{"choices": [{"message": {"content": "yes"}, "finish_reason": "stop", "logprobs": %s}]}'
-    with scripted(writes(text % json.dumps(logprobs))) as server:
-        failing(server.url, PolicyError, "log-prob", logprobs=True)
 
 
 # -- money and counters ------------------------------------------------------------------------------------------------
@@ -376,7 +349,7 @@ def test_closing_fails_what_is_in_flight_and_what_comes_after() -> None:
     arrived = asyncio.Event()
 
     async def work(url: str) -> None:
-        engine = OpenAIEngine(OpenAISettings(model="m", url=url, key_variable=None))
+        engine = OpenAIEngine(EndpointConfig(model="m", url=url, key_variable=None))
         asked = asyncio.ensure_future(engine.generate(a_request()))
         await asyncio.wait_for(arrived.wait(), 10)
         await engine.close()
@@ -421,7 +394,7 @@ def test_the_key_is_in_no_message_and_no_log(key: str, caplog: pytest.LogCapture
     with scripted(refuses(401, f"Incorrect API key provided: {SECRET}.")) as server:
         with pytest.raises(EndpointRefused) as caught:
             generate(server.url, key_variable=key)
-        settings = OpenAISettings(model="m", url=server.url, key_variable=key)
+        settings = EndpointConfig(model="m", url=server.url, key_variable=key)
         engine = OpenAIEngine(settings)
     assert "Incorrect API key provided: [key]." in str(caught.value)
     assert SECRET not in caplog.text
@@ -431,7 +404,7 @@ def test_the_key_is_in_no_message_and_no_log(key: str, caplog: pytest.LogCapture
 def test_a_key_that_is_not_set_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     with pytest.raises(ConfigError, match="NO_SUCH_KEY, which is to have its key, is not set"):
-        OpenAIEngine(OpenAISettings(model="m", key_variable="NO_SUCH_KEY"))
+        OpenAIEngine(EndpointConfig(model="m", key_variable="NO_SUCH_KEY"))
 
 
 def test_the_key_does_not_follow_a_redirect(key: str) -> None:
@@ -446,12 +419,12 @@ def test_the_key_does_not_follow_a_redirect(key: str) -> None:
 @pytest.mark.parametrize("url", ["ftp://x/v1", "127.0.0.1:8000", "http://me:secret@x/v1", "https://x/v1?key=secret"])
 def test_a_url_that_we_may_not_call_is_bad_input_and_its_secret_is_not_repeated(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        OpenAIEngine(OpenAISettings(model="m", url=url, key_variable=None))
+        OpenAIEngine(EndpointConfig.model_construct(model="m", url=url))
     assert "secret" not in str(caught.value)
 
 
 def test_a_key_sent_in_the_clear_to_another_machine_is_warned_of(key: str, caplog: pytest.LogCaptureFixture) -> None:
-    OpenAIEngine(OpenAISettings(model="m", url="http://10.1.2.3/v1", key_variable=key))
+    OpenAIEngine(EndpointConfig(model="m", url="http://10.1.2.3/v1", key_variable=key))
     assert "unencrypted" in caplog.text
     assert SECRET not in caplog.text
 

@@ -13,9 +13,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "inference"))
 
 from scripted_endpoint import Answer, ScriptedServer, never, refuses, says, scripted
 
+from ludus.config import EndpointConfig
 from ludus.config.sections.rewards import JudgeRewardConfig
 from ludus.errors import PolicyError, RewardError, TimeoutExceeded
-from ludus.inference.openai.engine import OpenAIEngine, OpenAISettings
+from ludus.inference.openai.engine import OpenAIEngine
 from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
 from ludus.rewards.making import Surroundings, make_rewards
 from ludus.rewards.rewards import Scored
@@ -33,8 +34,8 @@ def judged(server: ScriptedServer, response: str, *, seed: int = 1, **config: An
     given = {"kind": "judge", "endpoint": "gpt", "rubric": "Is the proof sound?", "highest": 10.0, **config}
 
     async def score() -> Scored:
-        settings = OpenAISettings(model="m", url=server.url, key_variable=None, backoff_s=0.001, retries=0)
-        engines = {"gpt": OpenAIEngine(settings)}
+        endpoint = EndpointConfig(model="m", url=server.url, retries=0)
+        engines = {"gpt": OpenAIEngine(endpoint, backoff_s=0.001)}
         rewards = make_rewards([JudgeRewardConfig.model_validate(given)], Surroundings(engine=engines.__getitem__))
         try:
             return await rewards.score(TASK, response, seed=seed)

@@ -18,7 +18,7 @@ from ludus.explore.prompts import Speaker, find_prompt
 from ludus.explore.runners.text_episode import TextEpisode
 from ludus.inference.addresses import check_url, read_key
 from ludus.inference.judge import Judge
-from ludus.inference.openai.engine import OpenAIEngine, OpenAISettings
+from ludus.inference.openai.engine import OpenAIEngine
 from ludus.inference.protocol import Sampling
 from ludus.lm.extraction import check_extraction
 from ludus.records import derive_seed
@@ -117,27 +117,10 @@ class Endpoints:
         if name not in self._explore.endpoints:
             raise ConfigError(f"there is no endpoint {name!r}; name it under explore.endpoints")
         if name not in self._engines:
-            engine = OpenAIEngine(engine_settings(name, self._explore.endpoints[name], shares=self._explore.workers))
+            engine = OpenAIEngine(self._explore.endpoints[name], policy=name, shares=self._explore.workers)
             engine.counters.cost = self._spent.get(name, 0.0)
             self._engines[name] = engine
         return self._engines[name]
-
-
-def engine_settings(name: str, endpoint: EndpointConfig, *, shares: int = 1) -> OpenAISettings:
-    """The settings of one explorer's engine for an endpoint; `shares` explorers divide what may be spent."""
-    return OpenAISettings(
-        model=endpoint.model,
-        policy=name,
-        url=endpoint.url,
-        key_variable=endpoint.key_variable,
-        attempt_s=endpoint.attempt_s,
-        retries=endpoint.retries,
-        max_in_flight=endpoint.max_in_flight,
-        prompt_price=endpoint.prompt_price,
-        completion_price=endpoint.completion_price,
-        max_cost=None if endpoint.max_cost is None else endpoint.max_cost / shares,
-        options=endpoint.options,
-    )
 
 
 def check_endpoint(name: str, endpoint: EndpointConfig) -> None:

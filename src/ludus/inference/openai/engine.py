@@ -1,8 +1,8 @@
 """Any OpenAI-compatible endpoint as a fixed player or a judge: chat completions behind the `Engine` protocol.
 
 Prompts are conversations in `MessageFormat`, whose tokens are bytes. `Sampling.max_tokens` counts the endpoint's
-tokens, so a reply may have more tokens here. Log-probabilities are zeros unless `logprobs` is asked for; then the first
-byte of each of the endpoint's tokens has that token's. Nothing that such a player says is trained on.
+tokens, so a reply may have more tokens here. Log-probabilities are zeros: nothing that such a player says is trained
+on.
 
 Invariants: no more than `max_cost` is spent, give or take what is in flight; a parameter that the endpoint does not
 know is left out from then on, with a warning, rather than failing every game.
@@ -13,14 +13,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ludus.config import EndpointConfig
 from ludus.errors import PolicyError, Unreachable
 from ludus.inference.endpoint import Endpoint, EndpointRefused
-from ludus.inference.openai.wire import END, ChatReply, MessageFormat, Usage, read_reply, read_usage
+from ludus.inference.openai.wire import ChatReply, MessageFormat, Usage, read_reply, read_usage
 from ludus.inference.protocol import Completion, EngineCounters, Request, Sampling
 
 log = logging.getLogger(__name__)
@@ -29,61 +29,40 @@ OMISSIBLE = ("max_tokens", "temperature", "top_p", "top_k", "seed")
 """Parameters without which a reply is still one; `max_tokens` has a second name that is tried instead."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenAISettings:
-    """One model at one endpoint."""
-
-    model: str
-    policy: str | None = None
-    """Name of the one policy that it speaks for; None: whatever policy is asked for is this model."""
-    url: str = "https://api.openai.com/v1"
-    key_variable: str | None = "OPENAI_API_KEY"
-    """Environment variable that has the key; None for an endpoint that wants none."""
-    attempt_s: float = 120.0
-    """Limit of one attempt; that of a whole request is its deadline."""
-    retries: int = 4
-    backoff_s: float = 0.5
-    max_in_flight: int = 16
-    prompt_price: float = 0.0
-    """Per million tokens."""
-    completion_price: float = 0.0
-    """Per million tokens."""
-    max_cost: float | None = None
-    """When this much has been spent, requests fail."""
-    logprobs: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """More fields of every request, such as `{"reasoning_effort": "low"}`."""
-
-
 class OpenAIEngine:
     """Asks one model at one endpoint."""
 
     is_repeatable = False
 
-    def __init__(self, settings: OpenAISettings) -> None:
+    def __init__(
+        self, config: EndpointConfig, *, policy: str | None = None, shares: int = 1, backoff_s: float = 0.5
+    ) -> None:
+        """`policy` names the one policy that it speaks for, None: any; `shares` engines divide what may be spent."""
         self.counters = EngineCounters()
         self.format = MessageFormat()
-        self._settings = settings
+        self._config = config
+        self._policy = policy
+        self._max_cost = None if config.max_cost is None else config.max_cost / shares
         self._left_out: set[str] = set()
         self._endpoint = Endpoint(
-            settings.url,
+            config.url,
             counters=self.counters,
-            key_variable=settings.key_variable,
-            attempt_s=settings.attempt_s,
-            retries=settings.retries,
-            backoff_s=settings.backoff_s,
-            max_in_flight=settings.max_in_flight,
+            key_variable=config.key_variable,
+            attempt_s=config.attempt_s,
+            retries=config.retries,
+            backoff_s=backoff_s,
+            max_in_flight=config.max_in_flight,
         )
 
     async def generate(self, request: Request) -> Completion:
         """Write one completion; raises as `ask` does, and PolicyError for a request that is not for it."""
         with self.counters.counting():
             reply = await self._ask(self._read(request), request.sampling, request.seed, request.deadline_s)
-        tokens, logps = reply.as_bytes(END)
+        tokens = reply.as_tokens()
         cut = next((i + 1 for i, token in enumerate(tokens) if token in request.sampling.stop_tokens), len(tokens))
         return Completion(
             tokens=np.array(tokens[:cut], np.int32),
-            logps=np.array(logps[:cut], np.float32),
+            logps=np.zeros(cut, np.float32),
             values=np.zeros(cut, np.float32),
             policy=request.policy,
             finish="stop" if cut < len(tokens) else reply.finish,
@@ -120,13 +99,13 @@ class OpenAIEngine:
             # A run waits for the engine of its own policy, and for nobody else's.
             raise PolicyError(str(error)) from error
         self._charge(read_usage(answer, messages))
-        return read_reply(answer, needs_logprobs=self._settings.logprobs)
+        return read_reply(answer)
 
     def _read(self, request: Request) -> list[dict[str, str]]:
         if not request.prompt:
-            raise PolicyError(f"{self._settings.model} cannot answer: the prompt is empty")
-        if self._settings.policy not in (None, request.policy.name):
-            raise PolicyError(f"{self._settings.model} speaks for {self._settings.policy}, not for {request.policy}")
+            raise PolicyError(f"{self._config.model} cannot answer: the prompt is empty")
+        if self._policy not in (None, request.policy.name):
+            raise PolicyError(f"{self._config.model} speaks for {self._policy}, not for {request.policy}")
         return self.format.messages(request.prompt)
 
     async def _post(
@@ -140,7 +119,7 @@ class OpenAIEngine:
                 unknown = self._unknown_parameter(refused, body)
                 if unknown is None:
                     raise
-                log.warning("%s does not know %r; leaving it out from now on", self._settings.model, unknown)
+                log.warning("%s does not know %r; leaving it out from now on", self._config.model, unknown)
                 self._left_out.add(unknown)
 
     def _body(self, messages: Sequence[Mapping[str, str]], sampling: Sampling, seed: int) -> dict[str, Any]:
@@ -154,8 +133,7 @@ class OpenAIEngine:
         if "max_tokens" in self._left_out:
             wanted["max_completion_tokens"] = sampling.max_tokens
         body = {name: value for name, value in wanted.items() if name not in self._left_out}
-        logprobs = {"logprobs": True} if self._settings.logprobs else {}
-        return {"model": self._settings.model, "messages": list(messages), **body, **logprobs, **self._settings.options}
+        return {"model": self._config.model, "messages": list(messages), **body, **self._config.options}
 
     @staticmethod
     def _unknown_parameter(refused: EndpointRefused, body: Mapping[str, Any]) -> str | None:
@@ -170,14 +148,14 @@ class OpenAIEngine:
     # -- money -----------------------------------------------------------------------------------------------------
 
     def _check_cost(self) -> None:
-        most = self._settings.max_cost
+        most = self._max_cost
         if most is not None and self.counters.cost >= most:
-            raise PolicyError(f"{self._settings.model} has cost {self.counters.cost:.4g}, and max_cost is {most:g}")
+            raise PolicyError(f"{self._config.model} has cost {self.counters.cost:.4g}, and max_cost is {most:g}")
 
     def _charge(self, usage: Usage) -> None:
-        settings, counters = self._settings, self.counters
+        config, counters = self._config, self.counters
         counters.prompt_tokens += usage.prompt
         counters.reused_tokens += usage.cached
         counters.sampled_tokens += usage.completion
-        spent = usage.prompt * settings.prompt_price + usage.completion * settings.completion_price
+        spent = usage.prompt * config.prompt_price + usage.completion * config.completion_price
         counters.cost += spent / 1_000_000

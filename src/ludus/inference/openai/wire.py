@@ -7,7 +7,6 @@ endpoint of text serves behind the same protocol as engines of tokens. It has th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +24,6 @@ BYTES_PER_TOKEN = 3
 """Assumed, on the dear side, where an endpoint does not say how many tokens it used."""
 NO_REPLY = ("content_filter", "tool_calls", "function_call")
 """Reasons to finish that leave no reply to play with."""
-
-Piece = tuple[bytes, float]
-"""One of the endpoint's tokens: what it spells, and its log-probability."""
 
 
 class MessageFormat:
@@ -97,29 +93,17 @@ class ChatReply:
 
     text: str
     finish: Finish
-    pieces: tuple[Piece, ...] | None
-    """What `text` is made of, where the endpoint was asked for log-probabilities."""
-    end_logp: float
-    """Log-probability of ending here, where the endpoint gave it; else 0."""
 
-    def as_bytes(self, end: int) -> tuple[list[int], list[float]]:
-        """Bytes and log-probabilities; `end` stands behind a reply that was not cut at its length."""
-        pieces = self.pieces if self.pieces is not None else ((to_bytes(self.text), 0.0),)
-        tokens: list[int] = []
-        logps: list[float] = []
-        for spelled, logp in pieces:
-            tokens += spelled
-            logps += [logp] + [0.0] * (len(spelled) - 1) if spelled else []
-        if self.finish == "stop":
-            return [*tokens, end], [*logps, self.end_logp]
-        return tokens, logps
+    def as_tokens(self) -> list[int]:
+        """The tokens of `MessageFormat`, with the end mark unless the reply was cut at its length."""
+        return [*to_bytes(self.text), *([END] if self.finish == "stop" else [])]
 
 
-def read_reply(answer: Mapping[str, Any], *, needs_logprobs: bool = False) -> ChatReply:
+def read_reply(answer: Mapping[str, Any]) -> ChatReply:
     """The first choice of an answer.
 
     Raises:
-        PolicyError: there is no reply in it, or what was asked for is missing.
+        PolicyError: there is no reply in it.
     """
     choice, message = _first_choice(answer)
     if message is None:
@@ -129,8 +113,7 @@ def read_reply(answer: Mapping[str, Any], *, needs_logprobs: bool = False) -> Ch
         raise PolicyError(f"the endpoint gave no reply: {message.get('refusal') or reason}")
     if not isinstance(text, str) or (not text and reason == "length"):
         raise PolicyError("the endpoint's reply is empty: all its tokens went elsewhere (to reasoning?); allow it more")
-    pieces, end_logp = _pieces(choice, text) if needs_logprobs else (None, 0.0)
-    return ChatReply(text=text, finish="length" if reason == "length" else "stop", pieces=pieces, end_logp=end_logp)
+    return ChatReply(text=text, finish="length" if reason == "length" else "stop")
 
 
 def read_usage(answer: Mapping[str, Any], messages: Sequence[Mapping[str, str]]) -> Usage:
@@ -159,30 +142,6 @@ def _first_choice(answer: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 def _estimate(text: str) -> int:
     return -(-len(to_bytes(text)) // BYTES_PER_TOKEN)
-
-
-def _pieces(choice: Mapping[str, Any], text: str) -> tuple[tuple[Piece, ...], float]:
-    """The tokens that spell the text. Some servers list the mark that ended the reply, too: the rest is its share."""
-    try:
-        entries = choice["logprobs"]["content"]
-        pieces = [_piece(entry) for entry in entries]
-    except (KeyError, TypeError, ValueError) as error:
-        raise PolicyError(f"the endpoint gave no usable log-probabilities: {type(error).__name__}: {error}") from None
-    for count in range(len(pieces), max(len(pieces) - 3, -1), -1):
-        spelled = b"".join(piece for piece, _ in pieces[:count])
-        if spelled.decode(errors="replace") == text:
-            while count and not pieces[count - 1][0]:
-                count -= 1
-            return tuple(pieces[:count]), sum(logp for _, logp in pieces[count:])
-    raise PolicyError("the endpoint's tokens with log-probabilities do not spell its reply")
-
-
-def _piece(entry: Mapping[str, Any]) -> Piece:
-    logp = float(entry["logprob"])
-    if not math.isfinite(logp):
-        raise ValueError(f"log-probability {logp}")
-    spelled = entry.get("bytes")
-    return (to_bytes(str(entry["token"])) if spelled is None else bytes(spelled)), logp
 
 
 def _count(value: object, otherwise: int) -> int:
