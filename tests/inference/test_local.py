@@ -91,10 +91,10 @@ def test_versions_nobody_uses_are_given_up_beyond_the_limit(
     engine = LocalEngine(tiny, store=store, lora=LORA, max_versions=2)
     before = answer(engine, ask(PROMPT, policy=main(0)))[0]
     answer(engine, ask(PROMPT, policy=main(1)), ask(PROMPT, policy=main(2)))
-    assert engine.versions == [main(1), main(2)]
+    assert list(engine._versions._loaded) == [main(1), main(2)]
     answer(engine, ask(PROMPT, policy=main(1)))
     again = answer(engine, ask(PROMPT, policy=main(0)))[0]
-    assert engine.versions == [main(1), main(0)]
+    assert list(engine._versions._loaded) == [main(1), main(0)]
     assert again.logps.tobytes() == before.logps.tobytes()
 
 
@@ -180,9 +180,9 @@ def test_turns_of_a_session_compute_only_what_is_new(make_engine: MakeEngine) ->
         # All of the turn before but its last token, which was drawn and never computed.
         assert engine.counters.reused_tokens - before == (len(history) - 8 if turn else 0)
         history += [*completion.tokens.tolist(), *range(7)]
-    assert engine.blocks_in_use > 0
+    assert engine._pool.used > 0
     engine.end_session("game")
-    assert engine.blocks_in_use == 0
+    assert engine._pool.used == 0
 
 
 def test_a_session_that_changes_its_mind_does_not_change_what_others_find(make_engine: MakeEngine) -> None:
@@ -200,7 +200,7 @@ def test_a_session_that_changes_its_mind_does_not_change_what_others_find(make_e
 def test_the_last_turn_keeps_nothing(make_engine: MakeEngine) -> None:
     engine = make_engine()
     answer(engine, ask(PROMPT, session="game", is_last=True))
-    assert engine.blocks_in_use == 0
+    assert engine._pool.used == 0
 
 
 def test_another_version_does_not_go_on_from_what_one_computed(make_engine: MakeEngine) -> None:
@@ -292,7 +292,7 @@ def test_a_leader_that_is_given_up_leaves_its_followers_what_it_computed(make_en
         return await follower
 
     assert asyncio.run(play()).logps.tobytes() == expected.logps.tobytes()
-    assert engine.blocks_in_use == 0
+    assert engine._pool.used == 0
 
 
 def test_a_request_that_waits_past_its_deadline_fails_alone(make_engine: MakeEngine) -> None:
@@ -306,7 +306,7 @@ def test_a_request_that_waits_past_its_deadline_fails_alone(make_engine: MakeEng
         return await first
 
     assert len(asyncio.run(play()).tokens) == 150
-    assert engine.blocks_in_use == 0
+    assert engine._pool.used == 0
     assert (engine.counters.requests, engine.counters.completed, engine.counters.failed) == (2, 1, 1)
 
 
@@ -329,7 +329,7 @@ def test_a_policy_that_diverged_fails_its_own_requests_and_nobody_elses(
         assert engine.counters.sampled_tokens - before == 8 + 3 * 40
         assert {str(error) for error in failed} == {"main@9 gives log-probabilities that are not finite numbers"}
         assert {one.logps.tobytes(), two.logps.tobytes(), three.logps.tobytes()} == {expected.logps.tobytes()}
-    assert engine.blocks_in_use == 0
+    assert engine._pool.used == 0
 
 
 def test_requests_that_make_no_sense_are_refused_each_with_its_reason(make_engine: MakeEngine) -> None:
@@ -361,7 +361,7 @@ def test_closing_fails_what_is_in_flight_and_what_waits(make_engine: MakeEngine)
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     assert {str(error) for error in asyncio.run(play())} == {"the engine was closed"}
-    assert engine.blocks_in_use == 0
+    assert engine._pool.used == 0
 
 
 def test_an_error_in_a_step_reaches_every_request(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,4 +149,4 @@ def test_any_order_of_arrivals_and_cancellations_gives_the_same_bits(
     results = asyncio.run(all_of_them())
     for number, result in enumerate(results):
         assert result == calm[number] or (result is None and number in given_up)
-    assert engine.blocks_in_use == 0
+    assert engine._pool.used == 0

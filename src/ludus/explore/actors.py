@@ -20,6 +20,8 @@ from ludus.records import PolicyRef
 
 CHUNK = 64
 
+Program = Callable[..., tuple[jax.Array, ...]]
+
 
 class Needs(NamedTuple):
     """What a policy is asked with, besides what its seat sees; 0 where it needs no such thing."""
@@ -38,6 +40,12 @@ class Decided(NamedTuple):
     values: NDArray[np.float32]
     memory: NDArray[np.float32]
     """`[n, M]`."""
+
+
+class _Loaded(NamedTuple):
+    params: Any
+    program: Program
+    needs: Needs
 
 
 def choose(logits: jax.Array, legal: jax.Array, uniform: jax.Array, greedy: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -63,15 +71,12 @@ class NetworkActors:
     def __init__(self, store: PolicyStore, *, max_loaded: int = 32) -> None:
         self._store = store
         self._max_loaded = max_loaded
-        self._params: OrderedDict[PolicyRef, Any] = OrderedDict()
-        self._compiled: dict[str, Callable[..., tuple[jax.Array, ...]]] = {}
-        self._program_of: dict[PolicyRef, str] = {}
-        self._needs: dict[PolicyRef, Needs] = {}
+        self._loaded: OrderedDict[PolicyRef, _Loaded] = OrderedDict()
+        self._compiled: dict[str, Program] = {}
 
     def needs(self, ref: PolicyRef) -> Needs:
         """What the policy must be given."""
-        self._load(ref)
-        return self._needs[ref]
+        return self._load(ref).needs
 
     def act(
         self,
@@ -84,9 +89,8 @@ class NetworkActors:
         memory: NDArray[np.float32] | None = None,
     ) -> Decided:
         """Decide for `[n]` rows. Without `state [n, G]` values mean nothing; without `memory [n, M]` it is empty."""
-        params = self._load(ref)
-        program = self._compiled[self._program_of[ref]]
-        n, needs = len(uniform), self._needs[ref]
+        params, program, needs = self._load(ref)
+        n = len(uniform)
         state = np.zeros((n, needs.state), np.float32) if state is None else state
         memory = np.zeros((n, needs.memory), np.float32) if memory is None else memory
         columns = [observation, legal, uniform, greedy, state, memory]
@@ -112,26 +116,24 @@ class NetworkActors:
             np.zeros((CHUNK, network.memory_size), np.float32),
         )
 
-    def _load(self, ref: PolicyRef) -> Any:
-        if ref in self._params:
-            self._params.move_to_end(ref)
-            return self._params[ref]
+    def _load(self, ref: PolicyRef) -> _Loaded:
+        if ref in self._loaded:
+            self._loaded.move_to_end(ref)
+            return self._loaded[ref]
         loaded = self._store.load(ref)
         key = repr(loaded.shape)
         if key not in self._compiled:
             self._compiled[key] = compile_actor(loaded.shape)
-        self._program_of[ref] = key
         network = loaded.shape.build()
-        self._needs[ref] = Needs(network.state_size, network.memory_size)
-        self._params[ref] = {name: jnp.asarray(tensor) for name, tensor in loaded.weights.items()}
-        while len(self._params) > self._max_loaded:
-            old, _ = self._params.popitem(last=False)
-            self._program_of.pop(old)
-            self._needs.pop(old)
-        return self._params[ref]
+        params = {name: jnp.asarray(tensor) for name, tensor in loaded.weights.items()}
+        needs = Needs(network.state_size, network.memory_size)
+        self._loaded[ref] = _Loaded(params, self._compiled[key], needs)
+        while len(self._loaded) > self._max_loaded:
+            self._loaded.popitem(last=False)
+        return self._loaded[ref]
 
 
-def compile_actor(shape: PolicyShape) -> Callable[..., tuple[jax.Array, ...]]:
+def compile_actor(shape: PolicyShape) -> Program:
     """The program that decides for one chunk of rows."""
     network = shape.build()
 

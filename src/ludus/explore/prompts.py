@@ -105,10 +105,9 @@ class Speaker:
     action: str
     """How the move is found in a reply; see `lm.extraction`."""
     sampling: Sampling
-    greedy: Sampling
-    """The same for seats that are to say the likeliest."""
     is_endpoint: bool = False
-    """Whether it is given up when the episode's time is nearly over, so that the error names it."""
+    """Whether it is a fixed player; then it is given up when the episode's time is nearly over, so that the error names
+    it."""
 
 
 def phrase(how: str, move: str) -> str:

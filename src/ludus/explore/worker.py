@@ -8,57 +8,25 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ludus.config import RunConfig
 from ludus.explore.messages import Broken, Play, Played, Ready, Setup, ToExplorer, Trouble
-from ludus.records import EpisodeBatch, Task
 from ludus.runtime import Channel, Pulse, Stop, run_worker
 from ludus.storage.arrow import episodes_to_table, experiences_to_table, to_bytes
+
+if TYPE_CHECKING:
+    from ludus.explore.runners.host_runner import HostRunner
+    from ludus.explore.runners.language_runner import LanguageRunner
+    from ludus.explore.runners.mixed_runner import MixedRunner
+
+    Runner = HostRunner | LanguageRunner | MixedRunner
 
 MOST_HAND_OVERS = 2
 """A worker hands episodes over about this often while each of its games is played once."""
 LONGEST_WAIT_S = 1.0
 """Finished episodes do not wait longer than this for others to be handed over with them."""
 SEND_DEADLINE_S = 120.0
-
-
-class Runner(Protocol):
-    """Plays tasks: on boards, in words, or through a workflow."""
-
-    slots: int
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing can be played for the moment; empty while it can."""
-        ...
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether there is nothing to play."""
-        ...
-
-    @property
-    def finished_episodes(self) -> int:
-        """Episodes that the next harvest would return."""
-        ...
-
-    def submit(self, tasks: Iterable[Task]) -> None:
-        """Queue tasks."""
-        ...
-
-    def step(self) -> None:
-        """Play on for a moment."""
-        ...
-
-    def harvest(self) -> EpisodeBatch:
-        """Hand over what has finished since the last call."""
-        ...
-
-    def take_counts(self) -> dict[str, float]:
-        """What endpoints, rewards and workflows have done since the last call, by name of the metric."""
-        ...
 
 
 def serve(channel: Channel[object], pulse: Pulse) -> None:

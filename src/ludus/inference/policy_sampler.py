@@ -27,40 +27,6 @@ class Interrupted(Exception):
     """The engine could not be reached: the game is to be played again from its beginning."""
 
 
-class Outage:
-    """The times that one engine is out of reach, as its runner sees them."""
-
-    def __init__(self, patience_s: float) -> None:
-        self._patience_s = patience_s
-        self._since: float | None = None
-        self.reason = ""
-        """Why the engine cannot be reached now; empty while it can."""
-
-    def begin(self, error: Unreachable) -> Interrupted:
-        """A game could not reach the engine, again or for the first time; what to raise in it.
-
-        Raises:
-            EngineLost: nobody could reach it for longer than the patience lasts.
-        """
-        now = time.monotonic()
-        if self._since is None:
-            log.warning("%s", error)
-            self._since = now
-        self.reason = str(error)
-        if now - self._since >= self._patience_s:
-            raise EngineLost(
-                f"{error}; explore.engine.patience_s = {self._patience_s:g} is over. Nothing is lost: start the server "
-                "again, and the same command resumes the run"
-            ) from error
-        return Interrupted(self.reason)
-
-    def end(self) -> None:
-        """The engine has answered."""
-        if self._since is not None:
-            log.warning("the engine answers again, after %.0f s", time.monotonic() - self._since)
-            self._since, self.reason = None, ""
-
-
 class PolicySampler:
     """Samples replies from one engine, for any number of conversations at once."""
 
@@ -77,8 +43,11 @@ class PolicySampler:
         self.engine = engine
         self.template = template
         self.context = context
-        self.outage = Outage(patience_s)
         self.pulse = pulse or Pulse()
+        self.trouble = ""
+        """Why the engine cannot be reached now; empty while it can."""
+        self._patience_s = patience_s
+        self._lost_since: float | None = None
 
     async def sample(self, request: Request) -> Completion:
         """Write one completion.
@@ -91,10 +60,26 @@ class PolicySampler:
         try:
             completion = await self.engine.generate(request)
         except Unreachable as error:
-            raise self.outage.begin(error) from error
-        self.outage.end()
+            raise self._interruption(error) from error
+        if self._lost_since is not None:
+            log.warning("the engine answers again, after %.0f s", time.monotonic() - self._lost_since)
+            self._lost_since, self.trouble = None, ""
         self.pulse.tick()
         return completion
+
+    def _interruption(self, error: Unreachable) -> Interrupted | EngineLost:
+        """What to raise in a game that cannot reach the engine, again or for the first time."""
+        now = time.monotonic()
+        if self._lost_since is None:
+            log.warning("%s", error)
+            self._lost_since = now
+        self.trouble = str(error)
+        if now - self._lost_since < self._patience_s:
+            return Interrupted(self.trouble)
+        return EngineLost(
+            f"{error}; explore.engine.patience_s = {self._patience_s:g} is over. Nothing is lost: start the server "
+            "again, and the same command resumes the run"
+        )
 
 
 def make_sampling(config: SamplingConfig, stop_tokens: Set[int], *, max_tokens: int | None = None) -> Sampling:

@@ -11,13 +11,14 @@ from ludus.explore.messages import Setup
 from ludus.explore.runners.host_runner import HostRunner
 from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.explore.runners.mixed_runner import MixedRunner
-from ludus.explore.worker import Runner, build_runner
+from ludus.explore.worker import build_runner
 from ludus.games import make_game
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import AnyShape, PolicyShape, PolicyStore, as_numpy
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
 from ludus.runtime import Pulse
 
+Runner = HostRunner | LanguageRunner | MixedRunner
 KUHN = "open_spiel:kuhn_poker"
 NETWORK = f"""
 name: x

@@ -49,19 +49,16 @@ class Endpoints:
         if endpoint is None:
             return None
         engine = self.engine(name)
-        # A fixed player has a manner of its own: it samples in evaluation, too, or games would repeat themselves.
-        own = Sampling(
-            max_tokens=endpoint.max_tokens or sampling.max_tokens,
-            temperature=sampling.temperature if endpoint.temperature is None else endpoint.temperature,
-            stop_tokens=engine.format.stop_tokens,
-        )
         return Speaker(
             sample=engine.generate,
             chat=engine.format,
             template=find_prompt(endpoint.prompt or prompt.template),
             action=endpoint.action or prompt.action,
-            sampling=own,
-            greedy=own,
+            sampling=Sampling(
+                max_tokens=endpoint.max_tokens or sampling.max_tokens,
+                temperature=sampling.temperature if endpoint.temperature is None else endpoint.temperature,
+                stop_tokens=engine.format.stop_tokens,
+            ),
             is_endpoint=True,
         )
 

@@ -8,7 +8,8 @@ so a network can train in games against language models.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -105,16 +106,13 @@ class Networks:
     def _answer_all(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for policy, questions in waiting.items():
+            waited_for = [question for question in questions if not question.answer.done()]
             try:
-                choices = self._choose(policy, questions)
-            except StorageError as error:
-                _refuse(questions, PolicyError(f"{policy} cannot be loaded: {error}"))
+                for question, choice in zip(waited_for, self._choose(policy, waited_for), strict=True):
+                    question.answer.set_result(choice)
             except Exception as error:  # whoever waits must hear of it
-                _refuse(questions, error)
-            else:
-                for question, choice in zip(questions, choices, strict=True):
-                    if not question.answer.done():
-                        question.answer.set_result(choice)
+                for question in waited_for:
+                    question.answer.set_exception(error)
 
     def needs(self, policy: PolicyRef) -> Needs:
         """What a network must be given besides what its seat sees.
@@ -122,22 +120,21 @@ class Networks:
         Raises:
             PolicyError: there are no such weights.
         """
-        try:
+        with _loading(policy):
             return self._actors.needs(policy)
-        except StorageError as error:
-            raise PolicyError(f"{policy} cannot be loaded: {error}") from error
 
     def _choose(self, policy: PolicyRef, questions: list[Question]) -> list[Choice]:
         sights = [question.sight for question in questions]
-        decided = self._actors.act(
-            policy,
-            np.stack([sight.observation for sight in sights]),
-            np.stack([sight.legal for sight in sights]),
-            np.array([question.uniform for question in questions], np.float32),
-            np.array([question.greedy for question in questions], np.bool_),
-            np.stack([sight.state for sight in sights]),
-            np.stack([sight.memory for sight in sights]),
-        )
+        with _loading(policy):
+            decided = self._actors.act(
+                policy,
+                np.stack([sight.observation for sight in sights]),
+                np.stack([sight.legal for sight in sights]),
+                np.array([question.uniform for question in questions], np.float32),
+                np.array([question.greedy for question in questions], np.bool_),
+                np.stack([sight.state for sight in sights]),
+                np.stack([sight.memory for sight in sights]),
+            )
         columns = decided.actions.tolist(), decided.logps.tolist(), decided.values.tolist(), decided.memory
         return [Choice(*row) for row in zip(*columns, strict=True)]
 
@@ -197,7 +194,9 @@ class NetworkSeat:
             self.trace.credit(total)
 
 
-def _refuse(questions: list[Question], error: Exception) -> None:
-    for question in questions:
-        if not question.answer.done():
-            question.answer.set_exception(error)
+@contextmanager
+def _loading(policy: PolicyRef) -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        raise PolicyError(f"{policy} cannot be loaded: {error}") from error

@@ -94,7 +94,7 @@ class LanguageRunner:
     @property
     def trouble(self) -> str:
         """Why the engine cannot be reached now; empty while it can."""
-        return self._sampler.outage.reason
+        return self._sampler.trouble
 
     @property
     def is_idle(self) -> bool:

@@ -38,19 +38,8 @@ class Record:
     returns: tuple[float, ...]
     truncated: bool = False
     started: float = field(default_factory=time.monotonic)
-    plies: list[int] = field(default_factory=list)
-    seats: list[int] = field(default_factory=list)
-    accepted: list[int] = field(default_factory=list)
-    moves: list[str] = field(default_factory=list)
-    replies: list[str] = field(default_factory=list)
-
-    def add(self, ply: int, seat: int, move: str, reply: str, *, is_valid: bool) -> None:
-        """Note one attempt at a move."""
-        self.plies.append(ply)
-        self.seats.append(seat)
-        self.accepted.append(int(is_valid))
-        self.moves.append(move)
-        self.replies.append(reply)
+    attempts: list[tuple[int, int, int, str, str]] = field(default_factory=list)
+    """Of each attempt at a move: ply, seat, 1 if it was accepted, the move, and the reply that it was found in."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,15 +116,16 @@ class TextEpisode:
     def finish(self, error: str = "") -> Episode:
         """The episode as a record."""
         record = self._record
+        plies, seats, accepted, moves, replies = zip(*record.attempts, strict=True) if record.attempts else ((),) * 5
         return Episode(
             id=self._id,
             task=self.task,
             returns=record.returns if not error else (0.0,) * len(record.returns),
-            move_plies=np.array(record.plies, np.int32),
-            move_seats=np.array(record.seats, np.int16),
-            move_actions=np.array(record.accepted, np.int32),
-            move_texts=tuple(record.moves),
-            replies=tuple(record.replies),
+            move_plies=np.array(plies, np.int32),
+            move_seats=np.array(seats, np.int16),
+            move_actions=np.array(accepted, np.int32),
+            move_texts=moves,
+            replies=replies,
             truncated=record.truncated,
             error=error,
             duration_s=time.monotonic() - record.started,
@@ -186,11 +176,13 @@ class TextEpisode:
 
     def _request(self, seat: int, conversation: Conversation, speaker: Speaker) -> Request:
         who, task = self.task.seats[seat], self.task
+        # A fixed player has a manner of its own: it samples in evaluation, too, or games would repeat themselves.
+        is_greedy = who.greedy and not speaker.is_endpoint
         left_s = max(self._ends - time.monotonic(), 0.0) if speaker.is_endpoint else ANSWER_S
         return Request(
             prompt=conversation.prompt,
             policy=who.policy,
-            sampling=speaker.greedy if who.greedy else speaker.sampling,
+            sampling=speaker.sampling.as_greedy() if is_greedy else speaker.sampling,
             seed=derive_seed(task.seed, "speak", task.attempt, seat, len(conversation.replies)),
             deadline_s=min(ANSWER_S, left_s),
             session=f"{self._id}/{seat}",
@@ -211,14 +203,14 @@ class TextEpisode:
             conversation = sitting.conversation
             if conversation is None:
                 raise EnvError(f"{self._game.spec.key}: a fixed player's move is invalid: {problem}") from problem
-            self._record.add(self._ply, seat, move, reply, is_valid=False)
+            self._record.attempts.append((self._ply, seat, 0, move, reply))
             conversation.replies[-1].is_invalid = True
             self._invalid_in_a_row += 1
             if self._invalid_in_a_row > self._prompt.invalid_moves:
                 return False
             conversation.hear(sitting.speaker.template.retry(await self._guarded(position.moves, seat)))
             return True
-        self._record.add(self._ply, seat, move, reply, is_valid=True)
+        self._record.attempts.append((self._ply, seat, 1, move, reply))
         self._ply += 1
         self._invalid_in_a_row = 0
         return True

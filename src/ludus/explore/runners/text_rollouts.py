@@ -63,14 +63,12 @@ class TextRollouts:
         self._prompt = prompt
         self._sampling = sampling
         self._rewards = rewards
-        drawn = make_sampling(sampling, sampler.template.stop_tokens)
         self._policy = Speaker(
             sample=sampler.sample,
             chat=sampler.template,
             template=find_prompt(prompt.template),
             action=prompt.action,
-            sampling=drawn,
-            greedy=drawn.as_greedy(),
+            sampling=make_sampling(sampling, sampler.template.stop_tokens),
         )
         self._endpoints = endpoints or Endpoints(ExploreConfig())
         self._deadline_s = deadline_s

@@ -87,7 +87,9 @@ class WorkflowRollouts:
             except RolloutError as error:
                 # A response that no reward can be found for is not asked for again: others would be favoured.
                 is_final = isinstance(error, RewardError) or retry == self._retries
-                self._count_failure(error, is_final=is_final)
+                self._counts["attempts"] += 1
+                self._counts["failed" if is_final else "retries"] += 1
+                self._counts["timeouts"] += isinstance(error, TimeoutExceeded)
                 if is_final:
                     made.failure = error
                     return Finished(episode=made.finish(f"{type(error).__name__}: {error}"), attempt=made)
@@ -103,8 +105,3 @@ class WorkflowRollouts:
         for name, value in made.outcome.metrics.items():
             self._counts[f"metrics/{name}/sum"] += value
             self._counts[f"metrics/{name}/count"] += 1
-
-    def _count_failure(self, error: RolloutError, *, is_final: bool) -> None:
-        self._counts["attempts"] += 1
-        self._counts["failed" if is_final else "retries"] += 1
-        self._counts["timeouts"] += isinstance(error, TimeoutExceeded)

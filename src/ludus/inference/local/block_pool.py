@@ -165,9 +165,6 @@ class Sessions:
         self._pool = pool
         self._kept: OrderedDict[str, Kept] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def keep(self, session: str, kept: Kept) -> None:
         """Keep a beginning; its blocks pass to the session."""
         self.drop(session)

@@ -89,16 +89,6 @@ class LocalEngine:
         self._running: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    @property
-    def blocks_in_use(self) -> int:
-        """Blocks of keys and values that requests and sessions hold."""
-        return self._pool.used
-
-    @property
-    def versions(self) -> list[PolicyRef]:
-        """Versions that are loaded, the longest unused first."""
-        return self._versions.loaded
-
     def add_version(self, policy: PolicyRef, tensors: Tensors) -> None:
         """Have a version that is in no store; no tensors are the base model itself. One of the same name is given up,
         with all that was computed with it."""

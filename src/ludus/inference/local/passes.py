@@ -90,9 +90,10 @@ class _Building:
 
     def add(self, part: Part) -> None:
         start, first_wanted = self._count, len(self._wanted)
-        self._append(_writing_columns(self._slots, part.writing))
-        self._drawing += part.writing.tolist()
-        self._sources += range(first_wanted, first_wanted + len(part.writing))
+        slots, writing = self._slots, part.writing
+        self._append((slots.tokens[writing], slots.positions[writing], writing))
+        self._drawing += writing.tolist()
+        self._sources += range(first_wanted, first_wanted + len(writing))
         self._wanted += range(start, self._count)
         for reading in part.readings:
             self._append(_reading_columns(reading))
@@ -115,7 +116,8 @@ class _Building:
         """Fill up to the fewest rows that products may have; those belong to the last span."""
         missing = FEWEST - self._count
         if missing > 0:
-            self._append(_nowhere_columns(self._slots, missing))
+            nowhere = np.full(missing, self._slots.nowhere, np.int64)
+            self._append((np.zeros(missing, np.int64), np.zeros(missing, np.int32), nowhere))
             self._spans[-1] = replace(self._spans[-1], stop=self._count)
         if self._wanted:
             self._wanted += [0] * (FEWEST - len(self._wanted))
@@ -135,17 +137,8 @@ class _Building:
         self._count += len(columns[0])
 
 
-def _writing_columns(slots: Slots, writing: NDArray[np.int64]) -> Columns:
-    return slots.tokens[writing], slots.positions[writing], writing
-
-
 def _reading_columns(reading: Reading) -> Columns:
     job = reading.job
     positions = np.arange(job.computed, reading.stop, dtype=np.int32)
     tokens = job.prompt[job.computed : reading.stop].astype(np.int64)
     return tokens, positions, np.full(len(positions), job.slot, np.int64)
-
-
-def _nowhere_columns(slots: Slots, count: int) -> Columns:
-    """Rows that only fill up a pass."""
-    return np.zeros(count, np.int64), np.zeros(count, np.int32), np.full(count, slots.nowhere, np.int64)

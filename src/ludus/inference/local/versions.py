@@ -55,11 +55,6 @@ class Versions:
         self._users: Counter[PolicyRef] = Counter()
         self._added: set[PolicyRef] = set()
 
-    @property
-    def loaded(self) -> list[PolicyRef]:
-        """Versions that are ready, the longest unused first."""
-        return list(self._loaded)
-
     def add(self, policy: PolicyRef, tensors: Tensors) -> None:
         """Have a version that is in no store, for good; it replaces one of the same name that no job uses."""
         if self._users[policy]:

@@ -44,14 +44,6 @@ class _Talk:
     is_busy: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """A reply that conversations can go on from."""
-
-    talk: _Talk
-    replies: int
-
-
 @dataclass(slots=True, kw_only=True)
 class _Judged:
     """What the program said about its attempt."""
@@ -77,7 +69,8 @@ class Interception:
 
     def __init__(self, model: RolloutModel) -> None:
         self.model = model
-        self._places: dict[tuple[Turn, ...], _Place] = {}
+        self._places: dict[tuple[Turn, ...], tuple[_Talk, int]] = {}
+        """Replies that conversations can go on from: the conversation, and how many replies it has up to there."""
         self._asked: Counter[str] = Counter()
         self._completions: dict[str, list[int]] = {}
         self._judged = _Judged()
@@ -95,7 +88,11 @@ class Interception:
         before = conversation.mark()
         talk.is_busy = True
         try:
-            _hear(conversation, turns, known=len(talk.turns))
+            messages = [turn.plain() for turn in turns[len(talk.turns) :]]
+            if talk.turns:
+                conversation.overhear(messages)
+            else:
+                conversation.hear_all(messages)
             written = await self._write(talk.chat, request)
             self._completions.setdefault(id, [-1] * request.n)[choice] = len(self.model.said)
             talk.chat.take(written.completion)
@@ -107,7 +104,7 @@ class Interception:
         calls = _calls(written.text) if request.offered else []
         said = text_around(written.text) if calls else written.text
         talk.turns = [*turns, said_turn(said, calls)]
-        self._places[tuple(talk.turns)] = _Place(talk=talk, replies=len(conversation.replies))
+        self._places[tuple(talk.turns)] = talk, len(conversation.replies)
         return Piece(
             text=said,
             tokens=tuple(written.completion.tokens.tolist()),
@@ -142,7 +139,7 @@ class Interception:
 
     def outcome(self, returned: Any) -> Any:
         """What the attempt comes to: what the program returned, and where that says nothing, what it told."""
-        if isinstance(returned, Outcome) or not self._has_judged:
+        if isinstance(returned, Outcome) or self._judged == _Judged():
             return returned
         judged, said = self._judged, self.model.said
         if isinstance(returned, str):
@@ -153,11 +150,6 @@ class Interception:
         steps = [judged.steps.get(number, 0.0) for number in range(len(said))] if judged.steps else []
         return Outcome(response=response, reward=whole, step_rewards=steps, metrics=judged.metrics)
 
-    @property
-    def _has_judged(self) -> bool:
-        judged = self._judged
-        return judged.whole is not None or judged.response is not None or bool(judged.steps or judged.metrics)
-
     # -- conversations ---------------------------------------------------------------------------------------------
 
     def _begin(self, turns: Sequence[Turn]) -> _Talk:
@@ -166,10 +158,10 @@ class Interception:
             place = self._places.get(tuple(turns[:known]))
             if place is None:
                 continue
-            talk = place.talk
+            talk, replies = place
             if not talk.is_busy and len(talk.turns) == known:
                 return talk
-            branch = talk.chat.conversation.branch(place.replies)
+            branch = talk.chat.conversation.branch(replies)
             return _Talk(self.model.add_chat(branch), list(turns[:known]))
         return _Talk(self.model.add_chat(Conversation(self.model.template)), [])
 
@@ -188,14 +180,6 @@ class Interception:
             raise BadRequest(str(error), parameter="messages", code="context_length_exceeded") from error
         except Interrupted as error:
             raise BadRequest(f"the attempt begins again: {error}", status=503) from error
-
-
-def _hear(conversation: Conversation, turns: Sequence[Turn], *, known: int) -> None:
-    messages = [turn.plain() for turn in turns[known:]]
-    if known:
-        conversation.overhear(messages)
-    else:
-        conversation.hear_all(messages)
 
 
 def _calls(text: str) -> list[ToolCall]:

@@ -27,14 +27,7 @@ _TYPES: dict[Any, str] = {
     list: "array",
     dict: "object",
 }
-_CHECKS: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
+_CHECKS: dict[str, tuple[type, ...]] = {name: (kind,) for kind, name in _TYPES.items()} | {"number": (int, float)}
 
 
 class ToolError(Exception):
