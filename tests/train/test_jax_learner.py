@@ -372,7 +372,7 @@ def test_batch_sizes_fall_into_few_buckets() -> None:
     sizes = {bucket(count, 256) for count in range(1, 100_001, 37)}
     assert len(sizes) <= 56
     for count in (1, 256, 257, 5000, 100_000):
-        assert count <= bucket(count, 256) <= max(256, 2 * count + 256)
+        assert 1.25 * count <= bucket(count, 256) <= 2.5 * count + 512  # room for batches that are a little larger
         assert bucket(count, 256) % 256 == 0
 
 

@@ -32,7 +32,13 @@ explore:
   group: 8
   prompt: {{template: bare}}
   sampling: {{max_tokens: {tokens}, ignore_end: true}}
-train: {{steps: 1000000000000, batch_episodes: 64, minibatch: 64, epochs: 1, algorithm: {{preset: grpo}}}}
+train:
+  steps: 1000000000000
+  batch_episodes: 64
+  minibatch: 64
+  epochs: 1
+  tokens_per_micro_batch: {batch_tokens}
+  algorithm: {{preset: grpo}}
 """
 DIALOGUE = """
 name: bench_dialogue
@@ -56,6 +62,11 @@ evaluate: {games: 0, final_games: 0, every: 1000000000000, against: []}
 telemetry: {tensorboard: false}
 league: {snapshot_every: 1000000000000, opponents: [{kind: mirror}]}
 """
+
+
+def letters(tokens: int) -> str:
+    """The config of one turn; a batch is computed at once, as TRL does it."""
+    return LETTERS.format(tokens=tokens, batch_tokens=BATCH * (PROMPT_TOKENS + tokens))
 
 
 def run_words(seconds: float, config: str, schedule: str = "sync") -> dict[str, float]:
@@ -104,17 +115,19 @@ def run_training(seconds: float, tokens: int) -> dict[str, float]:
     """The PyTorch learner alone: one optimizer step on 64 completions, as `grpo` takes it."""
     model = _load_tiny()
     from ludus.config import ALGORITHMS, AlgorithmConfig, TrainConfig
-    from ludus.train.torch_learner import MICRO_BATCH, TorchLearner
+    from ludus.train.torch_learner import TorchLearner
 
     preset = ALGORITHMS["grpo"]
     algorithm = AlgorithmConfig(preset="grpo", advantage=preset.advantage, objective=preset.objective)
-    learner = TorchLearner(model, TrainConfig(minibatch=BATCH, epochs=1, algorithm=algorithm), lora=None)
+    batch_tokens = BATCH * (PROMPT_TOKENS + tokens)
+    train = TrainConfig(minibatch=BATCH, epochs=1, tokens_per_micro_batch=batch_tokens, algorithm=algorithm)
+    learner = TorchLearner(model, train, lora=None)
     state, batch = learner.init(0), _completions(tokens)
     return _measure(
         seconds,
         lambda: learner.train_batch(state, batch, seed=0, progress=0.0),
         BATCH * tokens,
-        rows=MICRO_BATCH["cpu"],
+        rows=batch_tokens,
     )
 
 
@@ -194,7 +207,7 @@ def _measure(seconds: float, batch: Callable[[], Any], steps: int, *, rows: int)
 
 
 SIDES: dict[str, Callable[[float, int], dict[str, float]]] = {
-    "loop": lambda seconds, tokens: run_words(seconds, LETTERS.format(tokens=tokens)),
+    "loop": lambda seconds, tokens: run_words(seconds, letters(tokens)),
     "generation": run_generation,
     "training": run_training,
     "trl": run_trl,

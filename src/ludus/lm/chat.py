@@ -74,8 +74,10 @@ class ChatFormat:
     def decode(self, tokens: Sequence[int]) -> str:
         """What sampled tokens say, without the model's marks."""
         ids = [int(token) for token in tokens]
-        text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        return str(text)
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        if backend is not None:  # ten times as fast: transformers looks at the type of every token
+            return str(backend.decode(ids, skip_special_tokens=True))
+        return str(self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def _open(self, messages: tuple[tuple[tuple[str, str], ...], ...]) -> tuple[int, ...]:
         safe = [{**dict(message), "content": self._without_marks(dict(message)["content"])} for message in messages]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,7 @@ class LanguageModelShape:
         lora = self.model.lora
         if lora is not None:
             return {ADAPTER_CONFIG: _json(adapter_config_json(lasting_name(self.model.path), lora, tensors))}
-        return _model_files(find_model_folder(self.model.path), self.model.dtype)
+        return _base_model_files(self.model.path, self.model.dtype)
 
 
 def write_model_folder(final: Path, model: LanguageModel, weights: Mapping[str, NDArray[Any]]) -> None:
@@ -100,6 +101,12 @@ def write_model_folder(final: Path, model: LanguageModel, weights: Mapping[str, 
         save_tensors(staging / MODEL, weights, {"format": "pt"})
         for name, content in _model_files(model.folder, "float32").items():
             write_bytes(staging / name, content)
+
+
+@lru_cache(maxsize=4)
+def _base_model_files(path: str, dtype: str) -> dict[str, bytes]:
+    """Read once: every version of a whole model has the same files beside its weights."""
+    return _model_files(find_model_folder(path), dtype)
 
 
 def _model_files(folder: Path, dtype: str) -> dict[str, bytes]:

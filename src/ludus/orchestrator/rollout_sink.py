@@ -196,10 +196,10 @@ class RolloutMetrics:
         """`explore/<game>/...` for each game; a single game also without its name."""
         values: dict[str, float] = {"explore/failed_episodes": float(self.failed)}
         for game, episodes in self._episodes.items():
-            values.update({f"explore/{game}/{name}": value for name, value in _means(list(episodes)).items()})
-        if len(self._episodes) == 1:
-            (episodes,) = self._episodes.values()
-            values.update({f"explore/{name}": value for name, value in _means(list(episodes)).items()})
+            means = _means(list(episodes))
+            values.update({f"explore/{game}/{name}": value for name, value in means.items()})
+            if len(self._episodes) == 1:
+                values.update({f"explore/{name}": value for name, value in means.items()})
         return values
 
 

@@ -87,9 +87,9 @@ class Trainer:
             self._loader.close()
 
     def save(self, staging: Path) -> None:
-        """Write the state as one file per part."""
+        """Write the state as one file per part, into an empty folder that becomes a checkpoint whole."""
         for part, tensors in self._learner.state_tensors(self._state).items():
-            save_tensors(staging / f"{part}.safetensors", tensors)
+            save_tensors(staging / f"{part}.safetensors", tensors, is_staged=True)
         if self._loader is not None:
             write_json(staging / LOADER, self._loader.state())
 
