@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from ludus.config import LanguageModelConfig, PromptConfig, RewardConfigs, SamplingConfig, WorkflowConfig
 from ludus.explore.runners.language_runner import LanguageRunner
-from ludus.explore.runners.workflow_rollouts import WorkflowRollouts
+from ludus.explore.runners.workflow_episode import WorkflowRollouts
 from ludus.inference.local.engine import LocalEngine
 from ludus.inference.policy_sampler import PolicySampler, make_sampling
 from ludus.lm.chat import ChatFormat

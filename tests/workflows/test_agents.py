@@ -374,7 +374,7 @@ def test_a_program_ends_with_the_explorer_that_started_it(tmp_path: Path) -> Non
     explorer.write_text(
         "import asyncio, sys\n"
         "from ludus.workflows.agents.agent import AgentTask, Command\n"
-        "from ludus.workflows.agents.programs import ProgramAgent\n"
+        "from ludus.workflows.agents.workflow import ProgramAgent\n"
         f"agent = ProgramAgent(Command(arguments=(sys.executable, {str(program_file)!r})))\n"
         "asyncio.run(agent.attempt(AgentTask(base_url='x', api_key='y', model='m', inputs={})))\n"
     )

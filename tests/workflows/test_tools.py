@@ -10,7 +10,7 @@ from attempting import Make, attempt, part, run
 from ludus.errors import ConfigError
 from ludus.lm.chat import ChatFormat
 from ludus.records import Task
-from ludus.workflows.tools.built_in import calculator
+from ludus.workflows.tool_agent import calculator
 from ludus.workflows.tools.calls import find_calls, text_around, write_call, write_result
 from ludus.workflows.tools.tool import ToolError, register_tool
 

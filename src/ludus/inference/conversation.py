@@ -22,6 +22,8 @@ HEARD = "game"
 """Who speaks to the policy, in a transcript."""
 DICTATED = PolicyRef(name=PolicyName("dictated"))
 Columns = dict[str, NDArray[Any]]
+Mark = tuple[int, int, bool]
+"""A place in a conversation: tokens and messages before it, and whether the last reply has its end mark."""
 
 
 class ChatTemplate(Protocol):
@@ -55,15 +57,6 @@ class Reply:
     format_ok: bool = True
     is_invalid: bool = False
     reward: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """A place in a conversation."""
-
-    tokens: int
-    spoken: int
-    ended: bool
 
 
 class Conversation:
@@ -135,12 +128,12 @@ class Conversation:
 
     def mark(self) -> Mark:
         """Where the conversation is now, to go back to."""
-        return Mark(tokens=len(self._tokens), spoken=len(self._spoken), ended=self._ended)
+        return len(self._tokens), len(self._spoken), self._ended
 
     def go_back(self, mark: Mark) -> None:
         """Forget what was heard since a mark. Nothing may have been said since."""
-        del self._tokens[mark.tokens :], self._spoken[mark.spoken :]
-        self._ended = mark.ended
+        tokens, spoken, self._ended = mark
+        del self._tokens[tokens:], self._spoken[spoken:]
 
     def branch(self, replies: int) -> Conversation:
         """Another conversation that begins with this one up to its n-th reply; of those none is its own."""

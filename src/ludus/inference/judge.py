@@ -55,16 +55,12 @@ class Judge:
         for attempt in range(self._attempts):
             reply = await self._engine.ask(messages, sampling, seed=seed + attempt, deadline_s=deadline_s)
             said = reply.text
-            score = self._read(said)
-            if score is not None:
+            found = VERDICT.findall(said[-MOST_CHARACTERS:])
+            score = float(found[-1]) if found else math.nan
+            if self._lowest <= score <= self._highest:
                 return Verdict(score=score, reason=said)
             sampling = Sampling(max_tokens=max_tokens)
         raise RewardError(
             f"the judge gave no score from {self._lowest:g} to {self._highest:g} in {self._attempts} attempts; "
             f"its last answer ends with {said[-100:]!r}"
         )
-
-    def _read(self, said: str) -> float | None:
-        found = VERDICT.findall(said[-MOST_CHARACTERS:])
-        score = float(found[-1]) if found else math.nan
-        return score if self._lowest <= score <= self._highest else None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ludus.explore.runners.language_runner import LanguageRunner
-from ludus.explore.runners.workflow_rollouts import WorkflowRollouts
+from ludus.explore.runners.workflow_episode import WorkflowRollouts
 from ludus.inference.openai.wire import MessageFormat
 from ludus.inference.policy_sampler import PolicySampler
 from ludus.inference.protocol import Completion, EngineCounters, Request, Sampling

@@ -6,8 +6,7 @@ A user's own workflow is an async function of a task and a `RolloutModel`; `regi
 
 from ludus.workflows.agents.agent import AgentTask, register_agent, register_agent_program
 from ludus.workflows.environments import EnvStep, TextEnvironment, register_environment
-from ludus.workflows.outcome import Outcome
-from ludus.workflows.protocol import Workflow, register_workflow
+from ludus.workflows.protocol import Outcome, Workflow, register_workflow
 from ludus.workflows.rollout_model import Chat, OutOfRoom, RolloutModel
 from ludus.workflows.tools.tool import ToolError, register_tool
 

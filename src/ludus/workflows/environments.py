@@ -105,7 +105,8 @@ def find_environment(config: EnvironmentConfig) -> EnvironmentSource:
     if isinstance(config, GymnasiumConfig):
         from ludus.workflows.gymnasium_text import GymnasiumWords
 
-        return EnvironmentSource(name=config.id, make=GymnasiumWords.factory(config), blocks=config.blocks)
+        GymnasiumWords(config).close()  # one is looked at
+        return EnvironmentSource(name=config.id, make=partial(GymnasiumWords, config), blocks=config.blocks)
     found: Any = ENVIRONMENTS.find(config.name)
     source = found if isinstance(found, EnvironmentSource) else EnvironmentSource(name=config.name, make=found)
     return replace(source, make=partial(source.make, **config.options))

@@ -7,7 +7,7 @@ that are registered; one that names a module to import cannot be written.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,7 +15,7 @@ from ludus.config.sections.workflow import GymnasiumConfig
 from ludus.errors import ConfigError, EnvError
 from ludus.games.move_text import find_move
 from ludus.games.protocol import InvalidMove
-from ludus.workflows.environments import EnvStep, TextEnvironment
+from ludus.workflows.environments import EnvStep
 
 SEEDS = 2**31
 """Environments take seeds below this."""
@@ -39,12 +39,6 @@ class GymnasiumWords:
             self._env.close()
             raise
         self._mask: Any = None
-
-    @staticmethod
-    def factory(config: GymnasiumConfig) -> Callable[[], TextEnvironment]:
-        """What makes such environments, after one of them was looked at. Raises ConfigError as the class does."""
-        GymnasiumWords(config).close()
-        return lambda: GymnasiumWords(config)
 
     def reset(self, inputs: Mapping[str, Any], seed: int) -> str:
         """The rules, the task's prompt, and the first observation."""

@@ -16,7 +16,7 @@ from ludus.games.protocol import InvalidMove
 from ludus.lm.extraction import check_extraction, extract
 from ludus.records import Task
 from ludus.workflows.environments import EnvStep, OwnEnvironment, find_environment
-from ludus.workflows.outcome import Outcome
+from ludus.workflows.protocol import Outcome
 from ludus.workflows.rollout_model import Chat, OutOfRoom, RolloutModel
 
 MOST_THREADS = 32

@@ -15,7 +15,7 @@ from ludus.config import template_parts
 from ludus.config.sections.workflow import AttemptsConfig, SingleTurnConfig
 from ludus.errors import EnvError
 from ludus.records import Task
-from ludus.workflows.outcome import Outcome
+from ludus.workflows.protocol import Outcome
 from ludus.workflows.rollout_model import OutOfRoom, RolloutModel
 
 
@@ -85,14 +85,11 @@ def fill(template: str, inputs: Mapping[str, Any]) -> str:
     written = []
     for literal, field in template_parts(template):
         written.append(literal)
-        if field is not None:
-            written.append(_text(field, inputs))
+        if field is None:
+            continue
+        if field not in inputs:
+            known = ", ".join(sorted(inputs)) or "none"
+            raise EnvError(f"the task has no field {field!r}, which the workflow's template needs; it has: {known}")
+        value = inputs[field]
+        written.append(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     return "".join(written)
-
-
-def _text(field: str, inputs: Mapping[str, Any]) -> str:
-    if field not in inputs:
-        known = ", ".join(sorted(inputs)) or "none"
-        raise EnvError(f"the task has no field {field!r}, which the workflow's template needs; it has: {known}")
-    value = inputs[field]
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

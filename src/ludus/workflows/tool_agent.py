@@ -7,29 +7,27 @@ policy's own words are learnt from.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from fractions import Fraction
 
 from ludus.config.sections.workflow import ToolAgentConfig
 from ludus.records import Task, derive_seed
+from ludus.rewards.expressions import CONSTANTS, FUNCTIONS, Number, Unreadable, evaluate, parse
 from ludus.sandbox.execution import find_isolation
 from ludus.sandbox.sandbox import Sandbox, make_sandbox
-from ludus.workflows.outcome import Outcome
 from ludus.workflows.prompting import fill
+from ludus.workflows.protocol import Outcome
 from ludus.workflows.rollout_model import OutOfRoom, RolloutModel
-from ludus.workflows.tools.built_in import calculator, make_python
 from ludus.workflows.tools.calls import ToolCall, describe_tools, find_calls, write_result
 from ludus.workflows.tools.tool import BUILT_IN, TOOLS, Tool, ToolError, make_tool
 
 LEFT_OUT = "\n[...]\n"
-
-
-@dataclass(slots=True, kw_only=True)
-class _Tally:
-    """What an attempt has called."""
-
-    turns: int = 0
-    calls: int = 0
-    failed_calls: int = 0
+_WORDS = re.compile(r"(?<![\\A-Za-z])(" + "|".join((*FUNCTIONS, *CONSTANTS)) + r")(?![A-Za-z])")
+_SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "\n": " "})
+_TINY = 1e-12
+MOST_COMPLAINT = 400
 
 
 class ToolAgent:
@@ -50,22 +48,22 @@ class ToolAgent:
 
     async def run(self, task: Task, model: RolloutModel) -> Outcome:
         """Talk until there is a reply without a call, or a limit is reached."""
-        chat, tally = model.chat(self._system), _Tally()
+        chat, tally = model.chat(self._system), Counter(turns=0, calls=0, failed_calls=0)
         message, reply = fill(self._config.template, task.inputs), ""
         for _ in range(self._config.turns):
             try:
                 reply = await chat.say(message)
             except OutOfRoom:
-                if not tally.turns:
+                if not tally["turns"]:
                     raise
                 break
-            tally.turns += 1
+            tally["turns"] += 1
             calls = find_calls(reply)
             chat.mark(format_ok=not any(call.problem for call in calls))
             if not calls:
-                return self._outcome(reply, tally, truncated=chat.is_cut)
-            message = await self._answer(calls, task, derive_seed(model.seed, "tools", tally.turns), tally)
-        return self._outcome(reply, tally, truncated=True)
+                return Outcome(response=reply, truncated=chat.is_cut, metrics=tally)
+            message = await self._answer(calls, task, derive_seed(model.seed, "tools", tally["turns"]), tally)
+        return Outcome(response=reply, truncated=True, metrics=tally)
 
     async def close(self) -> None:
         """End all programs."""
@@ -81,20 +79,16 @@ class ToolAgent:
                 return make_tool(name, make_python(self._sandbox))
         return TOOLS.find(name)
 
-    def _outcome(self, reply: str, tally: _Tally, *, truncated: bool) -> Outcome:
-        metrics = {"turns": tally.turns, "calls": tally.calls, "failed_calls": tally.failed_calls}
-        return Outcome(response=reply, truncated=truncated, metrics=metrics)
-
-    async def _answer(self, calls: list[ToolCall], task: Task, seed: int, tally: _Tally) -> str:
+    async def _answer(self, calls: list[ToolCall], task: Task, seed: int, tally: Counter[str]) -> str:
         results = []
         for number, call in enumerate(calls):
-            tally.calls += 1
+            tally["calls"] += 1
             try:
                 if number >= self._config.calls:
                     raise ToolError(f"no more than {self._config.calls} calls in one reply")
                 result = await self._call(call, task, derive_seed(seed, number))
             except ToolError as problem:
-                tally.failed_calls += 1
+                tally["failed_calls"] += 1
                 result = f"error: {problem}"
             results.append(write_result(shortened(result, self._config.output_chars)))
             if number >= self._config.calls:
@@ -129,3 +123,39 @@ def shortened(text: str, most: int) -> str:
         return text
     kept = max(most - len(LEFT_OUT), 2)
     return text[: kept - kept // 2] + LEFT_OUT + text[len(text) - kept // 2 :]
+
+
+def calculator(expression: str) -> str:
+    """Works out an arithmetic expression: + - * / ^ ( ) ! sqrt sin cos tan ln log exp pi."""
+    # By the parser that rewards use for answers: nothing is executed, and 9^9^9^9 is refused at once.
+    text = _WORDS.sub(r"\\\1", expression.translate(_SIGNS).replace("**", "^"))
+    try:
+        return write_number(evaluate(parse(text), {}))
+    except KeyError as letter:
+        raise ToolError(f"{letter.args[0]} has no value; write numbers only") from None
+    except Unreadable as problem:
+        raise ToolError(f"{expression[:60]!r} cannot be worked out: {problem}") from None
+
+
+def write_number(value: Number) -> str:
+    """A number as a person writes it: whole ones in full, others with twelve digits."""
+    if isinstance(value, Fraction):
+        return str(value.numerator) if value.denominator == 1 else f"{float(value):.12g}"
+    if abs(value.imag) <= _TINY * max(abs(value.real), 1.0):
+        return f"{value.real:.12g}"
+    return f"{value.real:.12g}{value.imag:+.12g}i"
+
+
+def make_python(sandbox: Sandbox) -> Callable[..., Awaitable[str]]:
+    """The function behind the tool; the sandbox is whose it was."""
+
+    async def python(code: str, seed: int) -> str:
+        """Runs a Python program and returns what it prints."""
+        ran = await sandbox.run(code, seed=seed)
+        printed = ran.stdout.rstrip("\n")
+        if ran.ended.is_clean:
+            return printed or "(it printed nothing)"
+        complaint = ran.stderr.strip()[-MOST_COMPLAINT:]
+        return "\n".join(part for part in (printed, f"(the program {ran.ended})", complaint) if part)
+
+    return python

@@ -89,21 +89,18 @@ class Endpoints:
 
     def take_counts(self) -> Counts:
         """What has been done since the last call."""
-        told, self._told = self._told, {**self._told, **self._counts()}
+        counts = {
+            f"endpoints/{name}/{what}": float(getattr(engine.counters, what))
+            for name, engine in self._engines.items()
+            for what in COUNTED
+        }
+        told, self._told = self._told, {**self._told, **counts, **self._judged}
         return {name: value - told.get(name, 0) for name, value in self._told.items() if value != told.get(name, 0)}
 
     async def close(self) -> None:
         """Let all connections go. Requests in flight fail."""
         for engine in self._engines.values():
             await engine.close()
-
-    def _counts(self) -> Counts:
-        counts = {
-            f"endpoints/{name}/{what}": float(getattr(engine.counters, what))
-            for name, engine in self._engines.items()
-            for what in COUNTED
-        }
-        return {**counts, **self._judged}
 
     def engine(self, name: str) -> OpenAIEngine:
         """The engine of an endpoint; it is closed with the others.

@@ -6,13 +6,10 @@ look at the whole state, so they are refused where a seat must not see it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from ludus.errors import ConfigError, PolicyError
 from ludus.games import Game, Position, SearchablePosition
-from ludus.games.protocol import GameSpec
 
 UCT_C = 2.0
 ROLLOUTS = 1
@@ -28,7 +25,7 @@ class MctsPlayer:
     """
 
     def __init__(self, game: Game, simulations: int) -> None:
-        _refuse(f"mcts-{simulations}", game, _mcts_problems(game.spec))
+        _refuse(f"mcts-{simulations}", game)
         self._simulations = simulations
 
     def choose(self, position: Position, seat: int, rng: np.random.Generator) -> int:
@@ -56,7 +53,7 @@ class MinimaxPlayer:
     """
 
     def __init__(self, game: Game, depth: int) -> None:
-        _refuse(f"minimax-{depth}", game, _minimax_problems(game.spec))
+        _refuse(f"minimax-{depth}", game, is_minimax=True)
         self._depth = depth
 
     def choose(self, position: Position, seat: int, rng: np.random.Generator) -> int:
@@ -87,26 +84,15 @@ def _searchable(position: Position) -> SearchablePosition:
     return position
 
 
-def _mcts_problems(spec: GameSpec) -> Iterator[str]:
-    if spec.is_simultaneous:
-        yield "seats act at the same time"
-    if not spec.has_perfect_information:
-        yield "it would look at hidden information"
-    if spec.rewards_every_move:
-        yield "rewards come before the end"
-
-
-def _minimax_problems(spec: GameSpec) -> Iterator[str]:
-    yield from _mcts_problems(spec)
-    if spec.players != 2 or not spec.is_zero_sum:
-        yield "it is not a zero-sum game for two"
-    if spec.has_chance:
-        yield "it has chance"
-
-
-def _refuse(player: str, game: Game, problems: Iterator[str]) -> None:
-    found = list(problems)
-    if not game.spec.is_searchable:
-        found.append("OpenSpiel has no equal game")
-    if found:
-        raise ConfigError(f"player {player!r} cannot play {game.spec.key}: {'; '.join(found)}")
+def _refuse(player: str, game: Game, *, is_minimax: bool = False) -> None:
+    spec = game.spec
+    problems = {
+        "seats act at the same time": spec.is_simultaneous,
+        "it would look at hidden information": not spec.has_perfect_information,
+        "rewards come before the end": spec.rewards_every_move,
+        "it is not a zero-sum game for two": is_minimax and (spec.players != 2 or not spec.is_zero_sum),
+        "it has chance": is_minimax and spec.has_chance,
+        "OpenSpiel has no equal game": not spec.is_searchable,
+    }
+    if found := [problem for problem, is_there in problems.items() if is_there]:
+        raise ConfigError(f"player {player!r} cannot play {spec.key}: {'; '.join(found)}")

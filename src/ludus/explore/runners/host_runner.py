@@ -130,21 +130,18 @@ class HostRunner:
         network_rows: dict[PolicyRef, list[Row]] = {}
         for slot in ready:
             for seat in slot.acting:
-                sitting = slot.seats[seat]
-                if sitting.player is None:
-                    network_rows.setdefault(sitting.who.policy, []).append((slot, seat))
-                else:
-                    self._ask_player(slot, seat, sitting.player)
+                policy, player = slot.seats[seat].who.policy, slot.seats[seat].player
+                if player is None:
+                    network_rows.setdefault(policy, []).append((slot, seat))
+                    continue
+                self._pulse.working_on(slot.task.id)
+                try:
+                    with boundary(PolicyError, policy.name):
+                        slot.moves[seat] = int(player.choose(slot.position, seat, slot.generator(seat)))
+                        self._pulse.tick()
+                except RolloutError as error:
+                    slot.error = error
         return network_rows
-
-    def _ask_player(self, slot: Slot, seat: int, player: Player) -> None:
-        self._pulse.working_on(slot.task.id)
-        try:
-            with boundary(PolicyError, slot.seats[seat].who.policy.name):
-                slot.moves[seat] = int(player.choose(slot.position, seat, slot.generator(seat)))
-                self._pulse.tick()
-        except RolloutError as error:
-            slot.error = error
 
     def _make_moves(self, slots: Iterable[Slot]) -> None:
         words = self._pulse.words

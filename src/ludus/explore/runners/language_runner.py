@@ -3,7 +3,7 @@
 A coroutine each, in one event loop that runs while somebody calls `step`. The same face as the host runner: `submit`,
 then `step` until `is_idle`, and `harvest` in between. What an episode comes to does not depend on its neighbours as
 long as the engine is repeatable: every reply has its own seed. How a task is played is its game's or taskset's
-business: see `Rollouts`.
+business (`Rollouts`).
 
 Invariant: every task that was submitted comes out once, when its coroutine returns. One that the engine interrupted by
 being out of reach begins again, and while the engine is, one at a time tries.
@@ -15,15 +15,21 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from ludus.explore.players.endpoints import Counts, Endpoints
 from ludus.explore.runners.assembly import Row, assemble_traces, gather_rows
 from ludus.explore.runners.slot import SeatTrace
-from ludus.explore.runners.workflow_episode import WorkflowEpisode
 from ludus.inference.policy_sampler import Interrupted, PolicySampler
 from ludus.records import Episode, EpisodeBatch, Experiences, Task
 from ludus.runtime import NO_TASK
+
+if TYPE_CHECKING:
+    from ludus.explore.runners.text_rollouts import TextRollouts
+    from ludus.explore.runners.workflow_episode import WorkflowEpisode, WorkflowRollouts
+
+    Rollouts: TypeAlias = TextRollouts | WorkflowRollouts
+    """Plays the tasks of one game or taskset, with its own prompt, sampling, workflow and rewards."""
 
 STEP_S = 0.05
 """How long one `step` goes on when nothing finishes, at most."""
@@ -40,27 +46,6 @@ class Finished:
     """By seat, what learning networks saw and did."""
     attempt: WorkflowEpisode | None = None
     """Everything that is known of an attempt at a task."""
-
-
-class Rollouts(Protocol):
-    """Plays the tasks of one game or taskset, with its own prompt, sampling, workflow and rewards."""
-
-    @property
-    def has_turns(self) -> bool:
-        """Whether its sequences say which turn or chat they are."""
-        ...
-
-    async def play(self, task: Task) -> Finished:
-        """One episode. A failure costs that episode only; raises `Interrupted` when it is to begin again."""
-        ...
-
-    def take_counts(self) -> Counts:
-        """What has been done since the last call, by name of the metric."""
-        ...
-
-    async def close(self) -> None:
-        """Give everything back but the engine and the endpoints."""
-        ...
 
 
 class LanguageRunner:
@@ -165,8 +150,8 @@ class LanguageRunner:
 
     def _all(self) -> list[Rollouts]:
         """Each once, though several sets may share one."""
-        every = [*self._rollouts.values(), *([self._default] if self._default is not None else [])]
-        return list({id(each): each for each in every}.values())
+        every = (*self._rollouts.values(), self._default)
+        return list({id(each): each for each in every if each is not None}.values())
 
     async def _play_on(self) -> None:
         done, self._playing = await asyncio.wait(self._playing, timeout=STEP_S, return_when=asyncio.FIRST_COMPLETED)

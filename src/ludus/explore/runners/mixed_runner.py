@@ -104,18 +104,15 @@ class Kinds:
 
     def shapes(self) -> list[AnyShape]:
         """Of every policy that there is now."""
-        found = [self._shape(name) for name in dict.fromkeys((self._learner, *self._store.names()))]
+        found = [self.shape(name) for name in dict.fromkeys((self._learner, *self._store.names()))]
         return [shape for shape in found if shape is not None]
-
-    def is_network(self, name: str) -> bool:
-        """Whether a policy of this name is a network; a fixed player is not."""
-        return isinstance(self._shape(name), PolicyShape)
 
     def is_language_model(self, name: str) -> bool:
         """Whether a policy of this name is a language model; a fixed player and an endpoint are not."""
-        return isinstance(self._shape(name), LanguageModelShape)
+        return isinstance(self.shape(name), LanguageModelShape)
 
-    def _shape(self, name: str) -> AnyShape | None:
+    def shape(self, name: str) -> AnyShape | None:
+        """Of a policy; None of a fixed player or an endpoint."""
         if name not in self._known:
             versions = self._store.versions(name)
             if not versions:
@@ -153,7 +150,7 @@ def _build_mixed_runner(setup: Setup, config: RunConfig, pulse: Pulse, kinds: Ki
         pulse,
         deadline_s=config.explore.deadline_s,
         speaks=kinds.is_language_model,
-        networks=Networks(actors, kinds.is_network, noise=config.explore.noise),
+        networks=Networks(actors, lambda name: isinstance(kinds.shape(name), PolicyShape), noise=config.explore.noise),
         max_length=config.explore.max_length,
     )
     boards = build_host_runner(setup, config, pulse, actors=actors)

@@ -14,9 +14,9 @@ from ludus.explore.messages import Setup
 from ludus.explore.players.endpoints import Endpoints
 from ludus.explore.players.fixed import TextPlayer, make_text_player
 from ludus.explore.players.network_seats import Networks
-from ludus.explore.runners.language_runner import LanguageRunner, Rollouts
+from ludus.explore.runners.language_runner import LanguageRunner
 from ludus.explore.runners.text_rollouts import TextRollouts
-from ludus.explore.runners.workflow_rollouts import WorkflowRollouts
+from ludus.explore.runners.workflow_episode import WorkflowRollouts
 from ludus.games.protocol import TextGame
 from ludus.games.registry import make_text_game
 from ludus.inference.policy_sampler import PolicySampler, make_sampling
@@ -69,8 +69,14 @@ def build_language_runner(
         pulse=pulse,
     )
     endpoints = Endpoints(explore, spent=setup.spent)
-    cast = TextCast(extra_players)
+    games, fixed_player = _text_cast()
+    guests = extra_players or {}
     is_model = speaks or (lambda name: name == config.policy.name)
+
+    def player(name: str, game: TextGame) -> TextPlayer | None:
+        if is_model(name) or name in explore.endpoints:
+            return None
+        return guests.get(name) or fixed_player(name, game)
 
     surroundings = Surroundings(
         engine=endpoints.engine,
@@ -81,8 +87,8 @@ def build_language_runner(
     def play(prompt: PromptConfig | None, sampling: SamplingConfig | None, rewards: RewardConfigs = ()) -> TextRollouts:
         return TextRollouts(
             run=setup.run,
-            games=cast.game,
-            players=lambda name, game: None if is_model(name) or name in explore.endpoints else cast.player(name, game),
+            games=games,
+            players=player,
             sampler=sampler,
             prompt=prompt or explore.prompt,
             sampling=sampling or explore.sampling,
@@ -93,7 +99,7 @@ def build_language_runner(
             max_length=max_length,
         )
 
-    rollouts: dict[str, Rollouts] = {
+    rollouts: dict[str, TextRollouts | WorkflowRollouts] = {
         game.key: play(game.prompt, game.sampling, game.rewards)
         for game in config.games
         if game.prompt or game.sampling or game.rewards
@@ -105,10 +111,10 @@ def build_language_runner(
 
 def _task_rollouts(
     setup: Setup, config: RunConfig, sampler: PolicySampler, surroundings: Surroundings
-) -> dict[str, Rollouts]:
+) -> dict[str, WorkflowRollouts]:
     """What attempts the tasks of each set, by what they have as their game. Sets that agree in everything share one."""
-    found: dict[str, Rollouts] = {}
-    alike: dict[str, Rollouts] = {}
+    found: dict[str, WorkflowRollouts] = {}
+    alike: dict[str, WorkflowRollouts] = {}
     for taskset in (*config.tasks, *config.evaluate.tasks):
         workflow = taskset.workflow or config.workflow
         rewards = config.rewards if taskset.rewards is None else taskset.rewards
@@ -129,28 +135,22 @@ def _task_rollouts(
     return found
 
 
-class TextCast:
-    """Games and fixed players, each made once."""
-
-    def __init__(self, guests: Mapping[str, TextPlayer] | None = None) -> None:
-        """`guests` are players by name, besides those that can be made by name."""
-        self._guests = guests or {}
-        self.game = lru_cache(maxsize=64)(make_text_game)
-        self._fixed = lru_cache(maxsize=256)(lambda name, key: make_text_player(name, self.game(key)))
-
-    def player(self, name: str, game: TextGame) -> TextPlayer:
-        """The fixed player of a name."""
-        return self._guests.get(name) or self._fixed(name, game.spec.key)
+def _text_cast() -> tuple[Callable[[str], TextGame], Callable[[str, TextGame], TextPlayer]]:
+    """Games by key and fixed players by name, each made once."""
+    games = lru_cache(maxsize=64)(make_text_game)
+    fixed = lru_cache(maxsize=256)(lambda name, key: make_text_player(name, games(key)))
+    return games, lambda name, game: fixed(name, game.spec.key)
 
 
 def build_bot_runner(run: str, config: RunConfig, chat: ChatFormat, pulse: Pulse, *, slots: int) -> LanguageRunner:
     """The runner of games in which fixed players say what a language model is to learn from."""
-    cast, sampler = TextCast(), PolicySampler(NoEngine(), chat, pulse=pulse)
+    games, fixed_player = _text_cast()
+    sampler = PolicySampler(NoEngine(), chat, pulse=pulse)
     rollouts = {
         game.key: TextRollouts(
             run=run,
-            games=cast.game,
-            players=cast.player,
+            games=games,
+            players=fixed_player,
             sampler=sampler,
             prompt=(game.prompt or config.explore.prompt).model_copy(update={"rows": "episode"}),
             sampling=config.explore.sampling,

@@ -7,25 +7,28 @@ step rewards stand on the replies they were given for.
 
 from __future__ import annotations
 
+import math
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from math import fsum
 from typing import Any
 
 import numpy as np
 
-from ludus.errors import EnvError, PolicyError, RewardError, RolloutError
-from ludus.explore.runners.assembly import Row, conversation_rows
+from ludus.errors import EnvError, PolicyError, RewardError, RolloutError, TimeoutExceeded
+from ludus.explore.players.endpoints import Counts
+from ludus.explore.runners.assembly import conversation_rows
 from ludus.explore.runners.bounded_work import BoundedWork
+from ludus.explore.runners.language_runner import Finished
 from ludus.http.token_text import TokenText, token_text
 from ludus.inference.conversation import Columns, Conversation
 from ludus.inference.policy_sampler import PolicySampler
 from ludus.inference.protocol import Sampling
-from ludus.records import Episode, EpisodeId, Task, derive_seed
+from ludus.records import Episode, EpisodeId, Task, derive_seed, episode_id
 from ludus.rewards.attempt import check_value
 from ludus.rewards.rewards import Rewards, Scored
-from ludus.workflows.outcome import Outcome, as_outcome, whole_text
-from ludus.workflows.protocol import Workflow
+from ludus.workflows.protocol import Outcome, Workflow, as_outcome, whole_text
 from ludus.workflows.rollout_model import RolloutModel
 
 OWN_REWARD, STEP_REWARDS = "workflow", "steps"
@@ -33,7 +36,7 @@ OWN_REWARD, STEP_REWARDS = "workflow", "steps"
 
 
 class WorkflowEpisode:
-    """An attempt in flight. `run` makes it; afterwards `finish` and `rows` have what there is to know."""
+    """An attempt in flight. `run` makes it; afterwards `finish` and `model` have what there is to know."""
 
     def __init__(
         self,
@@ -111,10 +114,6 @@ class WorkflowEpisode:
             duration_s=time.monotonic() - self._began,
         )
 
-    def rows(self, episode: Episode, *, by_turn: bool) -> list[Row]:
-        """The sequences of an attempt that ended well: its chats, or each of their replies."""
-        return conversation_rows(episode, 0, [chat.conversation for chat in self.model.chats], by_turn=by_turn)
-
     # -- the attempt -----------------------------------------------------------------------------------------------
 
     def _stop(self) -> None:
@@ -157,6 +156,94 @@ class WorkflowEpisode:
         seed = derive_seed(task.seed, "reward", task.attempt)
         self.scored = await self._rewards.score(task, response, seed=seed, tokens=sampled)
         return self.scored
+
+
+class WorkflowRollouts:
+    """Attempts the tasks of one taskset, any number at once, through its workflow and for its rewards.
+
+    A workflow that raises, hangs, or whose reward fails costs its own episode; one that failed for another reason than
+    its reward is tried again as often as its config says.
+    """
+
+    def __init__(
+        self,
+        *,
+        run: str,
+        workflow: Workflow,
+        sampler: PolicySampler,
+        sampling: Sampling,
+        rewards: Rewards | None = None,
+        by_turn: bool = False,
+        retries: int = 0,
+        deadline_s: float = math.inf,
+    ) -> None:
+        """
+        Args:
+            workflow: how tasks are attempted; it is closed with this, and so are the rewards.
+            rewards: what scores responses that the workflow does not reward itself.
+            by_turn: whether every reply is a training sequence.
+            retries: how often a failed attempt is made again.
+            deadline_s: of one attempt, its reward included.
+        """
+        self._run = run
+        self.workflow = workflow
+        self._sampler = sampler
+        self._sampling = sampling
+        self._rewards = rewards
+        self._by_turn = by_turn
+        self._retries = retries
+        self._deadline_s = deadline_s
+        self._counts: defaultdict[str, float] = defaultdict(float)
+        self.has_turns = by_turn or workflow.many_chats
+
+    def take_counts(self) -> Counts:
+        """What has been done since the last call, by name of the metric: by rewards, and `workflow/attempts`,
+        `.../retries`, `.../timeouts`, `.../failed` and `workflow/metrics/<name>/sum` and `count`."""
+        counts, self._counts = self._counts, defaultdict(float)
+        rewards = {} if self._rewards is None else self._rewards.take_counts()
+        return {**rewards, **{f"workflow/{name}": value for name, value in sorted(counts.items())}}
+
+    async def close(self) -> None:
+        """Give back the workflow and the rewards."""
+        await self.workflow.close()
+        if self._rewards is not None:
+            await self._rewards.close()
+
+    async def play(self, task: Task) -> Finished:
+        """One episode, whatever happens to it; raises `Interrupted` when it is to begin again."""
+        began = time.monotonic()
+        for retry in range(self._retries + 1):
+            made = WorkflowEpisode(
+                task,
+                episode_id(self._run, task.id, task.attempt),
+                self.workflow,
+                self._sampler,
+                sampling=self._sampling,
+                rewards=self._rewards,
+                retry=retry,
+                began=began,
+            )
+            try:
+                await made.run(limit_s=self._deadline_s, mark=self._sampler.pulse.working_on)
+            except RolloutError as error:
+                # A response that no reward can be found for is not asked for again: others would be favoured.
+                is_final = isinstance(error, RewardError) or retry == self._retries
+                self._counts["attempts"] += 1
+                self._counts["failed" if is_final else "retries"] += 1
+                self._counts["timeouts"] += isinstance(error, TimeoutExceeded)
+                if is_final:
+                    made.failure = error
+                    return Finished(episode=made.finish(f"{type(error).__name__}: {error}"), attempt=made)
+            else:
+                self._counts["attempts"] += 1
+                for name, value in made.outcome.metrics.items():
+                    self._counts[f"metrics/{name}/sum"] += value
+                    self._counts[f"metrics/{name}/count"] += 1
+                episode = made.finish()
+                said = [chat.conversation for chat in made.model.chats if task.seats[0].learns]
+                rows = conversation_rows(episode, 0, said, by_turn=self._by_turn)
+                return Finished(episode=episode, rows=rows, attempt=made)
+        raise AssertionError("a loop of at least one round has ended without a result")
 
 
 def trace(made: WorkflowEpisode, episode: Episode) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from ludus.config import LoraConfig
 from ludus.errors import PolicyError, TimeoutExceeded
 from ludus.inference.local.admission import Admission, Job
 from ludus.inference.local.block_pool import BlockPool, Sessions
+from ludus.inference.local.passes import Slots
 from ludus.inference.local.scheduler import Scheduler
-from ludus.inference.local.slots import Slots
 from ludus.inference.local.versions import Version, Versions
 from ludus.inference.protocol import Completion, EngineCounters, Request, check_request
 from ludus.lm.architectures import NotCovered

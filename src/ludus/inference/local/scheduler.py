@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.errors import PolicyError
-from ludus.inference.local.admission import Admission, Job
-from ludus.inference.local.passes import Part, Pass, Reading, make_pass
-from ludus.inference.local.prompts import Prompts
-from ludus.inference.local.slots import Slots
+from ludus.inference.local.admission import Admission, Job, Prompts, Reading
+from ludus.inference.local.passes import Part, Pass, Slots, make_pass
 from ludus.inference.local.versions import Version, Versions
 from ludus.inference.protocol import Completion, EngineCounters, Finish
 from ludus.lm.rows import Rows

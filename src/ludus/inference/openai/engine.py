@@ -20,7 +20,7 @@ import numpy as np
 from ludus.config import EndpointConfig
 from ludus.errors import PolicyError, Unreachable
 from ludus.inference.endpoint import Endpoint, EndpointRefused
-from ludus.inference.openai.wire import ChatReply, MessageFormat, Usage, read_reply, read_usage
+from ludus.inference.openai.wire import ChatReply, MessageFormat, read_reply, read_usage
 from ludus.inference.protocol import Completion, EngineCounters, Request, Sampling
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class OpenAIEngine:
         except Unreachable as error:
             # A run waits for the engine of its own policy, and for nobody else's.
             raise PolicyError(str(error)) from error
-        self._charge(read_usage(answer, messages))
+        self._charge(*read_usage(answer, messages))
         return read_reply(answer)
 
     def _read(self, request: Request) -> list[dict[str, str]]:
@@ -152,10 +152,10 @@ class OpenAIEngine:
         if most is not None and self.counters.cost >= most:
             raise PolicyError(f"{self._config.model} has cost {self.counters.cost:.4g}, and max_cost is {most:g}")
 
-    def _charge(self, usage: Usage) -> None:
+    def _charge(self, prompt: int, cached: int, completion: int) -> None:
         config, counters = self._config, self.counters
-        counters.prompt_tokens += usage.prompt
-        counters.reused_tokens += usage.cached
-        counters.sampled_tokens += usage.completion
-        spent = usage.prompt * config.prompt_price + usage.completion * config.completion_price
+        counters.prompt_tokens += prompt
+        counters.reused_tokens += cached
+        counters.sampled_tokens += completion
+        spent = prompt * config.prompt_price + completion * config.completion_price
         counters.cost += spent / 1_000_000

@@ -78,16 +78,6 @@ def to_bytes(text: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Tokens that an answer is charged for, whether or not there is a reply in it."""
-
-    prompt: int
-    cached: int
-    """Of the prompt."""
-    completion: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReply:
     """One reply."""
 
@@ -116,17 +106,18 @@ def read_reply(answer: Mapping[str, Any]) -> ChatReply:
     return ChatReply(text=text, finish="length" if reason == "length" else "stop")
 
 
-def read_usage(answer: Mapping[str, Any], messages: Sequence[Mapping[str, str]]) -> Usage:
-    """What an answer to `messages` used; judged by the length of the texts where it does not say."""
+def read_usage(answer: Mapping[str, Any], messages: Sequence[Mapping[str, str]]) -> tuple[int, int, int]:
+    """Tokens that an answer to `messages` is charged for, whether or not there is a reply in it: of the prompt, of that
+    those that were cached, of the reply. Judged by the length of the texts where it does not say."""
     usage = answer.get("usage")
     said = usage if isinstance(usage, dict) else {}
     details = said.get("prompt_tokens_details")
     _, message = _first_choice(answer)
     reply = str((message or {}).get("content") or "")
-    return Usage(
-        prompt=_count(said.get("prompt_tokens"), _estimate("".join(message["content"] for message in messages))),
-        cached=_count(details.get("cached_tokens"), 0) if isinstance(details, dict) else 0,
-        completion=_count(said.get("completion_tokens"), _estimate(reply)),
+    return (
+        _count(said.get("prompt_tokens"), _estimate("".join(message["content"] for message in messages))),
+        _count(details.get("cached_tokens"), 0) if isinstance(details, dict) else 0,
+        _count(said.get("completion_tokens"), _estimate(reply)),
     )
 
 

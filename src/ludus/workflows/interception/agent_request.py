@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ludus.http.chat_request import MOST_MESSAGES, UNSUPPORTED, ChatRequest, check_request, join_parts, read_fields
 from ludus.http.problems import BadRequest
-from ludus.workflows.outcome import whole_text
+from ludus.workflows.protocol import whole_text
 from ludus.workflows.tools.calls import ToolCall, describe_tools, write_call, write_result
 
 _SERVED = ("tools", "tool_choice")

@@ -27,7 +27,7 @@ from ludus.inference.policy_sampler import Interrupted
 from ludus.inference.protocol import Completion, Finish
 from ludus.records import derive_seed
 from ludus.workflows.interception.agent_request import AgentRequest, Reward, Turn, read_turns, said_turn
-from ludus.workflows.outcome import Outcome
+from ludus.workflows.protocol import Outcome
 from ludus.workflows.rollout_model import Chat, OutOfRoom, RolloutModel
 from ludus.workflows.tools.calls import ToolCall, find_calls, text_around
 

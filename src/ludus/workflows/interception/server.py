@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from hashlib import sha256
 
 from starlette.applications import Starlette
@@ -26,45 +26,60 @@ from ludus.workflows.interception.agent_request import AgentRequest, read_agent_
 from ludus.workflows.interception.interception import Interception
 from ludus.workflows.rollout_model import RolloutModel
 
-Find = Callable[[str], Interception | None]
-"""The interception that a token opens, if it opens one."""
 
+class InterceptionServer:
+    """Belongs to one event loop. Listens on this machine's own address, from the first attempt on."""
 
-def make_app(find: Find) -> Starlette:
-    """The application."""
-    routes = Routes(find)
-    return Starlette(
-        routes=[
-            Route("/health", answering(routes.health), methods=["GET"]),
-            Route("/v1/models", answering(routes.models), methods=["GET"]),
-            Route("/v1/chat/completions", answering(routes.chat), methods=["POST"]),
-            Route("/v1/ludus/reward", answering(routes.reward), methods=["POST"]),
-        ],
-        exception_handlers={HTTPException: http_problem},
-    )
-
-
-class Routes:
-    """One method for each path."""
-
-    def __init__(self, find: Find) -> None:
-        self._find = find
+    def __init__(self) -> None:
+        self._server: LoopServer | None = None
+        self._interceptions: dict[str, Interception] = {}
         self._token_text: TokenText | None = None
 
-    async def health(self, request: Request) -> Response:
+    def open(self, model: RolloutModel) -> tuple[Interception, str, str]:
+        """Record an attempt; returns the interception, where its endpoint is, and the token that opens it."""
+        if self._server is None:
+            self._server = LoopServer(self._app())
+        token, interception = f"ludus-{secrets.token_hex(16)}", Interception(model)
+        self._interceptions[_digest(token)] = interception
+        return interception, self._server.url, token
+
+    def end(self, token: str) -> None:
+        """The attempt is over; its token opens nothing any more."""
+        self._interceptions.pop(_digest(token), None)
+
+    async def close(self) -> None:
+        """Stop answering."""
+        if self._server is not None:
+            await self._server.stop()
+            self._server = None
+
+    # -- one method for each path ----------------------------------------------------------------------------------
+
+    def _app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/health", answering(self._health), methods=["GET"]),
+                Route("/v1/models", answering(self._models), methods=["GET"]),
+                Route("/v1/chat/completions", answering(self._chat), methods=["POST"]),
+                Route("/v1/ludus/reward", answering(self._reward), methods=["POST"]),
+            ],
+            exception_handlers={HTTPException: http_problem},
+        )
+
+    async def _health(self, request: Request) -> Response:
         """Whether the endpoint answers."""
         return JSONResponse({"status": "ok"})
 
-    async def models(self, request: Request) -> Response:
+    async def _models(self, request: Request) -> Response:
         """The policy; it answers to any name."""
-        name = str(self._open(request).model.policy.name)
+        name = str(self._find(request).model.policy.name)
         return JSONResponse(
             {"object": "list", "data": [{"id": name, "object": "model", "created": 0, "owned_by": "ludus"}]}
         )
 
-    async def chat(self, request: Request) -> Response:
+    async def _chat(self, request: Request) -> Response:
         """Reply to a conversation and remember it."""
-        interception = self._open(request)
+        interception = self._find(request)
         wanted = read_agent_request(await read_body(request))
         id = new_id()
         pieces = await while_wanted(request, _reply(interception, wanted, id))
@@ -81,15 +96,15 @@ class Routes:
             choice.add(piece)
         return JSONResponse(answers.whole(choices))
 
-    async def reward(self, request: Request) -> Response:
+    async def _reward(self, request: Request) -> Response:
         """Take what the attempt is worth."""
-        interception = self._open(request)
+        interception = self._find(request)
         interception.judge(read_reward(await read_body(request)))
         return JSONResponse({"status": "ok"})
 
-    def _open(self, request: Request) -> Interception:
+    def _find(self, request: Request) -> Interception:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        interception = self._find(token.strip()) if scheme.lower() == "bearer" else None
+        interception = self._interceptions.get(_digest(token.strip())) if scheme.lower() == "bearer" else None
         if interception is None:
             raise BadRequest(
                 "the request does not carry the token of an attempt that is going on (Authorization: Bearer ...)",
@@ -123,35 +138,6 @@ async def _events(pieces: Sequence[Piece], answers: Answers, wanted: AgentReques
     if wanted.stream_options is not None and wanted.stream_options.include_usage:
         yield answers.usage_event([len(piece.tokens) for piece in pieces])
     yield DONE
-
-
-class InterceptionServer:
-    """Belongs to one event loop. Listens on this machine's own address, from the first attempt on."""
-
-    def __init__(self) -> None:
-        self._server: LoopServer | None = None
-        self._interceptions: dict[str, Interception] = {}
-
-    def open(self, model: RolloutModel) -> tuple[Interception, str, str]:
-        """Record an attempt; returns the interception, where its endpoint is, and the token that opens it."""
-        if self._server is None:
-            self._server = LoopServer(make_app(self._find))
-        token, interception = f"ludus-{secrets.token_hex(16)}", Interception(model)
-        self._interceptions[_digest(token)] = interception
-        return interception, self._server.url, token
-
-    def end(self, token: str) -> None:
-        """The attempt is over; its token opens nothing any more."""
-        self._interceptions.pop(_digest(token), None)
-
-    async def close(self) -> None:
-        """Stop answering."""
-        if self._server is not None:
-            await self._server.stop()
-            self._server = None
-
-    def _find(self, token: str) -> Interception | None:
-        return self._interceptions.get(_digest(token))
 
 
 def _digest(token: str) -> str:
