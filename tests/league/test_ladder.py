@@ -19,7 +19,7 @@ from ludus.league import Pool
 from ludus.league.catalog_tables import MATCHES_KEPT
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
 from ludus.reports.charts import ladder_figure, render, score_figure
-from ludus.reports.ladder import Standing, standing_of_pool, standing_of_run
+from ludus.reports.ladder import Standing, make_standing, standing_of_run
 from ludus.reports.league_tables import ladder_table, payoff_table
 from ludus.storage.catalog import Catalog
 
@@ -59,6 +59,10 @@ def shown(*tables: object, width: int = 80) -> str:
 
 def same(a: Standing, b: Standing) -> bool:
     return json.dumps(a.to_json()) == json.dumps(b.to_json())
+
+
+def standing_of_pool(pool: Pool) -> Standing:
+    return make_standing(pool.members, pool.payoffs.by_pair())
 
 
 def test_ladder_is_ordered_by_skill_and_unrated_members_come_last() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ludus.errors import LudusError
 from ludus.league.matchmaking.roster import UNIFORM, Recruit, Roster, label
-from ludus.league.ratings.score_book import ScoreBook
+from ludus.league.schedulers import ScoreBook
 from ludus.records import PolicyRef
 
 

@@ -10,7 +10,7 @@ import trueskill
 
 from ludus.config import TrueSkillConfig
 from ludus.league import Rating, TrueSkill
-from ludus.league.ratings.truncated import draw_moments, win_moments
+from ludus.league.ratings.trueskill import draw_moments, win_moments
 
 SKILL = TrueSkill()
 START = Rating(25.0, 25 / 3)

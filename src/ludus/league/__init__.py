@@ -1,6 +1,5 @@
-"""Who plays in the league, how good each is, and who meets whom next.
-
-What needs SciPy is not loaded with it: `ludus.league.solvers` and `ludus.league.ratings.relative_performance`.
+"""The league: its members, their ratings and payoffs, and the next opponents. `ludus.league.solvers`, which needs
+SciPy, is not loaded with it.
 """
 
 from ludus.league.matchmaking.match_planner import plan_matches

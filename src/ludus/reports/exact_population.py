@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import StorageError
-from ludus.league.exact.meta_game import SMALL, solve_meta_game
+from ludus.league.exact.meta_game import SMALL, MetaStrategy, solve_meta_game
 from ludus.league.payoffs.normal_form import Array, product, zero_sum_table
 from ludus.policies import PolicyStore
 from ludus.reports.population_members import alpha_rank_masses, known, ordered, payoffs_against
@@ -112,10 +112,9 @@ def _solved_again(tensors: Tensors, generation: int, meta_solver: str) -> Shares
     """The meta-strategy after a generation: that of a small table is the same whenever it is solved."""
     there = [tensors[f"seat_{seat}/joined"] <= generation for seat in (0, 1)]
     if generation:
-        meta = solve_meta_game(meta_solver, tensors["payoffs"][np.ix_(*there)], (there[0], there[1]))
-        weights = meta.seats
+        weights = solve_meta_game(meta_solver, tensors["payoffs"][np.ix_(*there)], (there[0], there[1]))
     else:
-        weights = np.ones(1), np.ones(1)
+        weights = MetaStrategy(np.ones(1), np.ones(1))
     part = {f"seat_{seat}/joined": tensors[f"seat_{seat}/joined"][there[seat]] for seat in (0, 1)}
     return _shares({**part, **{f"seat_{seat}/meta_strategy": weights[seat] for seat in (0, 1)}}, generation)
 

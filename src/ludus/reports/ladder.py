@@ -1,6 +1,6 @@
-"""The league as a person reads it: the ladder and the payoff table, from a live pool or from a run's catalog.
+"""The league as a person reads it: the ladder and the payoff table, from a run's catalog.
 
-Invariant: both sources give the same `Standing`. Members with rated games come first, best mean first.
+Invariant: members with rated games come first, best mean first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from ludus.league.catalog_tables import read_tables
 from ludus.league.matchmaking.member import Kind, Member
-from ludus.league.matchmaking.pool import Pool
 from ludus.league.payoffs.pair_payoffs import Cell
 from ludus.storage.catalog import Catalog
 
@@ -88,11 +87,6 @@ class Standing:
                 "mean_return": _with_nulls(self.payoffs.mean_return),
             },
         }
-
-
-def standing_of_pool(pool: Pool) -> Standing:
-    """The standing of a live pool."""
-    return make_standing(pool.members, pool.payoffs.by_pair())
 
 
 def standing_of_run(catalog: Catalog) -> Standing:

@@ -14,8 +14,7 @@ import numpy as np
 from ludus.league.payoffs.empirical_game import EmpiricalGame
 from ludus.league.payoffs.normal_form import Array, checked
 from ludus.league.ratings.elo import fit_elo, results_of_game
-from ludus.league.ratings.relative_performance import relative_population_performance
-from ludus.league.solvers import solve
+from ludus.league.solvers import relative_population_performance, solve
 from ludus.reports.population_standing import PopulationRow
 
 Places = Sequence[Sequence[int]]

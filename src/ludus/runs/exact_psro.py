@@ -104,7 +104,7 @@ class ExactPsroLearner(Learner, OwnSource):
             for seat in (0, 1)
             for name, value in {
                 "policies": len(psro.populations[seat]),
-                "support": (psro.meta.seats[seat] > 0).sum(),
+                "support": (psro.meta[seat] > 0).sum(),
             }.items()
         }
         return {"psro/nash_conv": psro.nash_conv, "psro/value": psro.value, **by_seat, "psro/cpu_s": self._cpu_s}

@@ -51,7 +51,7 @@ def test_known_games_have_their_known_equilibrium(name: str) -> None:
 )
 def test_degenerate_tables_give_distributions(solver: str, table: Floats) -> None:
     meta = solve_meta_game(solver, table, everybody(table))
-    for weights, count in zip(meta.seats, table.shape, strict=True):
+    for weights, count in zip(meta, table.shape, strict=True):
         assert weights.shape == (count,)
         assert weights.min() >= 0
         assert weights.sum() == pytest.approx(1.0, abs=1e-12)

@@ -10,8 +10,7 @@ import pytest
 from ludus.errors import LudusError
 from ludus.league.payoffs.normal_form import Array
 from ludus.league.solvers import alpha_rank, marginals, solve, solve_joint, symmetric_table, zero_sum_table
-from ludus.league.solvers.alpha_rank import NEGLIGIBLE
-from ludus.league.solvers.markov import stationary_distribution
+from ludus.league.solvers.alpha_rank import NEGLIGIBLE, stationary_distribution
 
 ROCK_PAPER_SCISSORS = zero_sum_table([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 PRISONERS = symmetric_table([[-1, -3], [0, -2]])
@@ -51,7 +50,7 @@ def test_stationary_distribution_is_exact_for_rates_of_any_size(smallest: int) -
 
 @pytest.mark.parametrize("large", [True, False])
 def test_large_chains_without_rare_moves_have_the_same_answer(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.league.solvers.markov.LARGE", 2 if large else 10**9)
+    monkeypatch.setitem(stationary_distribution.__globals__, "LARGE", 2 if large else 10**9)
     exponents = np.random.default_rng(0).integers(-9, 1, (6, 6))
     exact = exact_stationary(
         [

@@ -133,7 +133,7 @@ def test_unknown_names_and_options_are_named_with_the_nearest() -> None:
 
 
 def test_ones_own_solver_is_used_and_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.league.solvers.registry.SOLVERS.added", {})
+    monkeypatch.setattr("ludus.league.solvers.SOLVERS.added", {})
 
     def first_only(table: Array) -> list[Array]:
         return [np.eye(count)[0] for count in table.shape[1:]]

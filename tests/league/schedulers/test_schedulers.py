@@ -10,8 +10,7 @@ from ludus.config import PopulationConfig
 from ludus.config.sections.population import Scheduler
 from ludus.league.matchmaking.roster import UNIFORM, Recruit, Roster
 from ludus.league.payoffs.normal_form import Array
-from ludus.league.ratings.score_book import ScoreBook
-from ludus.league.schedulers import SCHEDULERS, Learner, View
+from ludus.league.schedulers import SCHEDULERS, Learner, ScoreBook, View
 from ludus.records import PolicyRef
 
 STEPS = 1000

@@ -4,8 +4,6 @@ What needs SciPy is here; `ludus.league` does not import it.
 """
 
 from ludus.league.exact.meta_game import MetaStrategy, solve_meta_game
-from ludus.league.exact.population import SeatPopulation
-from ludus.league.exact.psro import ExactPsro
-from ludus.league.exact.stopping import reason_to_stop
+from ludus.league.exact.psro import ExactPsro, SeatPopulation, reason_to_stop
 
 __all__ = ["ExactPsro", "MetaStrategy", "SeatPopulation", "reason_to_stop", "solve_meta_game"]

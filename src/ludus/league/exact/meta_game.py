@@ -1,4 +1,4 @@
-"""Who of the populations is to be played how often: meta-strategies of a zero-sum payoff table.
+"""Meta-strategies of a zero-sum payoff table: how often each policy of the two populations is played.
 
 Invariant: what comes out are two finite distributions over all rows and all columns, whatever the table. Nash is exact
 on the whole table although only a part of it goes through the linear program: the result is checked against every row
@@ -7,9 +7,8 @@ and column, and those that would do better are let in. All other meta-solvers ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,17 +28,11 @@ SMALL = 100
 """Tables up to this size go through the linear program whole: less than finding out which part of them matters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaStrategy:
+class MetaStrategy(NamedTuple):
     """A distribution over the policies of each seat."""
 
     rows: Floats
     columns: Floats
-
-    @property
-    def seats(self) -> tuple[Floats, Floats]:
-        """Both, by seat."""
-        return self.rows, self.columns
 
 
 def solve_meta_game(
@@ -55,9 +48,8 @@ def solve_meta_game(
         options: of the meta-solver; nash with options goes through the whole table.
     """
     if solver != "nash" or options:
-        rows, columns = solve(solver, zero_sum_table(payoffs), **(options or {}))
-        return MetaStrategy(rows=rows, columns=columns)
-    return solve_nash(payoffs) if max(payoffs.shape) <= SMALL else _solve_by_parts(solve_nash, payoffs, candidates)
+        return MetaStrategy(*solve(solver, zero_sum_table(payoffs), **(options or {})))
+    return solve_nash(payoffs) if max(payoffs.shape) <= SMALL else _solve_by_parts(payoffs, candidates)
 
 
 def solve_nash(payoffs: Floats) -> MetaStrategy:
@@ -78,14 +70,12 @@ def solve_nash(payoffs: Floats) -> MetaStrategy:
     return MetaStrategy(rows=_distribution(found.x[:-1]), columns=_distribution(-found.ineqlin.marginals))
 
 
-def _solve_by_parts(
-    solve: Callable[[Floats], MetaStrategy], payoffs: Floats, candidates: tuple[Chosen, Chosen]
-) -> MetaStrategy:
-    """Solve among the candidates, let in who would do better against that, and so on until nobody would."""
+def _solve_by_parts(payoffs: Floats, candidates: tuple[Chosen, Chosen]) -> MetaStrategy:
+    """Solve among the candidates, let in policies that would do better against that, until there are none."""
     rows, columns = candidates[0].copy(), candidates[1].copy()
     slack = _BETTER * np.abs(payoffs).max()
     while True:
-        part = solve(payoffs[np.ix_(rows, columns)])
+        part = solve_nash(payoffs[np.ix_(rows, columns)])
         whole = MetaStrategy(rows=_spread(part.rows, rows), columns=_spread(part.columns, columns))
         by_row, by_column = payoffs @ whole.columns, whole.rows @ payoffs
         value = float(by_column @ whole.columns)

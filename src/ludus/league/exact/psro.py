@@ -13,13 +13,79 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.games.sequence_form import BestResponse, Floats, SequenceForm, Ties
+from ludus.config import StopConfig
+from ludus.games.sequence_form import BestResponse, Choices, Floats, SeatTree, SequenceForm, Ties
 from ludus.league.exact.meta_game import MetaStrategy, solve_meta_game
-from ludus.league.exact.population import SeatPopulation
 
 _RECENT = 20
 """Policies that had a weight in one of so many generations are likely to have one in the next."""
 _ROUNDING = 1e-13
+_FIRST_ROOM = 16
+
+
+class SeatPopulation:
+    """The policies of one seat: what each plays, its plan, and when it was last of use. A policy's place never changes.
+
+    Grows by `add`. Begins with the policy that plays everything alike.
+    """
+
+    def __init__(self, tree: SeatTree) -> None:
+        self._tree = tree
+        self._plans = np.zeros((_FIRST_ROOM, tree.sequences))
+        self._choices: list[Choices] = []
+        self._joined: list[int] = []
+        self._last_used: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._known: set[bytes] = set()
+        self.add(np.ones(tree.sequences, np.bool_), generation=0)
+
+    def __len__(self) -> int:
+        return len(self._choices)
+
+    @property
+    def plans(self) -> Floats:
+        """`[policies, sequences]`."""
+        return self._plans[: len(self)]
+
+    def knows(self, choices: Choices) -> bool:
+        """Whether this policy is one of them."""
+        return choices.tobytes() in self._known
+
+    def add(self, choices: Choices, *, generation: int) -> Floats:
+        """Let a new policy join; returns its plan."""
+        if len(self) == len(self._plans):
+            self._plans = np.concatenate([self._plans, np.zeros_like(self._plans)])
+        plan = self._plans[len(self)] = self._tree.plan_of(self._tree.policy_of_choices(choices))
+        self._choices.append(choices)
+        self._joined.append(generation)
+        self._last_used = np.append(self._last_used, generation)
+        self._known.add(choices.tobytes())
+        return plan
+
+    def mix(self, weights: Floats) -> Floats:
+        """The plan of the mixture with these weights, `[policies]`."""
+        used = np.flatnonzero(weights)
+        mixed: Floats = weights[used] @ self._plans[used]
+        return mixed
+
+    def note_use(self, weights: Floats, *, generation: int) -> None:
+        """These weights are the meta-strategy of a generation."""
+        self._last_used[weights > 0] = generation
+
+    def used_since(self, generation: int) -> NDArray[np.bool_]:
+        """`[policies]`: which were given a weight, or joined, in this generation or later."""
+        return self._last_used >= generation
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """All that `load` needs; plans follow from it."""
+        joined = np.array(self._joined, np.int64)
+        return {"choices": np.array(self._choices, np.bool_), "joined": joined, "last_used": self._last_used}
+
+    def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+        """Replace everything by what `tensors` returned."""
+        self._choices, self._joined, self._last_used, self._known = [], [], np.zeros(0, np.int64), set()
+        for choices, joined in zip(tensors["choices"], tensors["joined"], strict=True):
+            self.add(choices, generation=int(joined))
+        self._last_used = np.array(tensors["last_used"], np.int64)
 
 
 class ExactPsro:
@@ -75,7 +141,7 @@ class ExactPsro:
                 self._add(seat, self.populations[seat].add(response.choices, generation=generation))
         recent = [population.used_since(generation - _RECENT) for population in self.populations]
         self.meta = solve_meta_game(self._solver, self.payoffs, (recent[0], recent[1]), self._options)
-        for population, weights in zip(self.populations, self.meta.seats, strict=True):
+        for population, weights in zip(self.populations, self.meta, strict=True):
             population.note_use(weights, generation=generation)
         self._respond()
         self.curve.append(self.nash_conv)
@@ -92,7 +158,7 @@ class ExactPsro:
         seats = {
             f"seat_{seat}/{name}": tensor
             for seat, population in enumerate(self.populations)
-            for name, tensor in {**population.tensors(), "meta_strategy": self.meta.seats[seat]}.items()
+            for name, tensor in {**population.tensors(), "meta_strategy": self.meta[seat]}.items()
         }
         return {**seats, "payoffs": self.payoffs, "nash_conv": np.array(self.curve)}
 
@@ -110,7 +176,7 @@ class ExactPsro:
         return self._counts_repeats or not self.populations[seat].knows(self.responses[seat].choices)
 
     def _mixed(self, seat: int) -> Floats:
-        return self.populations[seat].mix(self.meta.seats[seat])
+        return self.populations[seat].mix(self.meta[seat])
 
     def _respond(self) -> None:
         """Find the best responses that join next."""
@@ -128,3 +194,20 @@ class ExactPsro:
         else:
             column = self.populations[0].plans @ self.form.gains(0, plan)
             self.payoffs = np.column_stack([self.payoffs, column])
+
+
+def reason_to_stop(psro: ExactPsro, stop: StopConfig) -> str:
+    """Why there should be no further generation, in words; empty as long as there should.
+
+    To add a stopper: a key in `StopConfig`, a line here.
+    """
+    nash_conv, target = psro.nash_conv, stop.nash_conv
+    if target is not None and nash_conv <= target:
+        return f"NashConv {nash_conv:.3g} is at most {target:g} (population.stop.nash_conv)"
+    if psro.is_solved:
+        return f"no policy does better against the meta-strategy (NashConv {nash_conv:.3g})"
+    if stop.plateau is not None and psro.generation - int(np.argmin(psro.curve)) >= stop.plateau:
+        return f"no lower NashConv in {stop.plateau} generations (population.stop.plateau)"
+    if psro.generation >= stop.generations:
+        return f"generation {psro.generation} was the last (population.stop.generations)"
+    return ""

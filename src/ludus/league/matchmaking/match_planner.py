@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ludus.errors import LudusError
-from ludus.league.matchmaking.populations import Profile
-from ludus.league.payoffs.empirical_game import EmpiricalGame, evidence
+from ludus.league.payoffs.empirical_game import EmpiricalGame, Profile, evidence
 from ludus.league.payoffs.normal_form import Array, seatings, symmetrised
 
 Seats = tuple[str, ...]

@@ -60,16 +60,6 @@ class Matchmaker:
         sides = [mine if ref is None else Seat(policy=ref) for ref in line_ups.fixed[drawn][0]]
         return spread(spec, sides)
 
-    def mixture(self) -> dict[PolicyRef, float]:
-        """Probability of each opponent as the pool is now; sums to 1."""
-        total: dict[PolicyRef, float] = {}
-        available = self._available()
-        scale = sum(weight for _, weight in available)
-        for distribution, weight in available:
-            for ref, probability in distribution:
-                total[ref] = total.get(ref, 0.0) + probability * weight / scale
-        return total
-
     def _is_pure_mirror(self) -> bool:
         """Whether nobody but the learner can be drawn: then there is nothing to draw."""
         available = self._available()
@@ -139,8 +129,5 @@ def rating_opponents(pool: Pool, player: PolicyRef, count: int) -> tuple[PolicyR
 def _draw(weights: Sequence[float], uniform: float) -> int:
     """Index drawn in proportion to the weights; an index of weight 0 is never drawn."""
     bounds = list(accumulate(weights))
-    return bisect(bounds, uniform * bounds[-1], hi=_last_positive(weights))
-
-
-def _last_positive(weights: Sequence[float]) -> int:
-    return max(index for index, weight in enumerate(weights) if weight > 0)
+    last_positive = max(index for index, weight in enumerate(weights) if weight > 0)
+    return bisect(bounds, uniform * bounds[-1], hi=last_positive)

@@ -7,20 +7,27 @@ Invariant: none but `mirror` ever offers the version that is learning now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import isfinite
 from typing import Protocol
 
 from ludus.config import OpponentConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.league.matchmaking.member import Member
-from ludus.league.matchmaking.pfsp import PFSP_WEIGHTINGS
 from ludus.league.matchmaking.pool import Pool
 from ludus.plugins import Registry
 from ludus.records import PolicyRef
 
 Weighed = Sequence[tuple[PolicyRef, float]]
 """Candidates with weights that need not sum to 1; empty when there is none yet."""
+PFSP_WEIGHTINGS: dict[str, Callable[[float], float]] = {
+    "squared": lambda x: (1.0 - x) ** 2,
+    "variance": lambda x: x * (1.0 - x),
+    "linear": lambda x: 1.0 - x,
+    "linear_capped": lambda x: min(0.5, 1.0 - x),
+}
+"""AlphaStar's (Vinyals et al. 2019): how often an opponent is met, by the share of points in [0, 1] won against it."""
 
 
 class OpponentSampler(Protocol):
@@ -31,84 +38,59 @@ class OpponentSampler(Protocol):
         ...
 
 
-class Mirror:
-    """The version that is learning now: every seat learns."""
+@dataclass(frozen=True, slots=True)
+class _MemberSampler:
+    """Some members of the pool, each with a weight; all alike unless told otherwise."""
+
+    candidates: Callable[[Pool], Iterable[Member]]
+    weight: Callable[[Pool, Member], float] = lambda pool, member: 1.0
 
     def weigh(self, pool: Pool) -> Weighed:
-        """The learner, always."""
-        return [(pool.learner.ref, 1.0)]
+        return [(member.ref, self.weight(pool, member)) for member in self.candidates(pool)]
 
 
-class Lagged:
-    """Uniform over past versions."""
-
-    def weigh(self, pool: Pool) -> Weighed:
-        """Active versions other than the learner's own."""
-        return [(member.ref, 1.0) for member in _past(pool)]
-
-
-class UniformRandom:
-    """Uniform over past versions and fixed players."""
-
-    def weigh(self, pool: Pool) -> Weighed:
-        """All active members but the learner."""
-        return [(member.ref, 1.0) for member in _others(pool)]
-
-
-class Fixed:
-    """Uniform over the named fixed players."""
-
-    def __init__(self, players: Sequence[str]) -> None:
-        self.players = tuple(players)
-
-    def weigh(self, pool: Pool) -> Weighed:
-        """The named players that are active."""
-        return [(member.ref, 1.0) for member in pool.fixed if member.ref.name in self.players]
-
-
-class MatchQuality:
-    """In proportion to TrueSkill's quality of the match: opponents about as good as the learner."""
-
-    def weigh(self, pool: Pool) -> Weighed:
-        """All active members but the learner, weighed by how even the game would be."""
-        rate = pool.trueskill.quality
-        mine = _rated_learner(pool).rating
-        return [(member.ref, rate([mine, member.rating])) for member in _others(pool)]
-
-
-class Pfsp:
-    """Prioritised fictitious self-play: past versions and fixed players, the hard ones more often."""
-
-    def __init__(self, weighting: str = "squared") -> None:
-        self.weighting = PFSP_WEIGHTINGS[weighting]
-
-    def weigh(self, pool: Pool) -> Weighed:
-        """All active members but the learner, weighed by its recent score against each."""
-        return [(member.ref, self.weighting(pool.recent_score(member))) for member in _others(pool)]
-
-
-class Population:
+class _Population:
     """Those that a population gave this learner to answer, with the shares that it gave them."""
 
     def weigh(self, pool: Pool) -> Weighed:
-        """Whoever is in the pool's line-ups."""
         if pool.line_ups is None:
             raise ConfigError("league.opponents: kind population is for the learners of a population, which is none")
         return pool.line_ups.shares()
 
 
+def _past(pool: Pool) -> list[Member]:
+    """Active versions other than the learner's own."""
+    return [member for member in pool.snapshots if member.ref != pool.learner.ref]
+
+
+def _others(pool: Pool) -> list[Member]:
+    """All active members but the learner: past versions and fixed players."""
+    return [*_past(pool), *pool.fixed]
+
+
+def _evenness(pool: Pool, member: Member) -> float:
+    """TrueSkill's quality of the match. The learner's rating is that of its own version if that is in the pool."""
+    learner = pool.find(pool.learner.ref) or pool.learner
+    return pool.trueskill.quality([learner.rating, member.rating])
+
+
+def _pfsp(config: OpponentConfig) -> OpponentSampler:
+    """Prioritised fictitious self-play: the hard ones more often, by the learner's recent score against each."""
+    weighting = PFSP_WEIGHTINGS[config.weighting]
+    return _MemberSampler(_others, lambda pool, member: weighting(pool.recent_score(member)))
+
+
 Factory = Callable[[OpponentConfig], OpponentSampler]
 
 OPPONENTS: dict[str, Factory] = {
-    "mirror": lambda config: Mirror(),
-    "lagged": lambda config: Lagged(),
-    "random": lambda config: UniformRandom(),
-    "fixed": lambda config: Fixed(config.players),
-    "match_quality": lambda config: MatchQuality(),
-    "pfsp": lambda config: Pfsp(config.weighting),
-    "population": lambda config: Population(),
+    "mirror": lambda config: _MemberSampler(lambda pool: [pool.learner]),
+    "lagged": lambda config: _MemberSampler(_past),
+    "random": lambda config: _MemberSampler(_others),
+    "fixed": lambda config: _MemberSampler(lambda pool: [m for m in pool.fixed if m.ref.name in config.players]),
+    "match_quality": lambda config: _MemberSampler(_others, _evenness),
+    "pfsp": _pfsp,
+    "population": lambda config: _Population(),
 }
-
 
 SAMPLERS: Registry[Factory] = Registry("opponent sampler", "ludus.opponents", built_in=OPPONENTS)
 
@@ -136,16 +118,3 @@ def normalise(weighed: Weighed) -> list[tuple[PolicyRef, float]]:
     # Scaling by the largest weight first keeps the total finite and away from 0.
     total = sum(weight / most for _, weight in weighed)
     return [(ref, weight / most / total) for ref, weight in weighed]
-
-
-def _past(pool: Pool) -> list[Member]:
-    return [member for member in pool.snapshots if member.ref != pool.learner.ref]
-
-
-def _others(pool: Pool) -> list[Member]:
-    return [*_past(pool), *pool.fixed]
-
-
-def _rated_learner(pool: Pool) -> Member:
-    """Who carries the learner's rating: its own version if that is in the pool, else the learner."""
-    return pool.find(pool.learner.ref) or pool.learner

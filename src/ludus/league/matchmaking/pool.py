@@ -16,8 +16,7 @@ from ludus.errors import LudusError
 from ludus.league.catalog_tables import MATCHES_KEPT, write_tables
 from ludus.league.matchmaking.lineups import LineUps
 from ludus.league.matchmaking.member import Member
-from ludus.league.payoffs.pair_payoffs import Payoffs
-from ludus.league.ratings.ranking import mean_returns, ranks
+from ludus.league.payoffs.pair_payoffs import Payoffs, mean_returns, ranks
 from ludus.league.ratings.trueskill import Rating, TrueSkill
 from ludus.records import Match, PolicyName, PolicyRef
 from ludus.storage.catalog import Catalog

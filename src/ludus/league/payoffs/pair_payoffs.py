@@ -6,15 +6,31 @@ by the pool: forgetting a member forgets its cells.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-from ludus.league.ratings.ranking import TIE_DIGITS
-
 Key = tuple[str, str, str, int]
 """Game, member, opponent, seat of the member."""
+TIE_DIGITS = 6
+"""Returns that agree to this many decimals are a draw: they differ by rounding only."""
+
+
+def mean_returns(seats: Sequence[str], returns: Sequence[float]) -> dict[str, float]:
+    """Mean return of each distinct member, in the order of first seat.
+
+    A member that holds several seats counts as one player: it is never compared with itself.
+    """
+    totals: dict[str, list[float]] = {}
+    for member, value in zip(seats, returns, strict=True):
+        totals.setdefault(member, []).append(value)
+    return {member: sum(values) / len(values) for member, values in totals.items()}
+
+
+def ranks(returns: Sequence[float]) -> list[float]:
+    """Rank of each player by return: lower is better, equal returns share a rank."""
+    return [-round(value, TIE_DIGITS) for value in returns]
 
 
 @dataclass(slots=True)
@@ -64,9 +80,6 @@ class Payoffs:
     def __init__(self) -> None:
         self._cells: dict[Key, Cell] = {}
 
-    def __len__(self) -> int:
-        return len(self._cells)
-
     def add(self, game: str, seats: Sequence[str], returns: Sequence[float]) -> None:
         """Count one match; `seats` names the member in each seat."""
         for mine, theirs in permutations(range(len(seats)), 2):
@@ -76,24 +89,12 @@ class Payoffs:
                 cell = self._cells[key] = Cell()
             cell.add(returns[mine], returns[theirs])
 
-    def between(self, member: str, opponent: str, *, game: str | None = None, seat: int | None = None) -> Cell:
-        """A copy of the counts of a pair, over all games and seats that are not named."""
-        total = Cell()
-        for key, cell in self._cells.items():
-            if key[1:3] == (member, opponent) and game in (None, key[0]) and seat in (None, key[3]):
-                total.merge(cell)
-        return total
-
     def by_pair(self) -> dict[tuple[str, str], Cell]:
         """Copies of the counts of all pairs that met, over all games and seats."""
         totals: dict[tuple[str, str], Cell] = {}
         for (_, member, opponent, _), cell in self._cells.items():
             totals.setdefault((member, opponent), Cell()).merge(cell)
         return totals
-
-    def items(self) -> Iterator[tuple[Key, Cell]]:
-        """All cells."""
-        return iter(self._cells.items())
 
     def forget(self, member: str) -> None:
         """Drop every cell of a member."""

@@ -1,1 +1,1 @@
-"""How good each member is: TrueSkill, Elo, relative population performance."""
+"""Ratings of members: TrueSkill and Elo."""

@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ludus.league.schedulers.alpha_star import AlphaStarLeague
-from ludus.league.schedulers.assignment import Assignment, Learner, Scheduler, View
-from ludus.league.schedulers.pipelined import PipelinedPsro
-from ludus.league.schedulers.psro import FixedOpponents, Psro, SelfPlay
-from ludus.league.schedulers.sequential_league import SequentialLeague
+from ludus.league.schedulers.assignment import Assignment, Learner, Scheduler, ScoreBook, View
+from ludus.league.schedulers.psro import FixedOpponents, PipelinedPsro, Psro, SelfPlay, SequentialLeague
 
 SCHEDULERS: dict[str, Callable[[], Scheduler]] = {
     "psro": Psro,
@@ -21,16 +19,4 @@ SCHEDULERS: dict[str, Callable[[], Scheduler]] = {
     "league": AlphaStarLeague,
 }
 
-__all__ = [
-    "SCHEDULERS",
-    "AlphaStarLeague",
-    "Assignment",
-    "FixedOpponents",
-    "Learner",
-    "PipelinedPsro",
-    "Psro",
-    "Scheduler",
-    "SelfPlay",
-    "SequentialLeague",
-    "View",
-]
+__all__ = ["SCHEDULERS", "Assignment", "Learner", "Scheduler", "ScoreBook", "View"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from ludus.config import PopulationConfig
 from ludus.errors import LudusError
 from ludus.league.matchmaking.lineups import LineUps
-from ludus.league.matchmaking.pfsp import PFSP_WEIGHTINGS
+from ludus.league.matchmaking.opponents import PFSP_WEIGHTINGS
 from ludus.league.matchmaking.roster import UNIFORM, label
 from ludus.league.schedulers.assignment import Assignment, View
 from ludus.records import PolicyRef, derive_seed

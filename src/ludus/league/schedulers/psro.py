@@ -1,5 +1,7 @@
-"""PSRO: each generation, an answer to the meta-strategy joins each population. Self-play and fixed opponents are its
-simplest cases: the meta-strategy is the newest policy, or nobody of the population.
+"""PSRO and its kin: each generation, an answer to the meta-strategy joins each population.
+
+Self-play and fixed opponents are its simplest cases: the meta-strategy is the newest policy, or nobody of the
+population. Pipelined PSRO and a league in turns differ in who learns when.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from ludus.config import PopulationConfig
+from ludus.errors import LudusError
 from ludus.league.matchmaking.lineups import LineUp, LineUps
 from ludus.league.matchmaking.roster import UNIFORM
 from ludus.league.payoffs.normal_form import Array, marginals
 from ludus.league.schedulers.assignment import Assignment, View
+from ludus.league.solvers import solve_joint
 from ludus.records import PolicyRef
 
 
@@ -62,11 +66,97 @@ class FixedOpponents(Psro):
     """Each answers the fixed players of `league.opponents`, whoever else is there."""
 
     def _opponents(self, view: View, number: int) -> LineUps:
-        players = len(view.seats) if len(view.seats) > 1 else view.joint.ndim
         if len(view.seats) == 1:
             return LineUps.of_others((ref, 1.0) for ref in view.fixed)
-        seats = range(players)
+        seats = range(len(view.seats))
         return LineUps.of_seats((tuple(None if seat == number else ref for seat in seats), 1.0) for ref in view.fixed)
+
+
+class PipelinedPsro(Psro):
+    """Pipelined PSRO (McAleer et al. 2020): `population.pipeline` learners at once, each answering those below it.
+
+    In every generation each learner does its share of `train.steps`. The lowest has then had all of them: it is frozen,
+    and a new one begins on top. What a learner meets first is what is about to be frozen, so that it has not to begin
+    anew against it. The order of learners is that of their numbers; the lowest answers frozen policies alone.
+    """
+
+    def agents(self, config: PopulationConfig, *, name: str, seats: int) -> tuple[str, ...]:
+        """One agent for each place in the pipeline; learners take turns in them."""
+        if not config.shared:
+            raise LudusError("pipelined_psro has one population; write population.shared: true, or scheduler: psro")
+        return tuple(f"{name}_{place}" for place in range(config.pipeline))
+
+    def assignments(self, view: View) -> tuple[Assignment, ...]:
+        """The next part of every learner."""
+        return tuple(self._part(view, number) for number in self._numbers(view))
+
+    def is_frozen(self, view: View, done: Assignment) -> bool:
+        """When it has had all of its steps."""
+        return done.until >= view.steps
+
+    def _numbers(self, view: View) -> range:
+        """Learners are numbered from 0 in the order in which they are frozen; one is in each generation."""
+        return range(view.generation, view.generation + view.config.pipeline)
+
+    def _part(self, view: View, number: int) -> Assignment:
+        pipeline = view.config.pipeline
+        agent, begun = view.roster.agents[number % pipeline], max(0, number - pipeline + 1)
+        # The first ones, which have fewer generations until their turn, do as many steps in each.
+        parts = min(pipeline, number + 1)
+        done = view.generation - begun + 1
+        return Assignment(
+            agent=agent,
+            learner=f"{agent}-{number + 1}",
+            generation=view.generation + 1,
+            opponents=self._opponents(view, number),
+            until=-(-view.steps * done // parts),
+        )
+
+    def _opponents(self, view: View, number: int) -> LineUps:
+        """The meta-strategy of those who are frozen, and of learners below as they are now."""
+        below = {f"{view.roster.agents[n % view.config.pipeline]}-{n + 1}" for n in self._numbers(view) if n < number}
+        live = [recruit.ref for recruit in view.roster if recruit.learner in below and not recruit.frozen]
+        newest = {str(ref.name): ref for ref in live}  # of each, what it was last
+        allowed = [UNIFORM, *(recruit.ref for recruit in view.roster.frozen()), *newest.values()]
+        places = [place for place, ref in enumerate(view.seats[0]) if ref in allowed]
+        table = view.table[np.ix_(range(len(view.table)), *[places] * (view.table.ndim - 1))]
+        joint = solve_joint(view.config.meta_solver, table, symmetric=True, **view.config.meta_options)
+        return LineUps.of_others(
+            zip((view.seats[0][place] for place in places), marginals(joint)[0].tolist(), strict=True)
+        )
+
+
+class SequentialLeague(Psro):
+    """A league in turns, as Light-MALib's: the main agent answers the meta-strategy over everybody, then an exploiter
+    answers the newest main agent alone, and so on. The main agent goes on from what it was; exploiters begin anew.
+    """
+
+    def agents(self, config: PopulationConfig, *, name: str, seats: int) -> tuple[str, ...]:
+        """The policy, and who looks for its weaknesses."""
+        if not config.shared:
+            raise LudusError("sequential_league has one population; write population.shared: true")
+        return name, f"{name}_exploiter"
+
+    def assignments(self, view: View) -> tuple[Assignment, ...]:
+        """Odd generations are the main agent's."""
+        generation = view.generation + 1
+        main, exploiter = view.roster.agents
+        newest = view.roster.newest(main)
+        begun = None if newest is None else newest.ref
+        if generation % 2:
+            opponents, agent, parent = answer_to(view, 0), main, begun
+        else:
+            opponents, agent, parent = LineUps.of_others([(begun or UNIFORM, 1.0)]), exploiter, None
+        return (
+            Assignment(
+                agent=agent,
+                learner=f"{agent}-{generation}",
+                generation=generation,
+                opponents=opponents,
+                until=view.steps,
+                begins_with=parent,
+            ),
+        )
 
 
 def answer_to(view: View, number: int, joint: Array | None = None) -> LineUps:
@@ -104,9 +194,3 @@ def beginning(view: View, number: int, agent: str) -> PolicyRef | None:
         played = dict(zip(view.seats[seat], marginals(view.joint)[seat].tolist(), strict=True))
         return max(own, key=lambda ref: (played.get(ref, 0.0), ref.version))
     return None
-
-
-def newest_or_uniform(view: View, agent: str) -> PolicyRef:
-    """The newest policy of an agent, or the uniform player as long as there is none."""
-    newest = view.roster.newest(agent)
-    return UNIFORM if newest is None else newest.ref

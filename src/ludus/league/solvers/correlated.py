@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike
 
 from ludus.errors import LudusError
 from ludus.league.payoffs.normal_form import Array, completed, normalised, unit_scaled, unit_scaled_by_player
-from ludus.league.solvers.face import NOISE, find_face, run_linear_program
-from ludus.league.solvers.inner_path import NEGATIVE_ENTROPY, SQUARED_NORM, minimise
+from ludus.league.solvers.face import NEGATIVE_ENTROPY, NOISE, SQUARED_NORM, find_face, minimise, run_linear_program
 
 Select = Literal["max_entropy", "max_gini", "max_welfare"]
 

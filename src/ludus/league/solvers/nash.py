@@ -1,4 +1,5 @@
-"""Nash equilibrium of two-player games whose payoffs add up to a constant: exact, by one linear program.
+"""Nash equilibrium of two-player games whose payoffs add up to a constant: exact, by one linear program; and what is
+made of it, rectified Nash and relative population performance.
 
 There may be many equilibria. `select="max_entropy"`, the default, takes for each player the optimal strategy of
 highest entropy (Balduzzi et al. 2018, "Re-evaluating evaluation"). It is the only rule here that depends on nothing but
@@ -9,23 +10,37 @@ Invariant: `nash_conv` of the answer is at most 1e-9 of the range of the payoffs
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ludus.errors import LudusError
-from ludus.league.payoffs.normal_form import Array, completed, normalised, unit_scaled
-from ludus.league.solvers.face import find_face, run_linear_program
-from ludus.league.solvers.inner_path import NEGATIVE_ENTROPY, minimise
+from ludus.league.payoffs.normal_form import Array, completed, normalised, unit_scaled, zero_sum_table
+from ludus.league.solvers.face import NEGATIVE_ENTROPY, find_face, minimise, run_linear_program
 
 SUM_TOLERANCE = 1e-9
 """Payoffs add up to a constant if they do to this share of the largest one."""
 TIE = 1e-9
-"""Policies whose payoffs differ by less than this share of the range are equally good."""
+"""Policies whose payoffs differ by less than this share of the range are equally good; those with a smaller probability
+are not in the support."""
+
+Select = Literal["max_entropy", "vertex"]
 
 
-def nash(table: ArrayLike, *, select: Literal["max_entropy", "vertex"] = "max_entropy") -> list[Array]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RectifiedResponse:
+    """A policy that gets a best response of its own."""
+
+    policy: int
+    weight: float
+    """Its probability in the Nash equilibrium."""
+    opponents: Array
+    """The other player's policies it is trained against. `[a_other]`"""
+
+
+def nash(table: ArrayLike, *, select: Select = "max_entropy") -> list[Array]:
     """One strategy per player."""
     if select not in ("max_entropy", "vertex"):
         raise LudusError(f"nash: select is max_entropy or vertex, not {select!r}")
@@ -41,6 +56,52 @@ def game_value(table: ArrayLike) -> float:
     whole = completed(table)
     row, column = nash(whole, select="vertex")
     return float(row @ whole[0] @ column)
+
+
+def relative_population_performance(cross: ArrayLike) -> float:
+    """Which of two populations is stronger as a whole (Balduzzi et al. 2019, definition 3).
+
+    `cross` is what policy i of P gets against policy j of Q, `[p, q]`. The answer is the value of that zero-sum game,
+    v(P, Q) = p' A q for a Nash equilibrium (p, q) of A: positive if P is stronger; v(P, Q) = -v(Q, P), and no policy
+    that is worse than others changes it. Finite for every finite table; missing cells are read as the mean of the known
+    ones.
+    """
+    return game_value(zero_sum_table(cross))
+
+
+def rectified_responses(
+    table: ArrayLike, player: int = 0, *, select: Select = "max_entropy"
+) -> list[RectifiedResponse]:
+    """The learners of one player in PSRO_rN (Balduzzi et al. 2019), and what each is trained against.
+
+    Every policy i in the support of the Nash equilibrium (p, q) gets a new best response of its own, trained against
+
+        q_i(j)  in proportion to  q(j) [u(i, j) >= value of the game]
+
+    so that strengths are amplified and weaknesses ignored. In a symmetric game the value is 0 and the rule is "those it
+    beats or ties with". No q_i is empty, since at a Nash equilibrium the mean of u(i, j) over q is the value for every
+    i in the support.
+    """
+    payoffs = completed(table)
+    strategies = nash(payoffs, select=select)
+    own, other = strategies[player], strategies[1 - player]
+    unit = unit_scaled(payoffs)[player]
+    values = unit if player == 0 else unit.T
+    at_least = float(own @ values @ other) - TIE
+    return [
+        RectifiedResponse(
+            policy=int(policy),
+            weight=float(own[policy]),
+            opponents=normalised(np.where(values[policy] >= at_least, other, 0.0)),
+        )
+        for policy in np.flatnonzero(own > TIE)
+    ]
+
+
+def rectified_nash(table: ArrayLike, *, select: Select = "max_entropy") -> list[Array]:
+    """How often each player's policies are met by the other player's learners: the mean of q_i with the weights p_i."""
+    learners = [rectified_responses(table, 1 - player, select=select) for player in (0, 1)]
+    return [normalised(np.sum([each.weight * each.opponents for each in responses], axis=0)) for responses in learners]
 
 
 def _unit_matrix(table: Array) -> Array:

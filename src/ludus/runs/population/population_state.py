@@ -16,8 +16,7 @@ from ludus.games.protocol import GameSpec
 from ludus.league.matchmaking.roster import UNIFORM, Roster, label
 from ludus.league.payoffs.empirical_game import EmpiricalGame
 from ludus.league.payoffs.normal_form import Array
-from ludus.league.ratings.score_book import ScoreBook
-from ludus.league.schedulers import Assignment, Learner
+from ludus.league.schedulers import Assignment, Learner, ScoreBook
 from ludus.records import PolicyRef
 
 
