@@ -5,11 +5,11 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.telemetry.backlog import Backlog
+from ludus.telemetry.sink_thread import Backlog
 
 
 def test_every_reader_gets_everything_in_order_and_then_the_end() -> None:
-    backlog: Backlog[int] = Backlog(10)
+    backlog = Backlog(10)
     readers = [backlog.reader(), backlog.reader()]
     for number in range(5):
         backlog.put(number)
@@ -21,7 +21,7 @@ def test_every_reader_gets_everything_in_order_and_then_the_end() -> None:
 
 
 def test_a_reader_that_left_misses_everything_from_then_on() -> None:
-    backlog: Backlog[int] = Backlog(10)
+    backlog = Backlog(10)
     reader = backlog.reader()
     for number in range(4):
         backlog.put(number)
@@ -32,7 +32,7 @@ def test_a_reader_that_left_misses_everything_from_then_on() -> None:
 
 
 def test_a_rest_ends_when_nothing_more_comes() -> None:
-    backlog: Backlog[int] = Backlog(10)
+    backlog = Backlog(10)
     reader = backlog.reader()
     resting = threading.Thread(target=reader.rest, args=(300.0,), daemon=True)
     resting.start()
@@ -43,7 +43,7 @@ def test_a_rest_ends_when_nothing_more_comes() -> None:
 
 @given(st.lists(st.sampled_from(["put", "take"]), max_size=60), st.integers(1, 8))
 def test_what_was_taken_missed_and_waits_adds_up_to_what_was_put(actions: list[str], length: int) -> None:
-    backlog: Backlog[int] = Backlog(length)
+    backlog = Backlog(length)
     reader, put, taken = backlog.reader(), 0, []
     for action in actions:
         if action == "put":

@@ -12,7 +12,7 @@ from tensorboardX.crc32c import crc32c as reference_crc32c
 from tensorboardX.proto.event_pb2 import Event
 
 from ludus.telemetry import TensorBoardSink
-from ludus.telemetry.event_records import crc32c, scalars_record
+from ludus.telemetry.tensorboard import crc32c, scalars_record
 
 
 def read_events(path: Path) -> Iterator[Any]:

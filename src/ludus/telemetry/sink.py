@@ -1,10 +1,15 @@
-"""What a place for metrics and events must offer, and what is known of one while it is used."""
+"""What a sink for metrics and events must offer, and how one is doing: while it is used, and as the events tell."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from ludus.storage.jsonl import read_jsonl
 
 
 class Sink(Protocol):
@@ -62,3 +67,28 @@ class SinkStatus:
 def name_of(sink: Sink) -> str:
     """What a sink calls itself (`name`), else its type."""
     return str(getattr(sink, "name", type(sink).__name__))
+
+
+def read_sink_troubles(events: Path) -> list[SinkStatus]:
+    """The sinks that dropped lines or failed since the run was last started; of a live run, as far as it is known."""
+    known: dict[str, SinkStatus] = {}
+    for line in read_jsonl(events):
+        match line["event"]:
+            case "started":
+                known = {}
+            case "sink_behind" | "sink_off" as kind:
+                before = known.get(line["sink"])
+                dropped = line.get("dropped", before.dropped if before else 0)
+                known[line["sink"]] = SinkStatus(
+                    name=line["sink"], queued=0, dropped=dropped, error=line["error"], is_off=kind == "sink_off"
+                )
+            case "sinks":
+                known = {each["name"]: msgspec.convert(each, SinkStatus) for each in line["sinks"]}
+    return [status for status in known.values() if status.dropped or status.error]
+
+
+def trouble_in_words(status: SinkStatus) -> str:
+    """What happened to a sink, on one line."""
+    lost = f"{status.dropped:,} lines lost" if status.dropped else ""
+    off = "switched off" if status.is_off else ""
+    return ", ".join(part for part in (lost, off) if part) + (f" ({status.error})" if status.error else "")

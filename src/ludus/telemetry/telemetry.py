@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from importlib.util import find_spec
 from typing import Any
 
+from ludus.config import RunConfig
+from ludus.errors import ConfigError
 from ludus.storage.jsonl import JsonlWriter
 from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry.backlog import Backlog
 from ludus.telemetry.room_meters import RoomMeters
 from ludus.telemetry.sink import Sink, SinkStatus
-from ludus.telemetry.sink_thread import Line, SinkThread
+from ludus.telemetry.sink_thread import Backlog, Line, SinkThread
+from ludus.telemetry.tensorboard import TensorBoardSink
+from ludus.telemetry.wandb_sink import WandbSink
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ class Telemetry:
         self._run_name = run_name
         self._metrics = JsonlWriter(run.metrics)
         self._events = JsonlWriter(run.events)
-        self._backlog: Backlog[Line] = Backlog(QUEUE_LENGTH)
+        self._backlog = Backlog(QUEUE_LENGTH)
         self._sinks: list[SinkThread] = []
         self._behind: set[str] = set()
         self._room_s: dict[str, float] = {}
@@ -53,7 +57,11 @@ class Telemetry:
 
     def attach(self, sink: Sink) -> None:
         """Add a sink; it gets what comes from now on."""
-        self._sinks.append(SinkThread(sink, self._backlog.reader(), self._tell_off))
+        self._sinks.append(
+            SinkThread(
+                sink, self._backlog.reader(), on_off=lambda name, error: self.event("sink_off", sink=name, error=error)
+            )
+        )
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Record a metric line at an environment step."""
@@ -121,5 +129,26 @@ class Telemetry:
         named = {"telemetry/dropped": dropped, "telemetry/unwritten": unwritten}
         return {name: float(count) for name, count in named.items() if count}
 
-    def _tell_off(self, name: str, error: str) -> None:
-        self.event("sink_off", sink=name, error=error)
+
+def check_trackers(config: RunConfig) -> None:
+    """See to it that every package that a sink needs is installed.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    if config.telemetry.weights_and_biases is not None and find_spec("wandb") is None:
+        raise ConfigError(
+            "telemetry.wandb: the package wandb is not installed; install it with: pip install 'ludus[wandb]'"
+        )
+
+
+def attach_trackers(telemetry: Telemetry, config: RunConfig, run: RunDirectory, also: Iterable[Sink] = ()) -> None:
+    """Attach the sinks that a config asks for, and others. None of them is started here: their threads do that."""
+    for sink in also:
+        telemetry.attach(sink)
+    if config.telemetry.tensorboard:
+        telemetry.attach(TensorBoardSink(run.tensorboard))
+    if (wandb := config.telemetry.weights_and_biases) is not None:
+        # Several runs of one config (stages, seeds) are told apart by their directories.
+        name = config.name if run.path.name == config.name else f"{config.name} {run.path.name}"
+        telemetry.attach(WandbSink(run, wandb, run_name=name, values=config.model_dump(mode="json")))
