@@ -13,8 +13,7 @@ from typing import Any
 
 from ludus.league.matchmaking.member import Member
 from ludus.league.payoffs.pair_payoffs import Cell, Payoffs
-from ludus.league.ratings.trueskill import Rating
-from ludus.records import Match, PolicyRef
+from ludus.records import Match
 from ludus.storage.catalog import Catalog
 
 MATCHES_KEPT = 10_000
@@ -70,36 +69,23 @@ def _write_matches(catalog: Catalog, matches: Iterable[Match]) -> None:
 
 
 def _member_row(member: Member) -> tuple[object, ...]:
-    return (
-        member.key,
-        member.ref.name,
-        member.ref.version,
-        member.kind,
-        member.rating.mu,
-        member.rating.sigma,
-        member.games,
-        member.mirror_games,
-        member.wins,
-        member.draws,
-        member.losses,
-        int(member.active),
-        member.created_step,
-        str(member.parent) if member.parent else "",
-    )
+    saved, ref = member.state(), member.ref
+    rating, parent = (saved["mu"], saved["sigma"]), saved["parent"] or ""
+    head = member.key, ref.name, ref.version, member.kind
+    return *head, *rating, *saved["counts"], int(member.active), member.created_step, parent
 
 
 def _member(row: tuple[Any, ...]) -> Member:
-    _, name, version, kind, mu, sigma, games, mirror_games, wins, draws, losses, active, created_step, parent = row
-    return Member(
-        ref=PolicyRef(name=name, version=version),
-        kind=kind,
-        rating=Rating(mu, sigma),
-        games=games,
-        mirror_games=mirror_games,
-        wins=wins,
-        draws=draws,
-        losses=losses,
-        active=bool(active),
-        created_step=created_step,
-        parent=PolicyRef.parse(parent) if parent else None,
+    _, name, version, kind, mu, sigma, *counts, active, created_step, parent = row
+    return Member.from_state(
+        {
+            "ref": f"{name}@{version}",
+            "kind": kind,
+            "mu": mu,
+            "sigma": sigma,
+            "created_step": created_step,
+            "parent": parent,
+            "active": bool(active),
+            "counts": counts,
+        }
     )

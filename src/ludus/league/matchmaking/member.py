@@ -34,15 +34,12 @@ class Member:
         """Name in tables: `main@12` for a version, the bare name for the learner and for fixed players."""
         return str(self.ref) if self.kind == "snapshot" else str(self.ref.name)
 
-    def count(self, mine: float, best: float, shared: bool) -> None:
-        """Count a game against others: won by the only best return, drawn by a shared one."""
+    def count(self, points: float) -> None:
+        """Count a game against others: 1 for a win, 1/2 for a draw, 0 for a loss."""
         self.games += 1
-        if mine < best:
-            self.losses += 1
-        elif shared:
-            self.draws += 1
-        else:
-            self.wins += 1
+        self.wins += points == 1.0
+        self.draws += points == 0.5
+        self.losses += points == 0.0
 
     def state(self) -> dict[str, Any]:
         """JSON from which `from_state` restores the member."""

@@ -16,7 +16,7 @@ from ludus.errors import LudusError
 from ludus.league.catalog_tables import MATCHES_KEPT, write_tables
 from ludus.league.matchmaking.lineups import LineUps
 from ludus.league.matchmaking.member import Member
-from ludus.league.payoffs.pair_payoffs import Payoffs, mean_returns, ranks
+from ludus.league.payoffs.pair_payoffs import Payoffs, mean_returns, points, ranks
 from ludus.league.ratings.trueskill import Rating, TrueSkill
 from ludus.records import Match, PolicyName, PolicyRef
 from ludus.storage.catalog import Catalog
@@ -137,7 +137,8 @@ class Pool:
             return
         places = ranks(list(results.values()))
         players = [self._members[key] for key in results]
-        self._count(players, places)
+        for member, won in zip(players, points(list(results.values())), strict=True):
+            member.count(won)
         self._remember(match, keys, results)
         if rated:
             for member, rating in zip(players, self.trueskill.rate([m.rating for m in players], places), strict=True):
@@ -145,8 +146,8 @@ class Pool:
 
     def recent_score(self, opponent: Member) -> float:
         """The learner's share of points against an opponent of late, with one imagined draw; 0.5 if they never met."""
-        weight, points = self._recent.get(opponent.key, (0.0, 0.0))
-        return (points + 0.5) / (weight + 1.0)
+        weight, won = self._recent.get(opponent.key, (0.0, 0.0))
+        return (won + 0.5) / (weight + 1.0)
 
     def state(self) -> dict[str, Any]:
         """JSON from which `load_state` restores the pool exactly."""
@@ -183,12 +184,6 @@ class Pool:
             raise LudusError(f"the league does not know {ref}; add it before its matches")
         return self.add_fixed(ref.name)
 
-    def _count(self, players: Sequence[Member], places: Sequence[float]) -> None:
-        best = min(places)
-        shared = sum(place == best for place in places) > 1
-        for member, place in zip(players, places, strict=True):
-            member.count(-place, -best, shared)
-
     def _remember(self, match: Match, keys: Sequence[str], results: dict[str, float]) -> None:
         """Update the learner's recent scores, under whichever key its version is listed."""
         is_mine = [ref == self.learner.ref or k == self.learner.key for k, ref in zip(keys, match.seats, strict=True)]
@@ -196,10 +191,9 @@ class Pool:
             return
         own = keys[is_mine.index(True)]
         for key in dict.fromkeys(k for k, is_own in zip(keys, is_mine, strict=True) if not is_own):
-            place, other = ranks([results[own], results[key]])
-            points = 0.5 if place == other else float(place < other)
+            won, _ = points([results[own], results[key]])
             weight, total = self._recent.get(key, (0.0, 0.0))
-            self._recent[key] = [RECENT_DECAY * weight + 1.0, RECENT_DECAY * total + points]
+            self._recent[key] = [RECENT_DECAY * weight + 1.0, RECENT_DECAY * total + won]
 
     def _forget_oldest_retired(self) -> None:
         retired = [m.key for m in self._members.values() if m.kind == "snapshot" and not m.active]

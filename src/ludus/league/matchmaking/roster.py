@@ -7,7 +7,7 @@ policy is named once and for good; its version counts the policies of its agent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ludus.errors import LudusError
@@ -40,15 +40,7 @@ class Recruit:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {
-            "ref": str(self.ref),
-            "agent": self.agent,
-            "generation": self.generation,
-            "learner": self.learner,
-            "parent": None if self.parent is None else str(self.parent),
-            "steps": self.steps,
-            "frozen": self.frozen,
-        }
+        return {**asdict(self), "ref": str(self.ref), "parent": None if self.parent is None else str(self.parent)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Recruit:

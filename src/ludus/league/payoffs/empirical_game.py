@@ -11,6 +11,7 @@ batches they arrive. Each result must arrive once: a table cannot tell a match t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
@@ -119,7 +120,7 @@ class EmpiricalGame:
         self.custom = tuple(custom)
         self.payoff_spread = payoff_spread
         self.populations = Populations(players, shared=symmetric)
-        self._cells: dict[Profile, PayoffCell] = {}
+        self._cells: defaultdict[Profile, PayoffCell] = defaultdict(lambda: PayoffCell(players, custom))
         self._exact: dict[Profile, tuple[float, ...]] = {}
 
     def add_policy(self, policy: str, player: int = 0) -> int:
@@ -132,11 +133,11 @@ class EmpiricalGame:
         In a symmetric game, seats with the same policy get their mean: they are one player who sat twice.
         """
         profile = self.populations.profile(seats)
-        self._check(seats, {"payoff": returns, **custom}, self.custom)
+        reported: dict[str, Sequence[float]] = {"payoff": returns, **custom}
+        self._check(seats, reported, self.custom)
         if self.symmetric:
-            returns = _by_policy(seats, returns)
-            custom = {field: _by_policy(seats, values) for field, values in custom.items()}
-        self._cell(profile).add(returns, custom)
+            reported = {field: _by_policy(seats, values) for field, values in reported.items()}
+        self._cells[profile].add(reported)
 
     def record_exact(self, seats: Sequence[str], payoffs: Sequence[float]) -> None:
         """Say what each seat gets on average, computed rather than played: certain, whatever matches say."""
@@ -157,7 +158,7 @@ class EmpiricalGame:
         for profile, payoffs in other._exact.items():
             self.record_exact(self.populations.seats(places[profile]), payoffs)
         for profile, cell in other._cells.items():
-            self._cell(places[profile]).merge(cell)
+            self._cells[places[profile]].merge(cell)
 
     def cells(self) -> Iterator[tuple[Profile, PayoffCell]]:
         """What was played, by profile."""
@@ -223,18 +224,12 @@ class EmpiricalGame:
         """Restore a table."""
         game = cls(**{name: state[name] for name in _KIND})
         game.populations.load_state(state["populations"])
-        game._cells = {tuple(profile): PayoffCell.from_state(cell) for profile, cell in state["cells"]}
+        game._cells.update((tuple(profile), PayoffCell.from_state(cell)) for profile, cell in state["cells"])
         game._exact = {tuple(profile): tuple(payoffs) for profile, payoffs in state["exact"]}
         return game
 
     def _kind(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _KIND} | {"custom": list(self.custom)}
-
-    def _cell(self, profile: Profile) -> PayoffCell:
-        cell = self._cells.get(profile)
-        if cell is None:
-            cell = self._cells[profile] = PayoffCell(self.players, self.custom)
-        return cell
 
     def _each(self, read: Callable[[PayoffCell, int], float], missing: float, field: str) -> Array:
         """A number for every player and profile. `[players, a1, ..., an]`."""

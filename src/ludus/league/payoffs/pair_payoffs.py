@@ -28,6 +28,14 @@ def mean_returns(seats: Sequence[str], returns: Sequence[float]) -> dict[str, fl
     return {member: sum(values) / len(values) for member, values in totals.items()}
 
 
+def points(returns: Sequence[float]) -> list[float]:
+    """Of each player: 1 for the only best return, 1/2 for a shared one, 0 for any other."""
+    places = ranks(returns)
+    best = min(places)
+    most = 0.5 if places.count(best) > 1 else 1.0
+    return [most if place == best else 0.0 for place in places]
+
+
 def ranks(returns: Sequence[float]) -> list[float]:
     """Rank of each player by return: lower is better, equal returns share a rank."""
     return [-round(value, TIE_DIGITS) for value in returns]

@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import nan
 from typing import Any
 
-from ludus.league.payoffs.pair_payoffs import ranks
+from ludus.league.payoffs.pair_payoffs import points
 
 FIELDS = ("payoff", "score", "win", "lose")
 """What is known of every game. Score: 1 for a win, 1/2 for a draw, 0 for a defeat. A player wins with the only best
@@ -77,53 +77,49 @@ class Moments:
 class PayoffCell:
     """Mutable; owned by its empirical game."""
 
-    __slots__ = ("custom", "games", "losses", "payoffs", "wins")
+    __slots__ = ("games", "losses", "reported", "wins")
 
     def __init__(self, players: int, custom: Sequence[str] = ()) -> None:
         self.games = 0
         self.wins = [0] * players
         self.losses = [0] * players
-        self.payoffs = [Moments() for _ in range(players)]
-        self.custom = {field: [Moments() for _ in range(players)] for field in custom}
+        self.reported = {field: [Moments() for _ in range(players)] for field in ("payoff", *custom)}
+        """Of what matches report: moments by field and player."""
 
-    def add(self, returns: Sequence[float], custom: Mapping[str, Sequence[float]]) -> None:
-        """Count one game by what each player got."""
-        places = ranks(returns)
-        best = min(places)
-        shared = places.count(best) > 1
+    def add(self, reported: Mapping[str, Sequence[float]]) -> None:
+        """Count one game by what each player got, as payoff and in the custom fields."""
         self.games += 1
-        for player, place in enumerate(places):
-            self.wins[player] += place == best and not shared
-            self.losses[player] += place != best
-            self.payoffs[player].add(returns[player])
-        for field, moments in self.custom.items():
-            for player, value in enumerate(custom[field]):
-                moments[player].add(value)
+        for player, won in enumerate(points(reported["payoff"])):
+            self.wins[player] += won == 1.0
+            self.losses[player] += won == 0.0
+        for field, moments in self.reported.items():
+            for each, value in zip(moments, reported[field], strict=True):
+                each.add(value)
 
     def merge(self, other: PayoffCell) -> None:
         """Count all games of another cell too."""
         self.games += other.games
         self.wins = [a + b for a, b in zip(self.wins, other.wins, strict=True)]
         self.losses = [a + b for a, b in zip(self.losses, other.losses, strict=True)]
-        for mine, theirs in zip(self._moments(), other._moments(), strict=True):
-            mine.merge(theirs)
+        for field, moments in self.reported.items():
+            for mine, theirs in zip(moments, other.reported[field], strict=True):
+                mine.merge(theirs)
 
     def moments(self, field: str, player: int) -> Moments:
         """Exact moments of a field for one player."""
-        if field == "payoff":
-            return self.payoffs[player]
-        if field in self.custom:
-            return self.custom[field][player]
+        if field in self.reported:
+            return self.reported[field][player]
         won, lost = self.wins[player], self.losses[player]
+        values = {"score": (1.0, 0.5, 0.0), "win": (1.0, 0.0, 0.0), "lose": (0.0, 0.0, 1.0)}[field]
         found = Moments()
-        for value, times in _values_of(field, won, self.games - won - lost, lost):
+        for value, times in zip(values, (won, self.games - won - lost, lost), strict=True):
             found.add(value, times)
         return found
 
     def state(self) -> list[Any]:
         """JSON from which `from_state` restores the cell exactly."""
-        custom = {field: [m.state() for m in moments] for field, moments in self.custom.items()}
-        return [self.games, self.wins, self.losses, [m.state() for m in self.payoffs], custom]
+        custom = {field: [m.state() for m in moments] for field, moments in self.reported.items()}
+        return [self.games, self.wins, self.losses, custom.pop("payoff"), custom]
 
     @classmethod
     def from_state(cls, state: Sequence[Any]) -> PayoffCell:
@@ -131,15 +127,8 @@ class PayoffCell:
         games, wins, losses, payoffs, custom = state
         cell = cls(len(wins))
         cell.games, cell.wins, cell.losses = games, list(wins), list(losses)
-        cell.payoffs = [Moments.from_state(games, row) for row in payoffs]
-        cell.custom = {field: [Moments.from_state(games, row) for row in rows] for field, rows in custom.items()}
+        cell.reported = {
+            field: [Moments.from_state(games, row) for row in rows]
+            for field, rows in {"payoff": payoffs, **custom}.items()
+        }
         return cell
-
-    def _moments(self) -> list[Moments]:
-        return [*self.payoffs, *(moments for field in sorted(self.custom) for moments in self.custom[field])]
-
-
-def _values_of(field: str, won: int, drawn: int, lost: int) -> list[tuple[float, int]]:
-    """What the field is in how many games."""
-    values = {"score": (1.0, 0.5, 0.0), "win": (1.0, 0.0, 0.0), "lose": (0.0, 0.0, 1.0)}[field]
-    return list(zip(values, (won, drawn, lost), strict=True))

@@ -44,15 +44,8 @@ class Assignment:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for events, checkpoints and people."""
-        return {
-            "agent": self.agent,
-            "learner": self.learner,
-            "generation": self.generation,
-            "opponents": self.opponents.to_json(),
-            "until": self.until,
-            "begins_with": None if self.begins_with is None else str(self.begins_with),
-            "mirror": self.mirror,
-        }
+        begins_with = None if self.begins_with is None else str(self.begins_with)
+        return {**asdict(self), "opponents": self.opponents.to_json(), "begins_with": begins_with}
 
 
 @dataclass(slots=True, kw_only=True)
