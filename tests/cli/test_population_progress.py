@@ -13,7 +13,7 @@ from rich.console import Console
 from ludus.cli.progress import LivePanel, PlainLines, population_progress
 from ludus.cli.summary import final_lines
 from ludus.config import RunConfig, build_config, resolve
-from ludus.reports.sparklines import decades, sparkline
+from ludus.reports.number_text import decades, sparkline
 from ludus.runs.driver import Activity, Status
 from ludus.runs.staged import AnyRun
 

@@ -20,7 +20,7 @@ from ludus.league.catalog_tables import MATCHES_KEPT
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
 from ludus.reports.charts import ladder_figure, render, score_figure
 from ludus.reports.ladder import Standing, make_standing, standing_of_run
-from ludus.reports.league_tables import ladder_table, payoff_table
+from ludus.reports.tables import ladder_table, payoff_table
 from ludus.storage.catalog import Catalog
 
 

@@ -57,7 +57,7 @@ def league(
         return
     from rich.console import Console
 
-    from ludus.reports.league_tables import ladder_table, payoff_table
+    from ludus.reports.tables import ladder_table, payoff_table
 
     console = Console()
     console.print(ladder_table(standing))
@@ -107,10 +107,10 @@ def print_standing(console: Console, standing: PopulationStanding) -> None:
     """Tables, bars, the curve and the lineage."""
     from ludus.cli.summary import say
     from ludus.reports.lineage_text import HEADLINE, lineage_lines
-    from ludus.reports.population_tables import ladder_table, meta_strategy_table, payoff_table
+    from ludus.reports.tables import meta_strategy_table, population_ladder_table, population_payoff_table
 
-    console.print(ladder_table(standing))
-    payoffs = payoff_table(standing)
+    console.print(population_ladder_table(standing))
+    payoffs = population_payoff_table(standing)
     if payoffs is not None:
         console.print(payoffs)
     else:
@@ -129,7 +129,7 @@ def print_standing(console: Console, standing: PopulationStanding) -> None:
 
 def closing_lines(standing: PopulationStanding) -> list[str]:
     """The curve of exploitability, and what it all comes to."""
-    from ludus.reports.sparklines import decades, sparkline
+    from ludus.reports.number_text import decades, sparkline
 
     lines, found = [], standing.exploitability
     if found.values:

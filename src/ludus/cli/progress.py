@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ludus.cli.summary import evaluation_scores, exploitability, held_out_scores, print_summary, unit_of
 from ludus.daemon.reports import Rate, Reporter
-from ludus.reports.sparklines import decades, sparkline
+from ludus.reports.number_text import decades, sparkline
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -16,7 +16,7 @@ from rich.table import Table
 from ludus.cli.inspect import find_episode
 from ludus.errors import ConfigError
 from ludus.reports.ladder import standing_of_run
-from ludus.reports.league_tables import ladder_table
+from ludus.reports.tables import ladder_table
 from ludus.runs.staged import StagedRun
 from ludus.storage.catalog import Catalog
 from ludus.storage.jsonl import read_jsonl

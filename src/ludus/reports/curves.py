@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ludus.reports.charts.canvas import COLOURS, new_figure
 from ludus.storage.jsonl import read_jsonl
 
 DEFAULT = ("evaluate/*/score", "evaluate/*/success", "evaluate/invalid_moves", "evaluate/return", "psro/nash_conv*")
@@ -26,7 +27,6 @@ RARITIES = ("*invalid_moves",)
 VANISHING = ("*/nash_conv", "*/nash_conv_bound")
 """Metrics that fall towards 0 over powers of ten: on a logarithmic scale, and each in a panel of its own."""
 _HALF = 0.5
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "osD^vP"
 
 Curve = list[tuple[float, float]]
@@ -37,7 +37,7 @@ def read_curves(metrics: Path, patterns: Sequence[str] = DEFAULT) -> dict[str, C
     curves: dict[str, Curve] = {}
     for line in read_jsonl(metrics):
         for name, value in line.items():
-            if isinstance(value, int | float) and any(fnmatch(name, pattern) for pattern in patterns):
+            if isinstance(value, int | float) and _matches(name, patterns):
                 curves.setdefault(name, []).append((float(line["step"]), float(value)))
     return curves
 
@@ -66,7 +66,7 @@ def draw_labelled(runs: Mapping[str, Sequence[Mapping[str, Curve]]], title: str,
             steps, values = align(curves)
             count = f" ({len(curves)} runs)" if len(curves) > 1 else ""
             axes.plot(steps, values.mean(axis=0), label=f"{label}{count}", **_line(place))
-            colour = _COLOURS[place % len(_COLOURS)]
+            colour = COLOURS[place % len(COLOURS)]
             axes.fill_between(steps, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         _finish_panel(axes, name)
         axes.set_ylabel(name)
@@ -82,27 +82,23 @@ def align(curves: Sequence[Curve]) -> tuple[Any, Any]:
 
 
 def _make_panels(count: int) -> tuple[Any, Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 0.8 + 2.6 * max(count, 1)), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
+    figure = new_figure(7.2, 0.8 + 2.6 * max(count, 1))
     return figure, figure.subplots(max(count, 1), squeeze=False)[:, 0]
 
 
 def _line(place: int) -> dict[str, Any]:
-    colour, marker = _COLOURS[place % len(_COLOURS)], _MARKERS[place % len(_MARKERS)]
+    colour, marker = COLOURS[place % len(COLOURS)], _MARKERS[place % len(_MARKERS)]
     return {"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.5}
 
 
 def _finish_panel(axes: Any, name: str) -> None:
     from matplotlib.ticker import EngFormatter, PercentFormatter
 
-    if _is_share(name):
+    if _matches(name, SHARES):
         low = 0.0 if axes.dataLim.ymin < _HALF else _HALF
-        axes.set_ylim(*((0.0, None) if _is_rarity(name) else (low - 0.02, 1.02)))
+        axes.set_ylim(*((0.0, None) if _matches(name, RARITIES) else (low - 0.02, 1.02)))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    if _is_vanishing(name) and axes.dataLim.minposy < float("inf"):
+    if _matches(name, VANISHING) and axes.dataLim.minposy < float("inf"):
         axes.set_yscale("log")
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.set_xlabel("generation" if name.startswith("psro/") else "steps")
@@ -119,17 +115,9 @@ def _render(figure: Any, title: str, form: str) -> bytes:
 
 def _panels(curves: Iterable[str]) -> list[list[str]]:
     names = list(curves)
-    shares = [name for name in names if _is_share(name) and not _is_rarity(name)]
+    shares = [name for name in names if _matches(name, SHARES) and not _matches(name, RARITIES)]
     return [*([shares] if shares else []), *([name] for name in names if name not in shares)]
 
 
-def _is_share(name: str) -> bool:
-    return any(fnmatch(name, pattern) for pattern in SHARES)
-
-
-def _is_rarity(name: str) -> bool:
-    return any(fnmatch(name, pattern) for pattern in RARITIES)
-
-
-def _is_vanishing(name: str) -> bool:
-    return any(fnmatch(name, pattern) for pattern in VANISHING)
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)

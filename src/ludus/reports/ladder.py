@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ludus.league.catalog_tables import read_tables
 from ludus.league.matchmaking.member import Kind, Member
 from ludus.league.payoffs.pair_payoffs import Cell
+from ludus.reports.population_standing import with_nulls
 from ludus.storage.catalog import Catalog
 
 
@@ -43,7 +44,7 @@ class LadderRow:
         return (self.wins + 0.5 * self.draws) / decided if decided else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PayoffTable:
     """Row against column, members in the order of the ladder. All `[n, n]`; NaN where a pair never met."""
 
@@ -55,12 +56,8 @@ class PayoffTable:
     def of(self, places: Sequence[int]) -> PayoffTable:
         """The members at these places only."""
         block = np.ix_(places, places)
-        return PayoffTable(
-            policies=tuple(self.policies[place] for place in places),
-            games=self.games[block],
-            score=self.score[block],
-            mean_return=self.mean_return[block],
-        )
+        policies = tuple(self.policies[place] for place in places)
+        return PayoffTable(policies, self.games[block], self.score[block], self.mean_return[block])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +80,8 @@ class Standing:
             "payoffs": {
                 "policies": list(self.payoffs.policies),
                 "games": self.payoffs.games.tolist(),
-                "score": _with_nulls(self.payoffs.score),
-                "mean_return": _with_nulls(self.payoffs.mean_return),
+                "score": with_nulls(self.payoffs.score),
+                "mean_return": with_nulls(self.payoffs.mean_return),
             },
         }
 
@@ -131,11 +128,5 @@ def _layout(policies: tuple[str, ...], cells: Mapping[tuple[str, str], Cell]) ->
     for (member, opponent), cell in cells.items():
         if member in index and opponent in index and member != opponent and cell.games:
             place = index[member], index[opponent]
-            games[place] = cell.games
-            score[place] = (cell.wins + 0.5 * cell.draws) / cell.games
-            mean_return[place] = cell.total_return / cell.games
-    return PayoffTable(policies=policies, games=games, score=score, mean_return=mean_return)
-
-
-def _with_nulls(matrix: NDArray[np.float64]) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else float(value) for value in row] for row in matrix]
+            games[place], score[place], mean_return[place] = cell.games, cell.score, cell.mean_return
+    return PayoffTable(policies, games, score, mean_return)

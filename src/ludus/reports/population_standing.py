@@ -1,6 +1,6 @@
 """A population as a person reads it, computed or learnt: who is how good, what pairs come to, and how it got there.
 
-Made by `exact_population` and `learned_population`, drawn by `charts`, printed by `population_tables`.
+Made by `exact_population` and `runs/population/standing`, drawn by `charts`, printed by `tables`.
 Invariant: where something is not known it is None, NaN or empty, never a guess.
 """
 
@@ -18,6 +18,7 @@ from ludus.league.payoffs.normal_form import Array
 
 EXACT, BOUND = "psro/nash_conv", "psro/nash_conv_bound"
 """Metrics of exploitability: what it is, and what it is at least."""
+_FLOAT_TABLES = ("mean", "standard_error", "half_width")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +65,13 @@ class PairPayoffs:
     def of(self, rows: Sequence[int], columns: Sequence[int]) -> PairPayoffs:
         """Some of the policies only."""
         block = np.ix_(rows, columns)
-        return PairPayoffs(
-            rows=tuple(self.rows[place] for place in rows),
-            columns=tuple(self.columns[place] for place in columns),
-            mean=self.mean[block],
-            standard_error=self.standard_error[block],
-            half_width=self.half_width[block],
-            games=self.games[block],
-            exact=self.exact[block],
-        )
+        tables = {name: getattr(self, name)[block] for name in (*_FLOAT_TABLES, "games", "exact")}
+        names = [tuple(self.rows[place] for place in rows), tuple(self.columns[place] for place in columns)]
+        return PairPayoffs(rows=names[0], columns=names[1], **tables)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; null where nothing is known."""
-        numbers = {name: with_nulls(getattr(self, name)) for name in ("mean", "standard_error", "half_width")}
+        numbers = {name: with_nulls(getattr(self, name)) for name in _FLOAT_TABLES}
         return {
             "rows": list(self.rows),
             "columns": list(self.columns),

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ludus.reports.charts.canvas import FAINT, hide_frame, leave_empty, new_figure, set_title
-from ludus.reports.charts.heat_map import room_for_names
+from ludus.reports.charts.canvas import FAINT, hide_frame, leave_empty, new_figure, room_for_names, set_title
 from ludus.reports.ladder import LadderRow, Standing
 from ludus.reports.population_standing import PopulationRow, PopulationStanding
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ludus.reports.charts.canvas import leave_empty, new_figure, set_title
-from ludus.reports.charts.heat_map import CELL, HeatMap, draw_heat_map, room_for_names
+from ludus.reports.charts.canvas import CELL, HeatMap, draw_heat_map, leave_empty, new_figure, room_for_names, set_title
 from ludus.reports.ladder import Standing
 from ludus.reports.population_standing import PairPayoffs, PopulationStanding
 
@@ -33,60 +32,49 @@ def score_figure(standing: Standing, title: str) -> Figure:
     )
     hidden = len(standing.payoffs.policies) - len(table.policies)
     note = f"fixed players and the best versions; {hidden} more not shown" if hidden else ""
-    figure = _draw(heat_map, title, note, ("score of this player …", "… against this one (small: games)"))
-    _mark_bar(figure, [0.0, 0.5, 1.0], ["0 %\nloses", "50 %\neven", "100 %\nwins"])
-    return figure
+    sides = "score of this player …", "… against this one (small: games)"
+    return _draw(heat_map, title, note, sides, ["0 %\nloses", "50 %\neven", "100 %\nwins"])
 
 
 def payoff_figure(standing: PopulationStanding, title: str) -> Figure:
-    """What each row's policy gets against each column's, with its uncertainty and the number of games."""
+    """What each row's policy gets against each column's, with its uncertainty and the number of games.
+
+    With more than two players: what each policy gets while all others play the meta-strategy.
+    """
     block = standing.most_telling_payoffs(MOST_CELLS)
-    if block is None:
-        return _against_all_figure(standing, title)
-    if not np.isfinite(block.mean).any():
+    if block is not None:
+        means, rows, columns = (
+            block.mean,
+            _with_shares(standing, 0, block.rows),
+            _with_shares(standing, -1, block.columns),
+        )
+        note, sides = _note(standing, block), ("seat 0 gets …", "… against seat 1")
+        if standing.shared:
+            sides = "this policy gets …", "… against this one"
+    else:
+        known = [row for row in standing.rows if row.payoff is not None][:MOST_CELLS]
+        rows, columns = [row.policy if row.seat is None else f"{row.policy}, seat {row.seat}" for row in known], [""]
+        means = np.array([[row.payoff] for row in known], np.float64)
+        note = f"{standing.players} players: pairs make no table"
+        sides = "this policy gets …", "… while all others play the meta-strategy"
+    if not np.isfinite(means).any():
         return leave_empty(new_figure(6.4, 2.4), title, "nobody has met anybody yet")
-    limit = float(np.nanmax(np.abs(block.mean))) or 1.0
-    last = len(standing.populations) - 1
-    heat_map = HeatMap(
-        values=block.mean,
-        rows=_with_shares(standing, 0, block.rows),
-        columns=_with_shares(standing, last, block.columns),
-        lowest=-limit,
-        highest=limit,
-        words=lambda row, column: payoff_words(block, row, column),
-    )
-    sides = ("this policy gets …", "… against this one") if standing.shared else ("seat 0 gets …", "… against seat 1")
-    figure = _draw(heat_map, title, _note(standing, block), sides)
-    _mark_bar(figure, [-limit, 0.0, limit], [f"{-limit:.2g}", "0", f"{limit:+.2g}"])
-    return figure
-
-
-def _against_all_figure(standing: PopulationStanding, title: str) -> Figure:
-    """With more than two players: what each policy gets while all others play the meta-strategy."""
-    rows = [row for row in standing.rows if row.payoff is not None][:MOST_CELLS]
-    if not rows:
-        return leave_empty(new_figure(6.4, 2.4), title, "nobody has met anybody yet")
-    means = np.array([[row.payoff] for row in rows], np.float64)
-    limit = float(np.abs(means).max()) or 1.0
-    names = [row.policy if row.seat is None else f"{row.policy}, seat {row.seat}" for row in rows]
+    limit = float(np.nanmax(np.abs(means))) or 1.0
     heat_map = HeatMap(
         values=means,
-        rows=names,
-        columns=[""],
+        rows=rows,
+        columns=columns,
         lowest=-limit,
         highest=limit,
-        words=lambda row, column: (f"{round(float(means[row, column]), 2) + 0.0:+.2f}",),
+        words=lambda row, column: _payoff_words(float(means[row, column]), block, row, column),
     )
-    note = f"{standing.players} players: pairs make no table"
-    figure = _draw(heat_map, title, note, ("this policy gets …", "… while all others play the meta-strategy"))
-    _mark_bar(figure, [-limit, 0.0, limit], [f"{-limit:.2g}", "0", f"{limit:+.2g}"])
-    return figure
+    return _draw(heat_map, title, note, sides, [f"{-limit:.2g}", "0", f"{limit:+.2g}"])
 
 
-def payoff_words(block: PairPayoffs, row: int, column: int) -> tuple[str, str, str]:
-    """Mean, uncertainty and games of a pair; the latter two are empty where it is exact."""
-    mean = f"{round(float(block.mean[row, column]), 2) + 0.0:+.2f}"
-    if block.exact[row, column]:
+def _payoff_words(value: float, block: PairPayoffs | None, row: int, column: int) -> tuple[str, str, str]:
+    """Mean, uncertainty and games of a pair; the latter two are empty where it is exact, or no pair."""
+    mean = f"{round(value, 2) + 0.0:+.2f}"
+    if block is None or block.exact[row, column]:
         return mean, "", ""
     width = float(block.half_width[row, column])
     return mean, f"±{width:.2f}" if np.isfinite(width) else "", _short(int(block.games[row, column]))
@@ -103,7 +91,8 @@ def _note(standing: PopulationStanding, block: PairPayoffs) -> str:
     return "\n".join(lines)
 
 
-def _draw(heat_map: HeatMap, title: str, note: str, sides: tuple[str, str]) -> Figure:
+def _draw(heat_map: HeatMap, title: str, note: str, sides: tuple[str, str], labels: list[str]) -> Figure:
+    """The heat map with what its sides are, and a bar with labels at its ends and in its middle."""
     rows, columns = (max(CELL * len(names), 2.6) for names in (heat_map.rows, heat_map.columns))
     width, height = room_for_names(heat_map.rows), room_for_names(heat_map.columns)
     figure = new_figure(columns + width + 2.2, rows + height + 1.4)
@@ -114,13 +103,10 @@ def _draw(heat_map: HeatMap, title: str, note: str, sides: tuple[str, str]) -> F
     set_title(axes, title, note)
     bar = figure.colorbar(picture, ax=axes, shrink=min(1.0, 3.0 / (CELL * len(heat_map.rows) + 0.01)), pad=0.02)
     bar.outline.set_visible(False)
+    middle = (heat_map.lowest + heat_map.highest) / 2
+    bar.ax.set_yticks([heat_map.lowest, middle, heat_map.highest], labels, fontsize=8)
+    bar.ax.minorticks_off()
     return figure
-
-
-def _mark_bar(figure: Figure, places: list[float], labels: list[str]) -> None:
-    bar = figure.axes[-1]
-    bar.set_yticks(places, labels, fontsize=8)
-    bar.minorticks_off()
 
 
 def _with_shares(standing: PopulationStanding, population: int, names: tuple[str, ...]) -> list[str]:
