@@ -112,27 +112,19 @@ def _solved_again(tensors: Tensors, generation: int, meta_solver: str) -> Shares
     """The meta-strategy after a generation: that of a small table is the same whenever it is solved."""
     there = [tensors[f"seat_{seat}/joined"] <= generation for seat in (0, 1)]
     if generation:
-        weights = solve_meta_game(meta_solver, tensors["payoffs"][np.ix_(*there)], (there[0], there[1]))
+        meta = solve_meta_game(meta_solver, tensors["payoffs"][np.ix_(*there)], (there[0], there[1]))
     else:
-        weights = MetaStrategy(np.ones(1), np.ones(1))
+        meta = MetaStrategy(np.ones(1), np.ones(1))
     part = {f"seat_{seat}/joined": tensors[f"seat_{seat}/joined"][there[seat]] for seat in (0, 1)}
-    return _shares({**part, **{f"seat_{seat}/meta_strategy": weights[seat] for seat in (0, 1)}}, generation)
+    return _shares({**part, **{f"seat_{seat}/meta_strategy": meta[seat] for seat in (0, 1)}}, generation)
 
 
 def _shares(tensors: Tensors, generation: int) -> Shares:
-    return Shares(
-        generation=generation,
-        populations=tuple(
-            {
-                name: share
-                for name, share in zip(
-                    _names(tensors, seat), tensors[f"seat_{seat}/meta_strategy"].tolist(), strict=True
-                )
-                if share > 0
-            }
-            for seat in (0, 1)
-        ),
+    weighed = (
+        zip(_names(tensors, seat), tensors[f"seat_{seat}/meta_strategy"].tolist(), strict=True) for seat in (0, 1)
     )
+    populations = tuple({name: share for name, share in pairs if share > 0} for pairs in weighed)
+    return Shares(generation=generation, populations=populations)
 
 
 def _names(tensors: Tensors, seat: int) -> tuple[str, ...]:

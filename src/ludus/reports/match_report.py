@@ -13,7 +13,7 @@ from rich.table import Table
 from ludus.config import RunConfig
 from ludus.league.catalog_tables import read_tables
 from ludus.league.matchmaking.member import Member
-from ludus.league.payoffs.pair_payoffs import Cell
+from ludus.league.payoffs.pair_payoffs import Cell, mean_returns
 from ludus.league.ratings.trueskill import TrueSkill
 from ludus.policies import PolicyStore
 from ludus.records import Episode, PolicyRef
@@ -103,7 +103,9 @@ def make_report(
     sound = [episode for episode in episodes if not episode.error]
     for episode in sound:
         first = seats_of_first(episode)
-        mine, theirs = _mean_returns(episode, first)
+        sides_by_seat = ["first" if seat in first else "second" for seat in range(len(episode.returns))]
+        means = mean_returns(sides_by_seat, episode.returns)
+        mine, theirs = means["first"], means["second"]
         seat = episode.task.id % len(episode.returns)
         by_seat.setdefault(seat, Cell()).add(mine, theirs)
         gains.append(mine)
@@ -182,13 +184,6 @@ def _rated(members: Sequence[Member], ref: PolicyRef, *, is_newest: bool) -> Mem
 def seats_of_first(episode: Episode) -> list[int]:
     """Where the first side of a match sat."""
     return [int(seat) for seat in episode.task.inputs["first"]]
-
-
-def _mean_returns(episode: Episode, first: Sequence[int]) -> tuple[float, float]:
-    """What each side got in the mean of its seats."""
-    mine = [value for seat, value in enumerate(episode.returns) if seat in first]
-    theirs = [value for seat, value in enumerate(episode.returns) if seat not in first]
-    return sum(mine) / len(mine), sum(theirs) / len(theirs)
 
 
 def _moves(episode: Episode) -> tuple[object, ...]:

@@ -1,4 +1,10 @@
-"""Metrics by name: what a name means, and the page that lists them all.
+"""Every metric that a run can emit: name, unit, meaning; and the page that lists them all.
+
+`<player>` stands for a name, `[<game>/]` for a part that may be missing; `_PLACEHOLDERS` says what they match. To add a
+metric: a row here, then `make pages` for docs/metrics.md. A test holds the rows against what real runs emit.
+
+Units: `share` is between 0 and 1; `count` and the like are totals since the run began unless the meaning says
+otherwise; `reward` is in the game's or the task's own terms.
 
 Invariant: a name that a run emits is that of exactly one row, or of a named row and one that stands for many; then the
 named one counts.
@@ -11,7 +17,154 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from ludus.config import LOSS_OPTIONS
-from ludus.telemetry.metric_rows import SECTIONS
+
+EVALUATE = (
+    ("evaluate/<player>/score", "share", "points against a fixed player, seats balanced, a draw counts half; "
+     "`past` is past versions"),
+    ("evaluate/<player>/return", "reward", "games that are not zero-sum: mean return against a fixed player"),
+    ("evaluate/return", "reward", "games of one player or one team: mean return of a seat"),
+    ("evaluate/<game>/<player>/score", "share", "runs with several games: the same, of one game"),
+    ("evaluate/<game>/<player>/return", "reward", "runs with several games: the same, of one game; `itself` is a team"),
+    ("evaluate/invalid_moves", "share", "games of words: moves of the measured version that the rules did not allow"),
+    ("evaluate/<taskset>/mean[@<k>]", "reward", "held-out tasks: mean of all attempts; with `@k` there are k at each"),
+    ("evaluate/<taskset>/success", "share", "held-out tasks: attempts that earned at least `evaluate.success`"),
+    ("evaluate/<taskset>/best@<k>", "reward", "held-out tasks: the best of k attempts, mean over tasks"),
+    ("evaluate/<taskset>/pass@<k>", "share", "held-out tasks: the chance that one of k attempts succeeds, unbiased"),
+    ("league/mu", "rating", "TrueSkill of the version that was evaluated last: its mean"),
+    ("league/sigma", "rating", "the same: its uncertainty"),
+)  # fmt: skip
+
+EXPLORE = (
+    ("explore/[<game>/]length", "plies", "per episode; with several games also by game, as all of these"),
+    ("explore/[<game>/]draws", "share", "episodes with equal returns"),
+    ("explore/[<game>/]seat_<seat>/reward", "reward", "mean return of a seat"),
+    ("explore/[<game>/]seat_<seat>/wins", "share", "wins of a seat"),
+    ("explore/[<game>/]invalid_moves", "share", "games of words: moves of the learning seats that were not allowed"),
+    ("explore/[<game>/]format_success", "share", "games of words: their replies that had the form that was asked for"),
+    ("explore/[<game>/]reply_chars", "characters", "games of words: length of their replies"),
+    ("explore/against_<opponent>/score", "share", "fused: points against an opponent of the training games"),
+    ("explore/failed_episodes", "episodes", "that ended with an error"),
+    ("explore/rewards/<reward>/scored", "count", "tasks: responses that a reward has scored"),
+    ("explore/rewards/<reward>/failed", "count", "tasks: responses that it could not score"),
+    ("explore/rewards/<reward>/sum", "reward", "tasks: what it gave in all, before its weight"),
+    ("explore/workflow/attempts", "count", "tasks: attempts, retries included"),
+    ("explore/workflow/retries", "count", "tasks: attempts that were made again after a failure"),
+    ("explore/workflow/failed", "count", "tasks: attempts that were given up"),
+    ("explore/workflow/timeouts", "count", "tasks: attempts that took too long"),
+    ("explore/workflow/metrics/<figure>/sum", "figure's own", "tasks: a figure of the workflow, such as its turns"),
+    ("explore/workflow/metrics/<figure>/count", "count", "tasks: attempts that had this figure"),
+    ("explore/endpoints/<endpoint>/requests", "count", "sent to an endpoint"),
+    ("explore/endpoints/<endpoint>/failed", "count", "requests that an endpoint did not answer"),
+    ("explore/endpoints/<endpoint>/retries", "count", "requests that were sent again"),
+    ("explore/endpoints/<endpoint>/prompt_tokens", "tokens", "sent to an endpoint"),
+    ("explore/endpoints/<endpoint>/sampled_tokens", "tokens", "that an endpoint wrote"),
+    ("explore/endpoints/<endpoint>/cost", "currency", "of an endpoint, by the prices in the config"),
+    ("explore/judge/score", "share", "the judge's mean score of late"),
+    ("explore/judge/verdicts", "count", "episodes that the judge has scored"),
+)  # fmt: skip
+
+EXPERIENCE = (
+    ("experience/refused", "sequences", "refused"),
+    ("experience/kept", "share", "rows of the latest groups that operators let through"),
+    ("experience/pass_rate", "share", "of successes in the latest groups, as the operator `pass_rate` saw them"),
+    ("experience/zero_variance", "share", "latest groups whose rewards were all equal"),
+    ("experience/<figure>", "figure's own", "what an operator of your own reports, mean over the latest groups"),
+)  # fmt: skip
+
+BUFFER = (
+    ("buffer/size", "rows", "in the window now"),
+    ("buffer/inserted", "rows", "made durable"),
+    ("buffer/duplicates", "rows", "dropped because they were there already"),
+    ("buffer/committed", "rows", "trained on, each as often as it was used"),
+    ("buffer/stale", "rows", "refused because they were too old (`train.max_staleness`)"),
+    ("buffer/evicted_unused", "rows", "pushed out by newer ones before their first use"),
+    ("buffer/evicted_used", "rows", "pushed out after it"),
+    ("buffer/lost", "rows", "gone from the log while they were still wanted"),
+    ("buffer/discarded", "rows", "taken out by people"),
+    ("buffer/expert_epochs", "passes", "through the expert rows"),
+    ("buffer/pairs_epochs", "passes", "through the preference pairs"),
+    ("buffer/imports_waiting", "rows", "that people brought back and that are not yet trained on"),
+    ("buffer/feeds_taken", "rows", "taken in from other runs (`buffer.feeds`)"),
+    ("buffer/feeds_missed", "rows", "of other runs that were gone or damaged before they could be taken in"),
+    ("buffer/feeds_damaged", "segments", "of other runs that could not be read"),
+    ("gathering/expert_rows", "rows", "found for the expert store when the run began"),
+    ("gathering/expert_refused", "rows", "that could not be used for it"),
+    ("gathering/pairs_rows", "rows", "found for the store of preference pairs"),
+    ("gathering/pairs_refused", "rows", "that could not be used for it"),
+    ("queue/episodes_in_flight", "episodes", "that explorers are playing now"),
+    ("queue/batches_ahead", "batches", "that wait for the trainer now"),
+)  # fmt: skip
+
+TRAIN = (
+    ("train/loss", "objective", "the weighted sum of the terms, mean over the update's steps, as all of these"),
+    ("train/<term>", "objective", "a term of the objective by the name of its loss, before its weight"),
+    ("train/entropy", "nats", "of the policy, mean over decisions"),
+    ("train/approx_kl", "nats", "to the policy that played"),
+    ("train/clip_fraction", "share", "of ratios that the loss clips or leaves out"),
+    ("train/importance_weight", "ratio", "mean weight of a correction between engine and learner"),
+    ("train/taper", "ratio", "TOPR: mean weight of a token after tapering"),
+    ("train/sft_weight", "ratio", "mean weight of an expert token"),
+    ("train/preference_accuracy", "share", "DPO: pairs in which the chosen answer is ahead"),
+    ("train/preference_margin", "nats", "DPO: by how much it is ahead"),
+    ("train/grad_norm", "norm", "of the gradient, before clipping"),
+    ("train/learning_rate", "rate", "now"),
+    ("train/mu", "share", "MIX and CHORD: weight of the expert term now"),
+    ("train/explained_variance", "up to 1", "how much of the targets' variance the value estimate explained"),
+    ("train/value_mean", "reward", "value estimates of the batch"),
+    ("train/target_mean", "reward", "what they should have been"),
+    ("train/advantage_std", "reward", "language models: spread of the advantages"),
+    ("train/rows", "rows", "in the batch: decisions of a network, sequences of a language model"),
+    ("train/tokens", "tokens", "language models: sampled ones in the batch"),
+    ("train/optimizer_steps", "steps", "taken in the update"),
+    ("train/skipped", "steps", "skipped in the update because something was not finite"),
+    ("train/skipped_in_a_row", "steps", "skipped since the last one that was taken"),
+    ("train/kl_stopped", "0 or 1", "whether the update was ended early by `train.kl_stop`"),
+    ("train/mismatch_kl", "nats", "language models: from the engine that sampled to the learner before its first step"),
+    ("train/effective_sample_size", "share", "language models: of the importance weights between the two"),
+    ("train/equal_groups", "share", "groups whose rewards are all equal"),
+    ("train/baseline", "reward", "remax: mean reward of the greedy attempts"),
+    ("train/without_baseline", "share", "remax: sequences without a greedy attempt to be compared with"),
+    ("train/reverse_kl", "nats", "distill: to the teacher, over sampled tokens"),
+    ("train/kl_reward", "nats", "what `kl_reward` charges for, mean over tokens"),
+    ("train/staleness", "versions", "split: behind the newest, mean over the batch"),
+    ("train/updates_behind", "updates", "split, schedule sync: since the version that the batch was played with"),
+    ("train/seconds", "s", "split: wall time of the update in the trainer"),
+    ("warm_start/games", "games", "played for the warm start of a language model"),
+    ("warm_start/progress", "share", "of the warm start that is done"),
+    ("warm_start/loss", "nats", "of the warm start, mean over tokens"),
+)  # fmt: skip
+
+POPULATION = (
+    ("psro/nash_conv", "payoff", "what the seats could gain by leaving the meta-strategy, added up; exact"),
+    ("psro/nash_conv_bound", "payoff", "at least so much could be gained: the newest answers do"),
+    ("psro/value", "payoff", "what seat 0 gets under the meta-strategy"),
+    ("psro/seat_<seat>/policies", "policies", "exact PSRO: in the population of a seat"),
+    ("psro/seat_<seat>/support", "policies", "exact PSRO: of those, the ones that the meta-strategy plays"),
+    ("psro/policies", "policies", "populations that learn: frozen ones"),
+    ("psro/support", "policies", "populations that learn: the ones that the meta-strategy plays, over all seats"),
+    ("psro/matches", "matches", "populations that learn: played to measure"),
+    ("psro/steps", "steps", "populations that learn: of all learners"),
+    ("psro/cpu_s", "CPU s", "work"),
+    ("psro/histories", "histories", "exact PSRO: size of the game's tree"),
+    ("learner/<agent>/<metric>", "metric's own", "populations that learn: any of these metrics, of an agent's learner"),
+)  # fmt: skip
+
+LOOP = (
+    ("loop/steps_per_s", "1/s", "environment steps trained on since the last line"),
+    ("time/<room>_s", "s", "wall time spent in a room since the last line"),
+    ("telemetry/dropped", "lines", "that sinks besides `metrics.jsonl` did not get; absent while there are none"),
+    ("telemetry/unwritten", "lines", "that a full disk kept out of `metrics.jsonl` or `events.jsonl`; absent as above"),
+)  # fmt: skip
+
+SECTIONS = {
+    "Evaluation": EVALUATE,
+    "Play": EXPLORE,
+    "Experience": EXPERIENCE,
+    "Buffer": BUFFER,
+    "Training": TRAIN,
+    "Populations": POPULATION,
+    "The loop": LOOP,
+}
 
 _ANY = r"[^/]+"
 _PLACEHOLDERS = {
@@ -35,7 +188,7 @@ generations (`psro/...`).
 `<player>` stands for a name, and what is in square brackets may be missing. `share` is between 0 and 1; counts are
 totals since the run began unless they say otherwise. On the command line: `ludus metrics train/approx_kl`.
 
-This page is made from `src/ludus/telemetry/metric_rows.py` by `make pages`.
+This page is made from `src/ludus/telemetry/metric_table.py` by `make pages`.
 """
 
 

@@ -188,12 +188,9 @@ class SinkThread:
         self._error = _words(error)
         if self._in_a_row == 1:
             log.warning("telemetry sink %s failed and is tried again: %s", self.name, error)
-        if self._in_a_row >= MOST_FAILURES:
-            self._switch_off()
-        else:
+        if self._in_a_row < MOST_FAILURES:
             self._reader.rest(min(FIRST_PAUSE_S * 2 ** (self._in_a_row - 1), LONGEST_PAUSE_S))
-
-    def _switch_off(self) -> None:
+            return
         self._is_off = True
         self._reader.leave()
         log.warning("telemetry sink %s failed %d times and is switched off: %s", self.name, MOST_FAILURES, self._error)

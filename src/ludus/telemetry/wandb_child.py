@@ -102,25 +102,25 @@ def _watch(source: int, settled: threading.Event, finish_s: float) -> None:
     deadline = time.monotonic() + finish_s
     settled.wait(PATIENCE_S)
     while time.monotonic() < deadline and not settled.wait(0.1):
-        _kill_children()
+        kill_children(os.getpid())
     threading.Event().wait(max(deadline - time.monotonic(), 0.0))
     _end(1)
 
 
 def _end(code: int) -> None:
     """End at once, and wandb's own processes with this one; a clean end has left none."""
-    _kill_children()
+    kill_children(os.getpid())
     os._exit(code)
 
 
-def _kill_children() -> None:
-    for task in os.listdir("/proc/self/task"):
-        try:
-            with open(f"/proc/self/task/{task}/children") as children:
+def kill_children(of: int) -> None:
+    """Kill what a process has started; wandb's service has a session of its own, so no group names them all."""
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{of}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{of}/task/{task}/children") as children:
                 for pid in children.read().split():
-                    os.kill(int(pid), signal.SIGKILL)
-        except OSError:
-            continue
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(pid), signal.SIGKILL)
 
 
 def _words(error: Exception) -> str:

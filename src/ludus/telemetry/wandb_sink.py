@@ -14,7 +14,6 @@ import logging
 import os
 import secrets
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from ludus.errors import CorruptRecord
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry.sink import LinesLost
+from ludus.telemetry.wandb_child import kill_children
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,9 @@ class WandbProcess:
         deadline = time.monotonic() + STALL_S
         while rest:
             self.listen()
-            if not self._can_write(max(deadline - time.monotonic(), 0.0)):
+            poller = select.poll()  # unlike `select`, for any number of open files
+            poller.register(_number(self._child.stdin), select.POLLOUT)
+            if not poller.poll(1000 * max(deadline - time.monotonic(), 0.0)):
                 raise TimeoutError(f"Weights & Biases took nothing for {STALL_S:.0f} s")
             with contextlib.suppress(BlockingIOError):
                 rest = rest[os.write(_number(self._child.stdin), rest) :]
@@ -117,9 +119,8 @@ class WandbProcess:
     def kill(self) -> None:
         """End it at once, and what it has started. May be called from any thread, and again."""
         if self._child.poll() is None:
-            for pid in [*_children(self._child.pid), self._child.pid]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            kill_children(self._child.pid)
+            self._child.kill()
         self._child.wait()
 
     def release(self) -> None:
@@ -127,11 +128,6 @@ class WandbProcess:
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
                 pipe.close()
-
-    def _can_write(self, timeout_s: float) -> bool:
-        poller = select.poll()  # unlike `select`, for any number of open files
-        poller.register(_number(self._child.stdin), select.POLLOUT)
-        return bool(poller.poll(timeout_s * 1000))
 
     def _note(self, news: Mapping[str, Any]) -> None:
         self.in_flight -= int(news.get("logged", 0))
@@ -265,13 +261,3 @@ def run_id(run: RunDirectory) -> str:
 
 def _number(pipe: Any) -> int:
     return int(pipe.fileno())
-
-
-def _children(pid: int) -> list[int]:
-    """Processes that a process has started; wandb's service has a session of its own, so no group names them all."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                found += map(int, (task / "children").read_text().split())
-    return found

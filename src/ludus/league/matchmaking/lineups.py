@@ -80,7 +80,10 @@ class LineUps:
         try:
             found = cls(
                 others=tuple((PolicyRef.parse(ref), float(share)) for ref, share in value["others"]),
-                fixed=tuple((_line_up(seats), float(share)) for seats, share in value["fixed"]),
+                fixed=tuple(
+                    (tuple(None if ref is None else PolicyRef.parse(ref) for ref in seats), float(share))
+                    for seats, share in value["fixed"]
+                ),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptRecord(f"these are no line-ups: {error!r}") from error
@@ -90,10 +93,6 @@ class LineUps:
         if any(seats.count(None) != 1 for seats, _ in found.fixed):
             raise CorruptRecord("a line-up has one seat for the learner")
         return found
-
-
-def _line_up(seats: Iterable[str | None]) -> LineUp:
-    return tuple(None if ref is None else PolicyRef.parse(ref) for ref in seats)
 
 
 def _normalised(shares: Iterable[tuple[Any, float]]) -> tuple[tuple[Any, float], ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, count
 
 from ludus.config import LeagueConfig
 from ludus.games.protocol import GameSpec
@@ -49,9 +49,8 @@ class Matchmaker:
             return (Seat(policy=learner, learns=True),) * spec.players
         block, turn = divmod(task_id, spec.players)
         first = derive_seed(self._seed, "seat", block) % spec.players
-        opponents = self._draw_opponents(self._choose_sampler(block), block)
-        mine = Seat(policy=learner, learns=True)
-        return seat_up(spec, (turn + first) % spec.players, mine, (self._seat(ref) for ref in opponents))
+        opponents = (Seat(policy=ref, learns=ref == learner) for ref in self._draw_opponents(block))
+        return seat_up(spec, (turn + first) % spec.players, Seat(policy=learner, learns=True), opponents)
 
     def _whole_line_up(self, line_ups: LineUps, spec: GameSpec, task_id: int) -> tuple[Seat, ...]:
         """One of the line-ups that say who has which side."""
@@ -74,20 +73,13 @@ class Matchmaker:
             self._revision = self._pool.revision
         return self._choices
 
-    def _choose_sampler(self, block: int) -> Distribution:
+    def _draw_opponents(self, block: int) -> Iterator[PolicyRef]:
+        """One opponent of one sampler after the other, independently, without end."""
         available = self._available()
-        return available[_draw([weight for _, weight in available], self._uniform("sampler", block))][0]
-
-    def _draw_opponents(self, distribution: Distribution, block: int) -> Iterator[PolicyRef]:
-        """One opponent after the other, independently, without end."""
+        distribution, _ = available[_draw([weight for _, weight in available], self._uniform("sampler", block))]
         probabilities = [probability for _, probability in distribution]
-        number = 0
-        while True:
+        for number in count():
             yield distribution[_draw(probabilities, self._uniform("opponent", block, number))][0]
-            number += 1
-
-    def _seat(self, ref: PolicyRef) -> Seat:
-        return Seat(policy=ref, learns=ref == self._pool.learner.ref)
 
     def _uniform(self, *path: int | str) -> float:
         return float(derive_seed(self._seed, *path) / 2**63)

@@ -49,11 +49,6 @@ class Rating:
     mu: float
     sigma: float
 
-    @property
-    def floor(self) -> float:
-        """Skill that is almost surely exceeded: `mu - 3 sigma`."""
-        return self.mu - 3.0 * self.sigma
-
 
 class TrueSkill:
     """The rating rules of one league. Stateless."""

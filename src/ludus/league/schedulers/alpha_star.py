@@ -8,7 +8,7 @@ distribution is a function of the scores in the view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ludus.config import PopulationConfig
 from ludus.errors import LudusError
@@ -26,7 +26,6 @@ FORGOTTEN = 0.7
 HOPELESS = 0.1
 """A main exploiter that scores less than this against a main agent plays its past versions instead."""
 
-Weighting = Callable[[float], float]
 Shares = list[tuple[PolicyRef, float]]
 
 
@@ -47,7 +46,7 @@ class AlphaStarLeague:
 
     def assignments(self, view: View) -> tuple[Assignment, ...]:
         """The next slice of every learner; none once the main agents have had all of their steps."""
-        mains = [view.learners[agent] for agent in view.roster.agents if _is_main(agent) and agent in view.learners]
+        mains = [view.learners[agent] for agent in _mains(view) if agent in view.learners]
         if mains and all(learner.steps >= view.steps for learner in mains):
             return ()
         return tuple(self._slice(view, agent) for agent in view.roster.agents)
@@ -66,9 +65,7 @@ class AlphaStarLeague:
         """Main agents go on; main exploiters begin anew, league exploiters sometimes."""
         if _is_main(done.agent):
             return False
-        if view.learners[done.agent].steps >= view.steps:
-            return True
-        if not _is_league_exploiter(done.agent):
+        if view.learners[done.agent].steps >= view.steps or not _is_league_exploiter(done.agent):
             return True
         draw = derive_seed(view.seed, "reset", done.agent, view.generation) / 2**63
         return bool(draw < view.config.league.reset)
@@ -93,7 +90,7 @@ class AlphaStarLeague:
         """The main agent whose weights a new exploiter gets; exploiters are dealt to the main agents in turn."""
         if _is_main(agent) or view.config.league.exploiters_begin == "random":
             return None
-        mains = [other for other in view.roster.agents if _is_main(other)]
+        mains = _mains(view)
         newest = view.roster.newest(mains[int(agent.rsplit("_", 1)[1]) % len(mains)])
         return None if newest is None else newest.ref
 
@@ -103,19 +100,20 @@ class AlphaStarLeague:
             return self._meets_as_main(view, agent)
         if _is_league_exploiter(agent):
             return self._pfsp(view, agent, _everybody(view), "linear_capped"), 0.0
-        return self._against_mains(view, agent, HOPELESS), 0.0
+        found = [share for main in _mains(view) for share in self._against(view, agent, main, HOPELESS)]
+        return found or _even([UNIFORM]), 0.0
 
     def _meets_as_main(self, view: View, agent: str) -> tuple[Shares, float]:
-        rules = view.config.league
-        mains = [other for other in view.roster.agents if _is_main(other)]
+        rules, mains = view.config.league, _mains(view)
         verified, mirror = self._verification(view, agent), rules.self_play / len(mains)
         past = 1.0 - rules.self_play - (rules.verification if verified else 0.0)
         shares = [
             *_scaled(self._pfsp(view, agent, _everybody(view), "squared"), max(past, 0.0)),
             *_scaled(verified, rules.verification),
         ]
-        for other in (other for other in mains if other != agent):
-            shares += _scaled(self._against(view, agent, other, BEATEN), mirror)
+        for other in mains:
+            if other != agent:
+                shares += _scaled(self._against(view, agent, other, BEATEN), mirror)
         left = sum(weight for _, weight in shares)
         return (shares, mirror) if left > 0 else (_even([UNIFORM]), mirror)
 
@@ -131,11 +129,6 @@ class AlphaStarLeague:
         own, scores = own[:-1], scores[:-1]
         return self._pfsp(view, agent, own, "squared") if scores and min(scores) < FORGOTTEN else []
 
-    def _against_mains(self, view: View, agent: str, hopeless: float) -> Shares:
-        mains = [other for other in view.roster.agents if _is_main(other)]
-        found = [share for main in mains for share in self._against(view, agent, main, hopeless)]
-        return found or _even([UNIFORM])
-
     def _against(self, view: View, agent: str, main: str, hopeless: float) -> Shares:
         """A main agent as it is now, or what it was before while there is no winning against it."""
         newest = view.roster.newest(main)
@@ -147,7 +140,7 @@ class AlphaStarLeague:
         return _scaled(self._pfsp(view, agent, past, "variance"), 1.0)
 
     def _pfsp(self, view: View, agent: str, refs: Iterable[PolicyRef], weighting: str) -> Shares:
-        weigh: Weighting = PFSP_WEIGHTINGS[weighting]
+        weigh = PFSP_WEIGHTINGS[weighting]
         listed = list(refs)
         shares = [(ref, weigh(self._score(view, agent, ref))) for ref in listed]
         return shares if sum(weight for _, weight in shares) > 0 else _even(listed)
@@ -174,6 +167,10 @@ def freeze_steps(view: View, agent: str) -> int:
 
 def _is_main(agent: str) -> bool:
     return "_exploiter_" not in agent
+
+
+def _mains(view: View) -> list[str]:
+    return [agent for agent in view.roster.agents if _is_main(agent)]
 
 
 def _is_league_exploiter(agent: str) -> bool:

@@ -65,7 +65,9 @@ def alpha_rank(
     def log_rho(gains: Array, player: int) -> Array:
         if alpha == np.inf:
             return _limit(gains, population, epsilon)
-        return _log_fixation(_strength(alpha, float(scale[player])) * gains, population)
+        # α in units of the scaled payoffs. Beyond the bound selection is as strong as it gets, and sums stay finite.
+        strength = min(alpha * min(float(scale[player]), STRONGEST), STRONGEST)
+        return _log_fixation(strength * gains, population)
 
     def stay(log_rates: Array) -> Array:
         if alpha == np.inf and epsilon <= NEGLIGIBLE:
@@ -75,7 +77,11 @@ def alpha_rank(
     if symmetric and len(payoffs) == 2:
         shares = stay(log_rho(payoffs[0].T - payoffs[0], 0))
         return [shares, shares.copy()]
-    _check_size(payoffs)
+    if (profiles := payoffs[0].size) > MOST_PROFILES:
+        raise LudusError(
+            f"alpha_rank of {profiles} profiles would need a matrix of {profiles} times {profiles}; at most "
+            f"{MOST_PROFILES} are allowed. Use fewer policies or, where two players share a population, symmetric=True"
+        )
     return stay(_moves(payoffs, log_rho)).reshape(payoffs.shape[1:])
 
 
@@ -103,11 +109,6 @@ def _moves(payoffs: Array, log_rho: Callable[[Array, int], Array]) -> Array:
     return rates
 
 
-def _strength(alpha: float, scale: float) -> float:
-    """α in units of the scaled payoffs. Beyond the bound selection is as strong as it gets, and sums stay finite."""
-    return min(alpha * min(scale, STRONGEST), STRONGEST)
-
-
 def _log_fixation(u: Array, population: int) -> Array:
     """Logarithm of rho; for a loss, rho(-w) = exp(-(population - 1) w) rho(w)."""
     size = np.maximum(np.abs(u), 1e-300)
@@ -118,15 +119,6 @@ def _log_fixation(u: Array, population: int) -> Array:
 def _limit(gains: Array, population: int, epsilon: float) -> Array:
     rho = np.where(gains > 0, 1.0 - epsilon, epsilon)
     return np.asarray(np.log(np.where(np.abs(gains) <= TIE, 1.0 / population, rho)))
-
-
-def _check_size(payoffs: Array) -> None:
-    profiles = payoffs[0].size
-    if profiles > MOST_PROFILES:
-        raise LudusError(
-            f"alpha_rank of {profiles} profiles would need a matrix of {profiles} times {profiles}; at most "
-            f"{MOST_PROFILES} are allowed. Use fewer policies or, where two players share a population, symmetric=True"
-        )
 
 
 def stationary_distribution(log_rates: Array) -> Array:

@@ -18,13 +18,8 @@ def uniform(table: ArrayLike, *, newest: int | None = None) -> list[Array]:
     """
     if newest is not None and newest < 1:
         raise LudusError(f"uniform: newest must be at least 1, not {newest}")
-    return [_last(count, min(newest or count, count)) for count in checked(table).shape[1:]]
-
-
-def _last(count: int, newest: int) -> Array:
-    weights = np.zeros(count)
-    weights[count - newest :] = 1.0 / newest
-    return weights
+    counts = [(count, min(newest or count, count)) for count in checked(table).shape[1:]]
+    return [np.repeat([0.0, 1.0 / last], [count - last, last]) for count, last in counts]
 
 
 def pfsp(table: ArrayLike, *, weighting: str = "squared", bounds: tuple[float, float] | None = None) -> list[Array]:

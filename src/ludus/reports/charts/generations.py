@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ludus.league.matchmaking.roster import Recruit
 from ludus.reports.charts.canvas import (
     COLOURS,
     HeatMap,
@@ -58,7 +58,11 @@ def exploitability_figure(standing: PopulationStanding, title: str) -> Figure:
     axes.plot(found.generations, shown, color=colour, lw=1.5, marker=marker, markersize=4)
     if positive:
         _scale(axes, min(shown), highest)
-    _mark_zeros(axes, [place for place, value in zip(found.generations, shown, strict=True) if value == floor], floor)
+    zeros = [place for place, value in zip(found.generations, shown, strict=True) if value == floor]
+    if zeros:
+        at = [floor] * len(zeros)
+        axes.plot(zeros, at, "v", color="black", markerfacecolor="white", markersize=6, label="is 0")
+        axes.legend(frameon=False, fontsize=8.5)
     _label_exploitability(axes, standing)
     set_title(axes, f"{title}: {found.label} {found.values[-1]:.4g} after generation {found.generations[-1]:,}")
     return figure
@@ -74,13 +78,6 @@ def _scale(axes: Axes, lowest: float, highest: float) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylim(lowest / 1.3, highest * 1.3)
-
-
-def _mark_zeros(axes: Axes, generations: list[int], floor: float) -> None:
-    if generations:
-        at = [floor] * len(generations)
-        axes.plot(generations, at, "v", color="black", markerfacecolor="white", markersize=6, label="is 0")
-        axes.legend(frameon=False, fontsize=8.5)
 
 
 def _label_exploitability(axes: Axes, standing: PopulationStanding) -> None:
@@ -140,10 +137,9 @@ def _draw(axes: Axes, standing: PopulationStanding, population: int, names: list
 
 def _played(standing: PopulationStanding, population: int) -> list[str]:
     """Policies that were ever played, in joining order; the most important ones if they are too many."""
-    total: dict[str, float] = {}
+    total: Counter[str] = Counter()
     for each in standing.history:
-        for name, share in each.populations[population].items():
-            total[name] = total.get(name, 0.0) + share
+        total.update(each.populations[population])
     names = [name for name in standing.populations[population] if name in total]
     kept = set(sorted(names, key=lambda name: (-standing.share(population, name), -total[name]))[:MOST_ROWS])
     return [name for name in names if name in kept]
@@ -173,24 +169,15 @@ def lineage_figure(standing: PopulationStanding, title: str) -> Figure:
     places = {recruit.ref: (recruit.generation, rows[recruit.agent]) for recruit in standing.lineage}
     size = 8.0 if generations <= _NAMED_UP_TO else max(2.0, 8.0 * _NAMED_UP_TO / generations)
     for recruit in standing.lineage:
+        at, colour = places[recruit.ref], COLOURS[rows[recruit.agent] % len(COLOURS)]
         if recruit.parent in places:
-            _draw_descent(axes, places[recruit.parent], places[recruit.ref], _colour(rows[recruit.agent]))
-        _draw_mark(axes, recruit, rows[recruit.agent], size)
+            _draw_descent(axes, places[recruit.parent], at, colour)
+        face = colour if recruit.frozen else "white"
+        axes.plot(*at, "o", color=colour, markerfacecolor=face, markersize=size, zorder=3, lw=0)
     _name_versions(axes, standing, rows, generations)
     _label_lineage(axes, standing, generations)
     set_title(axes, title, "lines: began with the weights of; filled: belongs for good, hollow: in passing")
     return figure
-
-
-def _colour(row: int) -> str:
-    return COLOURS[row % len(COLOURS)]
-
-
-def _draw_mark(axes: Axes, recruit: Recruit, row: int, size: float) -> None:
-    face = _colour(row) if recruit.frozen else "white"
-    axes.plot(
-        recruit.generation, row, "o", color=_colour(row), markerfacecolor=face, markersize=size, zorder=3, lw=0
-    )  # fmt: skip
 
 
 def _draw_descent(axes: Axes, parent: tuple[int, int], child: tuple[int, int], colour: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ludus.reports.charts.canvas import FAINT, hide_frame, leave_empty, new_figure, room_for_names, set_title
@@ -93,7 +94,8 @@ def _draw(rungs: Sequence[Rung], title: str, columns: Sequence[tuple[str, float]
     names, beside = room_for_names([rung.name for rung in shown]), sum(columns[place][1] for place in used) / 72
     figure = new_figure(max(8.4, _PLOT + names + beside), height)
     axes = figure.subplots()
-    ends = dict(zip(used, _ends([columns[place][1] for place in used]), strict=True))
+    # Where columns end, in points from the edge of the plot.
+    ends = dict(zip(used, accumulate(columns[place][1] for place in used), strict=True))
     for line, rung in enumerate(shown):
         _draw_rung(axes, line, rung)
         for place, end in ends.items():
@@ -105,11 +107,6 @@ def _draw(rungs: Sequence[Rung], title: str, columns: Sequence[tuple[str, float]
     hidden = len(rungs) - len(shown)
     set_title(axes, title, f"best {len(shown)}; {hidden} more not shown" if hidden else "")
     return figure
-
-
-def _ends(widths: Sequence[float]) -> list[float]:
-    """Where columns of these widths end, in points from the edge of the plot."""
-    return [sum(widths[: place + 1]) for place in range(len(widths))]
 
 
 def _draw_rung(axes: Axes, line: int, rung: Rung) -> None:
