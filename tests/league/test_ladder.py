@@ -16,7 +16,7 @@ from rich.console import Console
 
 from ludus.config import LeagueConfig
 from ludus.league import Pool
-from ludus.league.catalog_tables import MATCHES_KEPT
+from ludus.league.matchmaking.member import MATCHES_KEPT
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
 from ludus.reports.charts import ladder_figure, render, score_figure
 from ludus.reports.ladder import Standing, make_standing, standing_of_run

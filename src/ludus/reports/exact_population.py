@@ -43,18 +43,13 @@ def standing_of_computed(run: RunDirectory, policy: str, meta_solver: str = "") 
         StorageError: it has saved none that can be read.
     """
     tensors = newest_whole(run.checkpoints).tensors(PART)
-    generation = len(tensors["nash_conv"]) - 1
-    if meta_solver in SOLVED_AGAIN and max(tensors["payoffs"].shape) <= SMALL:
+    curve, payoffs = tensors["nash_conv"].tolist(), tensors["payoffs"]
+    generation = len(curve) - 1
+    if meta_solver in SOLVED_AGAIN and max(payoffs.shape) <= SMALL:
         past = [_solved_again(tensors, each, meta_solver) for each in range(generation)]
     else:
         past = [shares for shares in _published(run, policy) if shares.generation < generation]
-    return make_standing(tensors, past)
-
-
-def make_standing(tensors: Tensors, past: Sequence[Shares] = ()) -> PopulationStanding:
-    """The standing of what `ExactPsro.tensors` returned."""
-    curve, payoffs = tensors["nash_conv"].tolist(), tensors["payoffs"]
-    generation, weights = len(curve) - 1, [tensors[f"seat_{seat}/meta_strategy"] for seat in (0, 1)]
+    weights = [tensors[f"seat_{seat}/meta_strategy"] for seat in (0, 1)]
     first, second = _names(tensors, 0), _names(tensors, 1)
     return PopulationStanding(
         generation=generation,

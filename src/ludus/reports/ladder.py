@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.league.catalog_tables import read_tables
-from ludus.league.matchmaking.member import Kind, Member
+from ludus.league.matchmaking.member import Kind, Member, read_tables
 from ludus.league.payoffs.pair_payoffs import Cell
 from ludus.reports.population_standing import with_nulls
 from ludus.storage.catalog import Catalog

@@ -11,8 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from ludus.config import RunConfig
-from ludus.league.catalog_tables import read_tables
-from ludus.league.matchmaking.member import Member
+from ludus.league.matchmaking.member import Member, read_tables
 from ludus.league.payoffs.pair_payoffs import Cell, mean_returns
 from ludus.league.ratings.trueskill import TrueSkill
 from ludus.policies import PolicyStore

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,98 +31,88 @@ class Line:
 
 
 class Backlog:
-    """One bounded queue with several readers: the last `length` lines that were put, and how far each reader is.
+    """The last `length` lines that were put, for several readers.
 
-    Writing never waits for a reader, and no reader for another. There are at most `length` lines however many readers
-    there are; one that is further behind has lost the oldest, and knows how many.
+    Writing never waits for a reader, and no reader for another. A reader that is further behind than `length` has lost
+    the oldest lines, and knows how many.
     """
 
     def __init__(self, length: int) -> None:
-        self._lines: list[Line | None] = [None] * length
-        self._put = 0
-        """Lines ever put; the newest has the number before this."""
-        self._is_closed = False
-        self._changed = threading.Condition()
+        self.length = length
+        self.is_closed = False
+        self.changed = threading.Condition()
+        """Held while anything here or in a reader changes."""
+        self._readers: list[BacklogReader] = []
 
     def put(self, line: Line) -> None:
         """Add a line in place of the oldest. After `close` it is ignored."""
-        with self._changed:
-            if not self._is_closed:
-                self._lines[self._put % len(self._lines)] = line
-                self._put += 1
-                self._changed.notify_all()
+        with self.changed:
+            if not self.is_closed:
+                for reader in self._readers:
+                    reader.receive(line)
+                self.changed.notify_all()
 
     def close(self) -> None:
         """Nothing more comes: readers take what is left and end."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
+        with self.changed:
+            self.is_closed = True
+            self.changed.notify_all()
 
     def reader(self) -> BacklogReader:
-        """Somebody who reads everything from now on."""
-        with self._changed:
-            return BacklogReader(self, self._put)
+        """A reader of everything from now on."""
+        with self.changed:
+            self._readers.append(BacklogReader(self))
+            return self._readers[-1]
 
 
 class BacklogReader:
-    """One reader's place in a backlog. Everything but `take` and `rest` may be called from any thread."""
+    """One reader's lines of a backlog. Everything but `take` and `rest` may be called from any thread."""
 
-    def __init__(self, backlog: Backlog, start: int) -> None:
+    def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
-        self._next = start
-        self._missed = 0
-        self._has_left = False
-
-    def take(self) -> Line | None:
-        """The next line, as soon as there is one; None when nothing more comes, or after `leave`."""
-        backlog = self._backlog
-        with backlog._changed:
-            backlog._changed.wait_for(lambda: self._has_left or backlog._is_closed or self._next < backlog._put)
-            if self._has_left:
-                return None
-            self._missed, self._next = self.missed, max(self._next, self._oldest)
-            if self._next == backlog._put:
-                return None
-            line = backlog._lines[self._next % len(backlog._lines)]
-            self._next += 1
-            return line
-
-    def rest(self, seconds: float) -> None:
-        """Let time pass, but not when nothing more comes."""
-        with self._backlog._changed:
-            self._backlog._changed.wait_for(lambda: self._backlog._is_closed, seconds)
-
-    def leave(self) -> None:
-        """Take nothing more: from now on every line is a missed one."""
-        with self._backlog._changed:
-            self._has_left = True
-            self._backlog._changed.notify_all()
-
-    @property
-    def missed(self) -> int:
+        self._lines: deque[Line] = deque(maxlen=backlog.length)
+        """Holds nothing any more after `leave`."""
+        self.missed = 0
         """Lines that this reader can never take any more."""
-        lost_until = self._backlog._put if self._has_left else self._oldest
-        return self._missed + max(lost_until - self._next, 0)
 
     @property
     def waiting(self) -> int:
         """Lines that this reader can still take."""
-        return 0 if self._has_left else self._backlog._put - max(self._next, self._oldest)
+        return len(self._lines)
 
-    @property
-    def _oldest(self) -> int:
-        return max(self._backlog._put - len(self._backlog._lines), 0)
+    def receive(self, line: Line) -> None:
+        """Keep a line in place of the oldest. Called by the backlog, which holds `changed`."""
+        self.missed += len(self._lines) == self._lines.maxlen
+        self._lines.append(line)
+
+    def take(self) -> Line | None:
+        """The next line, as soon as there is one; None when nothing more comes, or after `leave`."""
+        with self._backlog.changed:
+            self._backlog.changed.wait_for(lambda: self._lines or self._backlog.is_closed or self._lines.maxlen == 0)
+            return self._lines.popleft() if self._lines else None
+
+    def rest(self, seconds: float) -> None:
+        """Let time pass, but not when nothing more comes."""
+        with self._backlog.changed:
+            self._backlog.changed.wait_for(lambda: self._backlog.is_closed, seconds)
+
+    def leave(self) -> None:
+        """Take nothing more: from now on every line is a missed one."""
+        with self._backlog.changed:
+            self.missed += len(self._lines)
+            self._lines = deque(maxlen=0)
+            self._backlog.changed.notify_all()
 
 
 class SinkThread:
     """Gives a sink what there is in the backlog, line by line."""
 
-    def __init__(self, sink: Sink, reader: BacklogReader, on_off: Callable[[str, str], None]) -> None:
-        """`on_off` is told the name and the error when the sink is switched off."""
+    def __init__(self, sink: Sink, reader: BacklogReader, tell: Callable[..., None]) -> None:
+        """`tell` records an event: that the sink is switched off."""
         self.name = name_of(sink)
         self._sink = sink
         self._reader = reader
-        self._on_off = on_off
+        self._tell = tell
         self._failed = 0
         self._in_a_row = 0
         self._error = ""
@@ -194,7 +185,7 @@ class SinkThread:
         self._is_off = True
         self._reader.leave()
         log.warning("telemetry sink %s failed %d times and is switched off: %s", self.name, MOST_FAILURES, self._error)
-        self._on_off(self.name, self._error)
+        self._tell("sink_off", sink=self.name, error=self._error)
 
 
 def _words(error: Exception) -> str:

@@ -57,11 +57,7 @@ class Telemetry:
 
     def attach(self, sink: Sink) -> None:
         """Add a sink; it gets what comes from now on."""
-        self._sinks.append(
-            SinkThread(
-                sink, self._backlog.reader(), on_off=lambda name, error: self.event("sink_off", sink=name, error=error)
-            )
-        )
+        self._sinks.append(SinkThread(sink, self._backlog.reader(), self.event))
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Record a metric line at an environment step."""
@@ -81,11 +77,6 @@ class Telemetry:
     def latest(self) -> dict[str, float]:
         """The newest value of every metric."""
         return dict(self._latest)
-
-    @property
-    def dropped(self) -> int:
-        """Lines that sinks did not get, added up over the sinks."""
-        return sum(status.dropped for status in self.sinks_status())
 
     def sinks_status(self) -> tuple[SinkStatus, ...]:
         """How each sink is doing."""

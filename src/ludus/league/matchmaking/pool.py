@@ -13,9 +13,8 @@ from typing import Any
 
 from ludus.config import LeagueConfig
 from ludus.errors import LudusError
-from ludus.league.catalog_tables import MATCHES_KEPT, write_tables
 from ludus.league.matchmaking.lineups import LineUps
-from ludus.league.matchmaking.member import Member
+from ludus.league.matchmaking.member import MATCHES_KEPT, Member, write_tables
 from ludus.league.payoffs.pair_payoffs import Payoffs, mean_returns, points, ranks
 from ludus.league.ratings.trueskill import Rating, TrueSkill
 from ludus.records import Match, PolicyName, PolicyRef

@@ -1,4 +1,4 @@
-"""Schedulers: who learns next, against whom, until when. Add one by writing a class with the methods of `Scheduler`, an
+"""Schedulers: who learns next, against whom, until when. Add one by deriving a class from `Scheduler`, with an
 entry in `SCHEDULERS` and its name in `config/sections/population.py`.
 """
 

@@ -15,7 +15,7 @@ from ludus.errors import LudusError
 from ludus.league.matchmaking.lineups import LineUps
 from ludus.league.matchmaking.opponents import PFSP_WEIGHTINGS
 from ludus.league.matchmaking.roster import UNIFORM, label
-from ludus.league.schedulers.assignment import Assignment, View
+from ludus.league.schedulers.assignment import Assignment, Scheduler, View
 from ludus.records import PolicyRef, derive_seed
 
 BEATEN = 0.3
@@ -29,7 +29,7 @@ HOPELESS = 0.1
 Shares = list[tuple[PolicyRef, float]]
 
 
-class AlphaStarLeague:
+class AlphaStarLeague(Scheduler):
     """The roles are in the names of the agents: `main`, `main_exploiter_0`, `main_league_exploiter_0`."""
 
     def agents(self, config: PopulationConfig, *, name: str, seats: int) -> tuple[str, ...]:

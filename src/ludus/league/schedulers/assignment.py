@@ -5,9 +5,10 @@ Invariant: an assignment is a function of the view it was made from, so that a r
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from ludus.config import PopulationConfig
 from ludus.league.matchmaking.lineups import LineUps
@@ -141,21 +142,21 @@ class View:
     """Fixed players that `league.opponents` names."""
 
 
-class Scheduler(Protocol):
+class Scheduler(ABC):
     """Decides what is learnt next. All methods are pure."""
 
+    @abstractmethod
     def agents(self, config: PopulationConfig, *, name: str, seats: int) -> tuple[str, ...]:
         """Who learns; `name` is the policy's. Called once, before anything else."""
-        ...
 
+    @abstractmethod
     def assignments(self, view: View) -> tuple[Assignment, ...]:
         """The next generation: parts that do not depend on each other. Called when the payoffs are known."""
-        ...
 
     def is_frozen(self, view: View, done: Assignment) -> bool:
         """Whether what came out of an assignment joins for good. Called when its matches have been played."""
-        ...
+        return True
 
     def is_over(self, view: View, done: Assignment) -> bool:
         """Whether the learner of an assignment that was frozen is done with; the next of its agent begins anew."""
-        ...
+        return True

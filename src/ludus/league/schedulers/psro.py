@@ -15,13 +15,13 @@ from ludus.errors import LudusError
 from ludus.league.matchmaking.lineups import LineUp, LineUps
 from ludus.league.matchmaking.roster import UNIFORM
 from ludus.league.payoffs.normal_form import Array, marginals
-from ludus.league.schedulers.assignment import Assignment, View
+from ludus.league.schedulers.assignment import Assignment, Scheduler, View
 from ludus.league.solvers import solve_joint
 from ludus.records import PolicyRef
 
 
-class Psro:
-    """One learner of each agent in each generation."""
+class Psro(Scheduler):
+    """One learner of each agent in each generation: every answer joins, and the next one is another learner."""
 
     def agents(self, config: PopulationConfig, *, name: str, seats: int) -> tuple[str, ...]:
         """The policy and the further kinds of learners; or one for each seat."""
@@ -40,14 +40,6 @@ class Psro:
             )
             for number, agent in enumerate(view.roster.agents)
         )
-
-    def is_frozen(self, view: View, done: Assignment) -> bool:
-        """Every answer joins."""
-        return True
-
-    def is_over(self, view: View, done: Assignment) -> bool:
-        """The next answer is another learner."""
-        return True
 
     def _opponents(self, view: View, number: int) -> LineUps:
         return answer_to(view, number)
@@ -126,7 +118,7 @@ class PipelinedPsro(Psro):
         )
 
 
-class SequentialLeague(Psro):
+class SequentialLeague(Scheduler):
     """A league in turns, as Light-MALib's: the main agent answers the meta-strategy over everybody, then an exploiter
     answers the newest main agent alone, and so on. The main agent goes on from what it was; exploiters begin anew.
     """

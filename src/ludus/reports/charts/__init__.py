@@ -5,8 +5,7 @@ Colours are safe for colour-blind readers, and every colour is doubled by a shap
 
 from ludus.reports.charts.canvas import render, save_pictures
 from ludus.reports.charts.generations import exploitability_figure, lineage_figure, meta_strategy_figure
-from ludus.reports.charts.ladder import ladder_figure, population_ladder_figure
-from ludus.reports.charts.payoffs import payoff_figure, score_figure
+from ludus.reports.charts.standing import ladder_figure, payoff_figure, population_ladder_figure, score_figure
 
 __all__ = [
     "exploitability_figure",
