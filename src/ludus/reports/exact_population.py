@@ -50,13 +50,21 @@ def standing_of_computed(run: RunDirectory, policy: str, meta_solver: str = "") 
     else:
         past = [shares for shares in _published(run, policy) if shares.generation < generation]
     weights = [tensors[f"seat_{seat}/meta_strategy"] for seat in (0, 1)]
-    first, second = _names(tensors, 0), _names(tensors, 1)
+    first, second, nothing = _names(tensors, 0), _names(tensors, 1), np.zeros(payoffs.shape)
     return PopulationStanding(
         generation=generation,
         players=2,
         populations=(first, second),
         rows=ordered(_rows(tensors, zero_sum_table(payoffs), weights)),
-        payoffs=_exact_pairs(first, second, payoffs),
+        payoffs=PairPayoffs(
+            rows=first,
+            columns=second,
+            mean=payoffs,
+            standard_error=nothing,
+            half_width=nothing,
+            games=nothing.astype(np.int64),
+            exact=np.ones(payoffs.shape, np.bool_),
+        ),
         values=(value := float(weights[0] @ payoffs @ weights[1]), -value),
         history=(*past, _shares(tensors, generation)),
         exploitability=Exploitability(metric=EXACT, generations=tuple(range(len(curve))), values=tuple(curve)),
@@ -78,19 +86,6 @@ def _rows(tensors: Tensors, table: Array, weights: Sequence[Array]) -> Iterator[
                 payoff=known(gains[place]),
                 alpha_rank=masses[seat].get(place),
             )
-
-
-def _exact_pairs(rows: tuple[str, ...], columns: tuple[str, ...], payoffs: Array) -> PairPayoffs:
-    nothing = np.zeros(payoffs.shape)
-    return PairPayoffs(
-        rows=rows,
-        columns=columns,
-        mean=payoffs,
-        standard_error=nothing,
-        half_width=nothing,
-        games=nothing.astype(np.int64),
-        exact=np.ones(payoffs.shape, np.bool_),
-    )
 
 
 def _published(run: RunDirectory, policy: str) -> Iterator[Shares]:

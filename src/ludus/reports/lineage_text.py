@@ -25,7 +25,7 @@ def lineage_lines(standing: PopulationStanding, width: int = 80) -> list[str]:
     tree = _Tree(standing.lineage)
     lines: list[str] = []
     for agent in standing.agents:
-        mine = tree.roots(agent)
+        mine = [root for root in tree.roots if root.agent == agent]
         if mine:
             lines.append(agent)
             lines += _wrapped(", ".join(tree.line(root) for root in mine if tree.is_short(root)), "  ", width)
@@ -38,16 +38,13 @@ class _Tree:
     def __init__(self, lineage: Sequence[Recruit]) -> None:
         known = {recruit.ref for recruit in lineage}
         self._children: dict[PolicyRef, list[Recruit]] = {ref: [] for ref in known}
-        self._roots = []
+        self.roots: list[Recruit] = []
+        """Policies that began with nobody's weights."""
         for recruit in lineage:
             if recruit.parent in known:
                 self._children[recruit.parent].append(recruit)
             else:
-                self._roots.append(recruit)
-
-    def roots(self, agent: str) -> list[Recruit]:
-        """Those of an agent that began with nobody's weights."""
-        return [recruit for recruit in self._roots if recruit.agent == agent]
+                self.roots.append(recruit)
 
     def is_short(self, root: Recruit) -> bool:
         """Whether one member at most came of it: the line of an exploiter, or of an answer that began anew."""

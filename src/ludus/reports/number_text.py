@@ -18,9 +18,7 @@ def clean(text: str) -> str:
 
 def short(number: float) -> str:
     """A number in at most six characters: 12, 0.153, 12.3k, 4.56M, -1.2e-5."""
-    if isinstance(number, int) and abs(number) > 1e300:
-        return "–"
-    if not math.isfinite(number):
+    if (isinstance(number, int) and abs(number) > 1e300) or not math.isfinite(number):
         return "–"
     size = abs(number)
     if size >= 1e15:

@@ -200,19 +200,10 @@ class Metric:
     unit: str
     meaning: str
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it stands for names that are not known here."""
-        return "<" in self.name
-
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """What its names look like."""
         return re.compile(_regex(self.name))
-
-    def matches(self, name: str) -> bool:
-        """Whether this row explains a name."""
-        return self.pattern.fullmatch(name) is not None
 
 
 METRICS: tuple[Metric, ...] = tuple(
@@ -226,7 +217,7 @@ def find_metric(name: str) -> Metric | None:
     learner = re.fullmatch(r"learner/[^/]+/(.+)", name)
     if learner is not None:
         return find_metric(learner[1])
-    found = [metric for metric in METRICS if metric.matches(name)]
+    found = [metric for metric in METRICS if metric.pattern.fullmatch(name)]
     return min(found, key=lambda metric: metric.name.count("<"), default=None)
 
 

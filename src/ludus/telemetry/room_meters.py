@@ -68,7 +68,6 @@ class RoomMeters:
     """The meters of one start of a run."""
 
     def __init__(self) -> None:
-        self.began = time.monotonic()
         self._rooms = {name: _Room() for name in ROOMS}
 
     def add(self, room: str, count: int, *, dropped: int = 0) -> None:

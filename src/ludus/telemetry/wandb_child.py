@@ -45,7 +45,6 @@ def _serve(source: BinaryIO, out: int) -> None:
     settled = threading.Event()
     threading.Thread(target=_watch, args=(source.fileno(), settled, order["finish_s"]), daemon=True).start()
     run = _begin(order, settled, out)
-    _tell(out, mode="offline" if getattr(run, "offline", False) else "online")
     exit_code = _log(run, source, out)
     run.finish(exit_code=exit_code)
     import wandb

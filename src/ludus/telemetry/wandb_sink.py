@@ -64,8 +64,6 @@ class WandbProcess:
         self.warning = ""
         """What made wandb go on without its server."""
         self.error = ""
-        self.mode = ""
-        """`online` or `offline`, as soon as the run has begun."""
         self.is_finished = False
         """Everything has been logged, and uploaded as far as the mode says so."""
         self.send(order)
@@ -133,7 +131,6 @@ class WandbProcess:
         self.in_flight -= int(news.get("logged", 0))
         self.warning = news.get("warning", self.warning)
         self.error = news.get("error", self.error)
-        self.mode = news.get("mode", self.mode)
         self.is_finished = news.get("finished", self.is_finished)
 
 
@@ -191,7 +188,11 @@ class WandbSink:
             child.kill()
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        child = self._child = self._child or self._start()
+        child = self._child
+        if child is None:
+            child = self._child = WandbProcess(self._order(), self._run.logs / "latest" / "wandb.log")
+            if self._is_abandoned:  # in the meantime
+                child.kill()
         try:
             if child.has_ended:
                 raise BrokenPipeError("the child has ended")
@@ -208,12 +209,6 @@ class WandbSink:
         if child.warning and child.warning != self._warned:
             self._warned = child.warning
             log.warning("Weights & Biases goes on offline: %s; %s", child.warning, self._advice)
-
-    def _start(self) -> WandbProcess:
-        child = WandbProcess(self._order(), self._run.logs / "latest" / "wandb.log")
-        if self._is_abandoned:  # in the meantime
-            child.kill()
-        return child
 
     def _order(self) -> dict[str, Any]:
         config, is_known = self._config, self._run.wandb_id.is_file()

@@ -114,7 +114,9 @@ class TrueSkill:
 
     def _solve_chain(self, ratings: Sequence[Rating], drawn: Sequence[bool]) -> list[Message]:
         """What the result says of each player's performance; players in the order of finish."""
-        chain = _Chain([self._performance(rating) for rating in ratings], drawn, self._margin)
+        precisions = [1.0 / (rating.sigma**2 + self._tau_square + self._beta_square) for rating in ratings]
+        performances = [(each, each * rating.mu) for each, rating in zip(precisions, ratings, strict=True)]
+        chain = _Chain(performances, drawn, self._margin)
         last = len(drawn) - 1
         for _ in range(SWEEPS):
             moved = 0.0
@@ -129,10 +131,6 @@ class TrueSkill:
         chain.tell_upper(0)
         chain.tell_lower(last)
         return [_product(a, b) for a, b in zip(chain.from_above, chain.from_below, strict=True)]
-
-    def _performance(self, rating: Rating) -> Message:
-        precision = 1.0 / (rating.sigma**2 + self._tau_square + self._beta_square)
-        return precision, precision * rating.mu
 
     def _absorb(self, rating: Rating, message: Message) -> Rating:
         """Multiply the belief by what a noisy performance says of it."""

@@ -36,13 +36,9 @@ def pfsp(table: ArrayLike, *, weighting: str = "squared", bounds: tuple[float, f
     low, high = bounds or (float(payoffs.min()), float(payoffs.max()))
     if not -np.inf < low <= high < np.inf:
         raise LudusError(f"pfsp: bounds are a lowest and a highest payoff, not {bounds}")
-    return [_weighed(_against_newest(payoffs, player), low, high, weighting) for player in range(len(payoffs))]
-
-
-def _against_newest(payoffs: Array, player: int) -> Array:
-    """What each policy of a player gets against the others' newest. `[a_k]`."""
-    others = [-1] * (payoffs.ndim - 2)
-    return np.asarray(np.moveaxis(payoffs[player], player, 0)[(slice(None), *others)])
+    newest = (-1,) * (len(payoffs) - 1)
+    against_newest = [np.moveaxis(own, player, 0)[(slice(None), *newest)] for player, own in enumerate(payoffs)]
+    return [_weighed(values, low, high, weighting) for values in against_newest]
 
 
 def _weighed(values: Array, low: float, high: float, weighting: str) -> Array:

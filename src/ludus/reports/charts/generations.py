@@ -167,6 +167,7 @@ def lineage_figure(standing: PopulationStanding, title: str) -> Figure:
     axes = figure.subplots()
     rows = {agent: row for row, agent in enumerate(standing.agents)}
     places = {recruit.ref: (recruit.generation, rows[recruit.agent]) for recruit in standing.lineage}
+    every = 1 if generations <= _NAMED_UP_TO else -(-generations // _NAMED_UP_TO)
     size = 8.0 if generations <= _NAMED_UP_TO else max(2.0, 8.0 * _NAMED_UP_TO / generations)
     for recruit in standing.lineage:
         at, colour = places[recruit.ref], COLOURS[rows[recruit.agent] % len(COLOURS)]
@@ -174,7 +175,11 @@ def lineage_figure(standing: PopulationStanding, title: str) -> Figure:
             _draw_descent(axes, places[recruit.parent], at, colour)
         face = colour if recruit.frozen else "white"
         axes.plot(*at, "o", color=colour, markerfacecolor=face, markersize=size, zorder=3, lw=0)
-    _name_versions(axes, standing, rows, generations)
+        if recruit.generation % every == 0:
+            axes.annotate(
+                f"{recruit.ref.version}", at, xytext=(0, -9), textcoords="offset points", ha="center", va="center",
+                fontsize=7,
+            )  # fmt: skip
     _label_lineage(axes, standing, generations)
     set_title(axes, title, "lines: began with the weights of; filled: belongs for good, hollow: in passing")
     return figure
@@ -190,16 +195,6 @@ def _draw_descent(axes: Axes, parent: tuple[int, int], child: tuple[int, int], c
                     "connectionstyle": f"arc3,rad={bow}"},
     )  # fmt: skip
     line.set_in_layout(False)
-
-
-def _name_versions(axes: Axes, standing: PopulationStanding, rows: dict[str, int], generations: int) -> None:
-    every = 1 if generations <= _NAMED_UP_TO else -(-generations // _NAMED_UP_TO)
-    for recruit in standing.lineage:
-        if recruit.generation % every == 0:
-            axes.annotate(
-                f"{recruit.ref.version}", (recruit.generation, rows[recruit.agent]), xytext=(0, -9),
-                textcoords="offset points", ha="center", va="center", fontsize=7,
-            )  # fmt: skip
 
 
 def _label_lineage(axes: Axes, standing: PopulationStanding, generations: int) -> None:
