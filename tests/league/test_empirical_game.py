@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ludus.errors import LudusError
 from ludus.league import EmpiricalGame
-from ludus.league.payoffs.payoff_cell import Moments
+from ludus.league.payoffs.cells import Moments
 
 Result = tuple[tuple[str, str], tuple[float, float]]
 

@@ -7,8 +7,8 @@ from ludus.league.matchmaking.matchmaker import Matchmaker, evaluation_seats, ra
 from ludus.league.matchmaking.member import Member
 from ludus.league.matchmaking.opponents import OPPONENTS, OpponentSampler, make_sampler, register_opponents
 from ludus.league.matchmaking.pool import Pool
+from ludus.league.payoffs.cells import Cell, Payoffs
 from ludus.league.payoffs.empirical_game import EmpiricalGame
-from ludus.league.payoffs.pair_payoffs import Cell, Payoffs
 from ludus.league.ratings.elo import EloRatings, fit_elo, update_elo
 from ludus.league.ratings.trueskill import Rating, TrueSkill
 

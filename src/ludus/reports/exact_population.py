@@ -17,7 +17,6 @@ from ludus.errors import StorageError
 from ludus.league.exact.meta_game import SMALL, MetaStrategy, solve_meta_game
 from ludus.league.payoffs.normal_form import Array, product, zero_sum_table
 from ludus.policies import PolicyStore
-from ludus.reports.population_members import alpha_rank_masses, known, ordered, payoffs_against
 from ludus.reports.population_standing import (
     EXACT,
     Exploitability,
@@ -25,6 +24,10 @@ from ludus.reports.population_standing import (
     PopulationRow,
     PopulationStanding,
     Shares,
+    alpha_rank_masses,
+    known,
+    ordered,
+    payoffs_against,
 )
 from ludus.storage.checkpoints import newest_whole
 from ludus.storage.run_directory import RunDirectory

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.league.matchmaking.member import Kind, Member, read_tables
-from ludus.league.payoffs.pair_payoffs import Cell
+from ludus.league.payoffs.cells import Cell
 from ludus.reports.population_standing import with_nulls
 from ludus.storage.catalog import Catalog
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ludus.config import RunConfig
 from ludus.league.matchmaking.member import Member, read_tables
-from ludus.league.payoffs.pair_payoffs import Cell, mean_returns
+from ludus.league.payoffs.cells import Cell, mean_returns
 from ludus.league.ratings.trueskill import TrueSkill
 from ludus.policies import PolicyStore
 from ludus.records import Episode, PolicyRef

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ludus.league.payoffs.pair_payoffs import Cell, Payoffs
+from ludus.league.payoffs.cells import Cell, Payoffs
 from ludus.league.ratings.trueskill import Rating
 from ludus.records import Match, PolicyRef
 from ludus.storage.catalog import Catalog

@@ -15,7 +15,7 @@ from ludus.config import LeagueConfig
 from ludus.errors import LudusError
 from ludus.league.matchmaking.lineups import LineUps
 from ludus.league.matchmaking.member import MATCHES_KEPT, Member, write_tables
-from ludus.league.payoffs.pair_payoffs import Payoffs, mean_returns, points, ranks
+from ludus.league.payoffs.cells import Payoffs, mean_returns, points, ranks
 from ludus.league.ratings.trueskill import Rating, TrueSkill
 from ludus.records import Match, PolicyName, PolicyRef
 from ludus.storage.catalog import Catalog

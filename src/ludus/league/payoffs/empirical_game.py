@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import LudusError
+from ludus.league.payoffs.cells import FIELDS, PayoffCell, mean_returns
 from ludus.league.payoffs.normal_form import Array, seatings, symmetrised
-from ludus.league.payoffs.pair_payoffs import mean_returns
-from ludus.league.payoffs.payoff_cell import FIELDS, PayoffCell
 
 SPREADS = {"score": 0.5, "win": 0.5, "lose": 0.5}
 """Standard deviation of one game before any was played; `payoff_spread` for the other fields."""

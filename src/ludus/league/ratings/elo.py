@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ludus.errors import LudusError
+from ludus.league.payoffs.cells import Cell
 from ludus.league.payoffs.empirical_game import EmpiricalGame
 from ludus.league.payoffs.normal_form import Array
-from ludus.league.payoffs.pair_payoffs import Cell
 
 START = 1000.0
 POINTS_PER_NATURAL = 400.0 / float(np.log(10.0))

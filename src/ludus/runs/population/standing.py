@@ -14,14 +14,6 @@ from ludus.config import RunConfig
 from ludus.league.matchmaking.roster import label
 from ludus.league.payoffs.normal_form import Array, expected_payoffs
 from ludus.reports.ladder import LadderRow, standing_of_run
-from ludus.reports.population_members import (
-    alpha_rank_masses,
-    elo_by_population,
-    known,
-    ordered,
-    payoffs_against,
-    progress_of_halves,
-)
 from ludus.reports.population_standing import (
     BOUND,
     EXACT,
@@ -30,6 +22,12 @@ from ludus.reports.population_standing import (
     PopulationRow,
     PopulationStanding,
     Shares,
+    alpha_rank_masses,
+    elo_by_population,
+    known,
+    ordered,
+    payoffs_against,
+    progress_of_halves,
 )
 from ludus.runs.population.population_state import PopulationState
 from ludus.storage.catalog import Catalog
