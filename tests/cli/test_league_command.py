@@ -13,7 +13,7 @@ from ludus.cli.league import league
 from ludus.config import LeagueConfig
 from ludus.errors import ConfigError
 from ludus.league import EmpiricalGame, Pool
-from ludus.league.matchmaking.roster import UNIFORM, Recruit, Roster
+from ludus.league.matchmaking.population import UNIFORM, Recruit, Roster
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
 from ludus.runs.population.population_state import PopulationState
 from ludus.storage.catalog import Catalog

@@ -28,7 +28,7 @@ from wandb_server import serving
 from ludus.config import WandbConfig
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry import Sink, Telemetry, TensorBoardSink, WandbSink, sink_thread
+from ludus.telemetry import Sink, Telemetry, TensorBoardSink, WandbSink, sinks
 from ludus.telemetry.wandb_sink import run_id
 
 CLOSE_S = 15.0
@@ -159,7 +159,7 @@ def test_a_server_that_goes_away_costs_the_end_of_a_run_seconds_and_nothing_is_l
 def test_wandb_killed_in_mid_run_comes_back_as_the_same_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sink_thread, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(sinks, "FIRST_PAUSE_S", 0.01)
     tracked = Tracked(tmp_path, wandb_sink("offline"))
     for kill in ("service", "child"):
         tracked.log(10)
@@ -264,9 +264,9 @@ def steps_in(event_file: Path) -> list[int]:
 def test_a_full_disk_under_tensorboard_costs_lines_until_there_is_space(
     small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink_thread, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(sink_thread, "LONGEST_PAUSE_S", 0.05)
-    monkeypatch.setattr(sink_thread, "MOST_FAILURES", 10_000)
+    monkeypatch.setattr(sinks, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(sinks, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(sinks, "MOST_FAILURES", 10_000)
     tracked = Tracked(tmp_path / "elsewhere", lambda run: TensorBoardSink(small_disk))
     while not tracked.status.error:
         tracked.log(20)

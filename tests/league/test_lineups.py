@@ -3,7 +3,7 @@
 import pytest
 
 from ludus.errors import CorruptRecord, LudusError
-from ludus.league.matchmaking.lineups import LineUps
+from ludus.league.matchmaking.population import LineUps
 from ludus.records import PolicyRef
 
 A, B = PolicyRef.parse("main@1"), PolicyRef.parse("main@2")

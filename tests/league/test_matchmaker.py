@@ -11,7 +11,7 @@ from ludus.config import LeagueConfig, OpponentConfig
 from ludus.errors import ConfigError, LudusError
 from ludus.games.protocol import GameSpec
 from ludus.league import OPPONENTS, Matchmaker, Pool, Rating, evaluation_seats, rating_opponents, register_opponents
-from ludus.league.matchmaking.opponents import SAMPLERS, Weighed
+from ludus.league.matchmaking.matchmaker import SAMPLERS, Weighed
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
 
 KINDS = ("mirror", "lagged", "random", "fixed", "match_quality", "pfsp")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ludus.errors import LudusError
-from ludus.league.matchmaking.roster import UNIFORM, Recruit, Roster, label
+from ludus.league.matchmaking.population import UNIFORM, Recruit, Roster, label
 from ludus.league.schedulers import ScoreBook
 from ludus.records import PolicyRef
 

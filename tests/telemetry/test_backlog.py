@@ -5,7 +5,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.telemetry.sink_thread import Backlog
+from ludus.telemetry.sinks import Backlog
 
 
 def test_every_reader_gets_everything_in_order_and_then_the_end() -> None:

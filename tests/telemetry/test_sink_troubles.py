@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ludus.storage.jsonl import JsonlWriter
-from ludus.telemetry.sink import read_sink_troubles, trouble_in_words
+from ludus.telemetry.sinks import read_sink_troubles, trouble_in_words
 
 
 def troubles(path: Path, *events: dict[str, object]) -> dict[str, str]:

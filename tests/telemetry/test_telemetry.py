@@ -11,15 +11,15 @@ import pytest
 
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry import SinkStatus, Telemetry, sink_thread
+from ludus.telemetry import SinkStatus, Telemetry, sinks
 from ludus.telemetry import telemetry as module
 from ludus.telemetry.telemetry import QUEUE_LENGTH
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_thread, "FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(sink_thread, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(sinks, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(sinks, "LONGEST_PAUSE_S", 0.01)
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_sink_that_always_raises_is_switched_off_and_the_rest_goes_on(telemetr
 
 
 def test_a_sink_that_fails_for_a_while_goes_on_afterwards(telemetry: Telemetry, tmp_path: Path) -> None:
-    sink = Broken(failures=sink_thread.MOST_FAILURES - 1)
+    sink = Broken(failures=sinks.MOST_FAILURES - 1)
     telemetry.attach(sink)
     for step in range(20):
         telemetry.metrics(step, {"train/loss": 1.0})

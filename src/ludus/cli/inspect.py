@@ -93,7 +93,7 @@ def gathered_facts(directory: RunDirectory) -> dict[str, Any]:
 
 def sink_facts(directory: RunDirectory) -> dict[str, str]:
     """The places for metrics that lost some of them, and why; what is in the run's own files is complete."""
-    from ludus.telemetry.sink import read_sink_troubles, trouble_in_words
+    from ludus.telemetry.sinks import read_sink_troubles, trouble_in_words
 
     return {status.name: trouble_in_words(status) for status in read_sink_troubles(directory.events)}
 

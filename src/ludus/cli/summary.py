@@ -20,7 +20,7 @@ from ludus.reports.tables import ladder_table
 from ludus.runs.staged import StagedRun
 from ludus.storage.catalog import Catalog
 from ludus.storage.jsonl import read_jsonl
-from ludus.telemetry.sink import read_sink_troubles, trouble_in_words
+from ludus.telemetry.sinks import read_sink_troubles, trouble_in_words
 
 if TYPE_CHECKING:
     from ludus.config import RunConfig

@@ -3,9 +3,16 @@ SciPy, is not loaded with it.
 """
 
 from ludus.league.matchmaking.match_planner import plan_matches
-from ludus.league.matchmaking.matchmaker import Matchmaker, evaluation_seats, rating_opponents
+from ludus.league.matchmaking.matchmaker import (
+    OPPONENTS,
+    Matchmaker,
+    OpponentSampler,
+    evaluation_seats,
+    make_sampler,
+    rating_opponents,
+    register_opponents,
+)
 from ludus.league.matchmaking.member import Member
-from ludus.league.matchmaking.opponents import OPPONENTS, OpponentSampler, make_sampler, register_opponents
 from ludus.league.matchmaking.pool import Pool
 from ludus.league.payoffs.cells import Cell, Payoffs
 from ludus.league.payoffs.empirical_game import EmpiricalGame

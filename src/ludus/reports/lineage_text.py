@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from textwrap import wrap
 
-from ludus.league.matchmaking.roster import Recruit
+from ludus.league.matchmaking.population import Recruit
 from ludus.records import PolicyRef
 from ludus.reports.population_standing import PopulationStanding
 

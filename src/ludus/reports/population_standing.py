@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.league.matchmaking.roster import Recruit
+from ludus.league.matchmaking.population import Recruit
 from ludus.league.payoffs.empirical_game import EmpiricalGame
 from ludus.league.payoffs.normal_form import Array, checked
 from ludus.league.ratings.elo import fit_elo, results_of_game

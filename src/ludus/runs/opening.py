@@ -9,7 +9,7 @@ from ludus.config import RunConfig, wanted_sources
 from ludus.errors import ConfigError
 from ludus.experience import build_pipeline
 from ludus.league import Matchmaker, Pool
-from ludus.league.matchmaking.lineups import LineUps
+from ludus.league.matchmaking.population import LineUps
 from ludus.loop import Loop
 from ludus.orchestrator import (
     Evaluation,

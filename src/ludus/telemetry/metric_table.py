@@ -166,7 +166,6 @@ SECTIONS = {
     "The loop": LOOP,
 }
 
-_ANY = r"[^/]+"
 _PLACEHOLDERS = {
     "game": r".+",
     "k": r"\d+",
@@ -244,7 +243,7 @@ def _regex(name: str) -> str:
     out = ""
     for placeholder, optional, plain in _PART.findall(name):
         if placeholder:
-            out += _PLACEHOLDERS.get(placeholder, _ANY)
+            out += _PLACEHOLDERS.get(placeholder, r"[^/]+")
         elif optional:
             out += f"(?:{_regex(optional)})?"
         else:

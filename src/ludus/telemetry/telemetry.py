@@ -20,8 +20,7 @@ from ludus.errors import ConfigError
 from ludus.storage.jsonl import JsonlWriter
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry.room_meters import RoomMeters
-from ludus.telemetry.sink import Sink, SinkStatus
-from ludus.telemetry.sink_thread import Backlog, Line, SinkThread
+from ludus.telemetry.sinks import Backlog, Line, Sink, SinkStatus, SinkThread
 from ludus.telemetry.tensorboard import TensorBoardSink
 from ludus.telemetry.wandb_sink import WandbSink
 

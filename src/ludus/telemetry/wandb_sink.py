@@ -25,7 +25,7 @@ from ludus.config import WandbConfig
 from ludus.errors import CorruptRecord
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.run_directory import RunDirectory
-from ludus.telemetry.sink import LinesLost
+from ludus.telemetry.sinks import LinesLost
 from ludus.telemetry.wandb_child import kill_children
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import pytest
 
 from ludus.config import OpponentConfig
 from ludus.errors import LudusError
-from ludus.league.matchmaking.opponents import PFSP_WEIGHTINGS
+from ludus.league.matchmaking.matchmaker import PFSP_WEIGHTINGS
 from ludus.league.solvers import (
     nash,
     pfsp,

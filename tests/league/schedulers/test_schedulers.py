@@ -8,7 +8,7 @@ import pytest
 
 from ludus.config import PopulationConfig
 from ludus.config.sections.population import Scheduler
-from ludus.league.matchmaking.roster import UNIFORM, Recruit, Roster
+from ludus.league.matchmaking.population import UNIFORM, Recruit, Roster
 from ludus.league.payoffs.normal_form import Array
 from ludus.league.schedulers import SCHEDULERS, Learner, ScoreBook, View
 from ludus.records import PolicyRef

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from ludus.cli.league import closing_lines, figures, print_standing
-from ludus.league.matchmaking.roster import Recruit, Roster, label
+from ludus.league.matchmaking.population import Recruit, Roster, label
 from ludus.league.payoffs.empirical_game import EmpiricalGame
 from ludus.league.payoffs.normal_form import product
 from ludus.records import PolicyRef

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ludus import parse_config
-from ludus.league.matchmaking.lineups import LineUps
+from ludus.league.matchmaking.population import LineUps
 from ludus.league.schedulers import Assignment
 from ludus.records import PolicyRef
 from ludus.runs.population import PopulationRun

@@ -58,10 +58,8 @@ class NetworkPolicies:
 
     def plans(self, weights: Weights) -> tuple[Floats, Floats]:
         """The plans of these policies, `[sequences]`; a mixture of networks is the same mixture of their plans."""
-        first, second = (
-            tree.plan_of(policy) for tree, policy in zip(self.form.seats, self.policies(weights), strict=True)
-        )
-        return first, second
+        (first, second), (one, other) = self.form.seats, self.policies(weights)
+        return first.plan_of(one), second.plan_of(other)
 
 
 def _views(game: str, seat: int, tree: SeatTree, known: Mapping[str, int]) -> Indices:

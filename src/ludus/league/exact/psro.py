@@ -148,10 +148,8 @@ class ExactPsro:
 
     def policies(self) -> tuple[Floats, Floats]:
         """The meta-strategy as one policy of each seat, `[sequences]`: in games of perfect recall they are the same."""
-        first, second = (
-            tree.policy_of(plan) for tree, plan in zip(self.form.seats, (self._mixed(0), self._mixed(1)), strict=True)
-        )
-        return first, second
+        first, second = self.form.seats
+        return first.policy_of(self._mixed(0)), second.policy_of(self._mixed(1))
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """All that `load` needs to go on exactly."""

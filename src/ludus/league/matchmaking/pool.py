@@ -13,8 +13,8 @@ from typing import Any
 
 from ludus.config import LeagueConfig
 from ludus.errors import LudusError
-from ludus.league.matchmaking.lineups import LineUps
 from ludus.league.matchmaking.member import MATCHES_KEPT, Member, write_tables
+from ludus.league.matchmaking.population import LineUps
 from ludus.league.payoffs.cells import Payoffs, mean_returns, points, ranks
 from ludus.league.ratings.trueskill import Rating, TrueSkill
 from ludus.records import Match, PolicyName, PolicyRef

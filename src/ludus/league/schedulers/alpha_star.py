@@ -12,9 +12,8 @@ from collections.abc import Iterable
 
 from ludus.config import PopulationConfig
 from ludus.errors import LudusError
-from ludus.league.matchmaking.lineups import LineUps
-from ludus.league.matchmaking.opponents import PFSP_WEIGHTINGS
-from ludus.league.matchmaking.roster import UNIFORM, label
+from ludus.league.matchmaking.matchmaker import PFSP_WEIGHTINGS
+from ludus.league.matchmaking.population import UNIFORM, LineUps, label
 from ludus.league.schedulers.assignment import Assignment, Scheduler, View
 from ludus.records import PolicyRef, derive_seed
 

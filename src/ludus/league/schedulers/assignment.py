@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ludus.config import PopulationConfig
-from ludus.league.matchmaking.lineups import LineUps
-from ludus.league.matchmaking.roster import Roster
+from ludus.league.matchmaking.population import LineUps, Roster
 from ludus.league.payoffs.normal_form import Array
 from ludus.records import PolicyRef
 

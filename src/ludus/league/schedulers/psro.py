@@ -12,8 +12,7 @@ import numpy as np
 
 from ludus.config import PopulationConfig
 from ludus.errors import LudusError
-from ludus.league.matchmaking.lineups import LineUp, LineUps
-from ludus.league.matchmaking.roster import UNIFORM
+from ludus.league.matchmaking.population import UNIFORM, LineUp, LineUps
 from ludus.league.payoffs.normal_form import Array, marginals
 from ludus.league.schedulers.assignment import Assignment, Scheduler, View
 from ludus.league.solvers import solve_joint

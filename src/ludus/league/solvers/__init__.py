@@ -31,9 +31,7 @@ from ludus.league.payoffs.normal_form import (
     zero_sum_table,
 )
 from ludus.league.solvers.alpha_rank import alpha_rank
-from ludus.league.solvers.choices import pfsp, uniform
 from ludus.league.solvers.correlated import cce_gap, ce_gap, coarse_correlated, correlated
-from ludus.league.solvers.dynamics import fictitious_play, projected_replicator, regret_matching
 from ludus.league.solvers.nash import (
     RectifiedResponse,
     game_value,
@@ -42,6 +40,7 @@ from ludus.league.solvers.nash import (
     rectified_responses,
     relative_population_performance,
 )
+from ludus.league.solvers.simple import fictitious_play, pfsp, projected_replicator, regret_matching, uniform
 from ludus.plugins import Registry
 
 __all__ = [

@@ -15,6 +15,7 @@ equilibria (not seen so far), the answer is that of `max_welfare`, an equilibriu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -29,17 +30,12 @@ Select = Literal["max_entropy", "max_gini", "max_welfare"]
 
 def correlated(table: ArrayLike, *, select: Select = "max_entropy", epsilon: float = 0.0) -> Array:
     """A correlated equilibrium, `[a1, ..., an]`; `epsilon` is what a player may gain, in units of the payoffs."""
-    payoffs = completed(table)
-    unit, scale = unit_scaled_by_player(payoffs)
-    rows_of_player = [count * (count - 1) for count in payoffs.shape[1:]]
-    return _choose(payoffs, deviation_gains(unit), np.repeat(_shares(epsilon, scale), rows_of_player), select)
+    return _choose(completed(table), deviation_gains, epsilon, select)
 
 
 def coarse_correlated(table: ArrayLike, *, select: Select = "max_entropy", epsilon: float = 0.0) -> Array:
     """A coarse correlated equilibrium, `[a1, ..., an]`; `epsilon` as for `correlated`."""
-    payoffs = completed(table)
-    unit, scale = unit_scaled_by_player(payoffs)
-    return _choose(payoffs, commitment_gains(unit), np.repeat(_shares(epsilon, scale), payoffs.shape[1:]), select)
+    return _choose(completed(table), commitment_gains, epsilon, select)
 
 
 def ce_gap(table: ArrayLike, joint: Array) -> float:
@@ -84,17 +80,16 @@ def commitment_gains(table: Array) -> Array:
     return np.array(rows)
 
 
-def _shares(epsilon: float, scale: Array) -> Array:
-    """What each player may gain, in its own unit; more than everything is as good as everything."""
+def _choose(table: Array, gains_of: Callable[[Array], Array], epsilon: float, select: Select) -> Array:
     if not 0.0 <= epsilon < np.inf:
         raise LudusError(f"epsilon must be finite and not negative, not {epsilon}")
-    return np.minimum(epsilon / 4.0, scale) / scale * 4.0
-
-
-def _choose(table: Array, gains: Array, allowed: Array, select: Select) -> Array:
     if select not in ("max_entropy", "max_gini", "max_welfare"):
         raise LudusError(f"select is max_entropy, max_gini or max_welfare, not {select!r}")
-    constraints = gains - allowed[:, None]
+    unit, scale = unit_scaled_by_player(table)
+    # What each player may gain, in its own unit; more than everything is as good as everything.
+    shares = np.minimum(epsilon / 4.0, scale) / scale * 4.0
+    counts = [count * (count - 1) if gains_of is deviation_gains else count for count in table.shape[1:]]
+    constraints = gains_of(unit) - np.repeat(shares, counts)[:, None]
     face = find_face(constraints) if select != "max_welfare" else None
     if face is None:
         return _most_welfare(table, constraints)

@@ -22,7 +22,7 @@ from ludus.explore.runners.device_runner import Tally
 from ludus.games import Game
 from ludus.games.registry import find_device_game
 from ludus.league import Pool, make_sampler
-from ludus.league.matchmaking.opponents import normalise
+from ludus.league.matchmaking.matchmaker import normalise
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.fused.program import FusedState, find_program
 from ludus.orchestrator.milestones import Milestones

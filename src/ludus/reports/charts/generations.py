@@ -63,7 +63,9 @@ def exploitability_figure(standing: PopulationStanding, title: str) -> Figure:
         at = [floor] * len(zeros)
         axes.plot(zeros, at, "v", color="black", markerfacecolor="white", markersize=6, label="is 0")
         axes.legend(frameon=False, fontsize=8.5)
-    _label_exploitability(axes, standing)
+    axes.set_ylabel(found.label)
+    axes.grid(color="#dddddd", lw=0.8)
+    _label_generations(axes, -0.5, max(standing.generation, 1) + 0.5, "generation")
     set_title(axes, f"{title}: {found.label} {found.values[-1]:.4g} after generation {found.generations[-1]:,}")
     return figure
 
@@ -80,14 +82,12 @@ def _scale(axes: Axes, lowest: float, highest: float) -> None:
     axes.set_ylim(lowest / 1.3, highest * 1.3)
 
 
-def _label_exploitability(axes: Axes, standing: PopulationStanding) -> None:
+def _label_generations(axes: Axes, first: float, last: float, label: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlim(-0.5, max(standing.generation, 1) + 0.5)
-    axes.set_xlabel("generation")
-    axes.set_ylabel(standing.exploitability.label)
-    axes.grid(color="#dddddd", lw=0.8)
+    axes.set_xlim(first, last)
+    axes.set_xlabel(label)
     hide_frame(axes)
 
 
@@ -180,7 +180,10 @@ def lineage_figure(standing: PopulationStanding, title: str) -> Figure:
                 f"{recruit.ref.version}", at, xytext=(0, -9), textcoords="offset points", ha="center", va="center",
                 fontsize=7,
             )  # fmt: skip
-    _label_lineage(axes, standing, generations)
+    axes.set_yticks(range(len(standing.agents)), standing.agents, fontsize=9)
+    axes.set_ylim(len(standing.agents) - 0.35, -0.65)
+    axes.grid(axis="x", color="#eeeeee", lw=0.8)
+    _label_generations(axes, 0.4, max(generations, 2) + 0.6, "generation (small: version of the agent)")
     set_title(axes, title, "lines: began with the weights of; filled: belongs for good, hollow: in passing")
     return figure
 
@@ -195,15 +198,3 @@ def _draw_descent(axes: Axes, parent: tuple[int, int], child: tuple[int, int], c
                     "connectionstyle": f"arc3,rad={bow}"},
     )  # fmt: skip
     line.set_in_layout(False)
-
-
-def _label_lineage(axes: Axes, standing: PopulationStanding, generations: int) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.set_yticks(range(len(standing.agents)), standing.agents, fontsize=9)
-    axes.set_ylim(len(standing.agents) - 0.35, -0.65)
-    axes.set_xlim(0.4, max(generations, 2) + 0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("generation (small: version of the agent)")
-    axes.grid(axis="x", color="#eeeeee", lw=0.8)
-    hide_frame(axes)

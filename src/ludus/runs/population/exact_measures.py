@@ -12,7 +12,7 @@ from ludus.games.sequence_form import Floats, SequenceForm
 from ludus.games.sequence_form_building import build_sequence_form
 from ludus.games.tabulating import tabulate
 from ludus.league.exact.network_policies import NetworkPolicies
-from ludus.league.matchmaking.roster import UNIFORM, label
+from ludus.league.matchmaking.population import UNIFORM, label
 from ludus.league.payoffs.normal_form import marginals
 from ludus.policies import PolicyShape, PolicyStore
 from ludus.records import PolicyRef

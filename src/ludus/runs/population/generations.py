@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ludus.config import RunConfig
 from ludus.league import Pool
-from ludus.league.matchmaking.roster import UNIFORM, Recruit, label
+from ludus.league.matchmaking.population import UNIFORM, Recruit, label
 from ludus.league.schedulers import Assignment, Learner, View
 from ludus.orchestrator import RunStore
 from ludus.records import PolicyRef

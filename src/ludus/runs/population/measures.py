@@ -19,7 +19,7 @@ from ludus.games.protocol import GameSpec
 from ludus.league import Pool
 from ludus.league.matchmaking.match_planner import plan_matches
 from ludus.league.matchmaking.matchmaker import spread
-from ludus.league.matchmaking.roster import UNIFORM, label
+from ludus.league.matchmaking.population import UNIFORM, label
 from ludus.league.payoffs.normal_form import Array, expected_payoffs, marginals
 from ludus.league.solvers import solve_joint
 from ludus.orchestrator import RunContext

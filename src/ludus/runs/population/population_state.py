@@ -13,7 +13,7 @@ import numpy as np
 
 from ludus.config import StopConfig
 from ludus.games.protocol import GameSpec
-from ludus.league.matchmaking.roster import UNIFORM, Roster, label
+from ludus.league.matchmaking.population import UNIFORM, Roster, label
 from ludus.league.payoffs.empirical_game import EmpiricalGame
 from ludus.league.payoffs.normal_form import Array
 from ludus.league.schedulers import Assignment, Learner, ScoreBook

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ludus.config import RunConfig
-from ludus.league.matchmaking.roster import label
+from ludus.league.matchmaking.population import label
 from ludus.league.payoffs.normal_form import Array, expected_payoffs
 from ludus.reports.ladder import LadderRow, standing_of_run
 from ludus.reports.population_standing import (
