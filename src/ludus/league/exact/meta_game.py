@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ludus.errors import TrainError
-from ludus.league.solvers import solve, zero_sum_table
+from ludus.league.payoffs.normal_form import scattered, zero_sum_table
+from ludus.league.solvers import solve
 
 Floats = NDArray[np.float64]
 Chosen = NDArray[np.bool_]
@@ -76,7 +77,9 @@ def _solve_by_parts(payoffs: Floats, candidates: tuple[Chosen, Chosen]) -> MetaS
     slack = _BETTER * np.abs(payoffs).max()
     while True:
         part = solve_nash(payoffs[np.ix_(rows, columns)])
-        whole = MetaStrategy(rows=_spread(part.rows, rows), columns=_spread(part.columns, columns))
+        whole = MetaStrategy(
+            rows=scattered(part.rows, rows, len(rows)), columns=scattered(part.columns, columns, len(columns))
+        )
         by_row, by_column = payoffs @ whole.columns, whole.rows @ payoffs
         value = float(by_column @ whole.columns)
         better_rows, better_columns = ~rows & (by_row > value + slack), ~columns & (by_column < value - slack)
@@ -84,12 +87,6 @@ def _solve_by_parts(payoffs: Floats, candidates: tuple[Chosen, Chosen]) -> MetaS
             return whole
         rows |= better_rows
         columns |= better_columns
-
-
-def _spread(weights: Floats, places: Chosen) -> Floats:
-    whole = np.zeros(len(places))
-    whole[places] = weights
-    return whole
 
 
 def _distribution(weights: Floats) -> Floats:

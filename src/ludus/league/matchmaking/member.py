@@ -21,9 +21,8 @@ Kind = Literal["snapshot", "fixed", "learner"]
 MATCHES_KEPT = 10_000
 """Latest matches that stay in the catalog."""
 
-_MEMBER_COLUMNS = (
-    "policy, name, version, kind, mu, sigma, games, mirror_games, wins, draws, losses, active, created_step, parent"
-)
+_COUNTS = ("games", "mirror_games", "wins", "draws", "losses")
+_MEMBER_COLUMNS = f"policy, name, version, kind, mu, sigma, {', '.join(_COUNTS)}, active, created_step, parent"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,13 +68,12 @@ class Member:
             "created_step": self.created_step,
             "parent": str(self.parent) if self.parent else None,
             "active": self.active,
-            "counts": [self.games, self.mirror_games, self.wins, self.draws, self.losses],
+            "counts": [getattr(self, name) for name in _COUNTS],
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Member:
         """Restore a member."""
-        games, mirror_games, wins, draws, losses = state["counts"]
         return cls(
             ref=PolicyRef.parse(state["ref"]),
             kind=state["kind"],
@@ -83,11 +81,7 @@ class Member:
             created_step=state["created_step"],
             parent=PolicyRef.parse(state["parent"]) if state["parent"] else None,
             active=state["active"],
-            games=games,
-            mirror_games=mirror_games,
-            wins=wins,
-            draws=draws,
-            losses=losses,
+            **dict(zip(_COUNTS, state["counts"], strict=True)),
         )
 
 

@@ -146,6 +146,13 @@ def normalised(weights: Array) -> Array:
     return np.asarray(positive / positive.sum())
 
 
+def scattered(values: Array, places: NDArray[np.intp] | NDArray[np.bool_], size: int) -> Array:
+    """A vector with these values at these places, 0 elsewhere. `[size]`."""
+    whole = np.zeros(size)
+    whole[places] = values
+    return whole
+
+
 def _matrix(matrix: ArrayLike) -> Array:
     values = np.asarray(matrix, dtype=np.float64)
     if values.ndim != 2:

@@ -32,7 +32,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import logsumexp
 
 from ludus.errors import LudusError
-from ludus.league.payoffs.normal_form import Array, completed, unit_scaled_by_player
+from ludus.league.payoffs.normal_form import Array, completed, scattered, unit_scaled_by_player
 
 TIE = 1e-12
 """Payoffs that differ by less than this share of a player's largest are equal in the limit of strong selection."""
@@ -91,10 +91,9 @@ def _stationary_without_losses(log_rates: Array, epsilon: float) -> Array:
     within = sink(matters)
     if within is None:
         return stationary_distribution(log_rates)
-    shares = np.zeros(len(log_rates))
     inside = np.ix_(within, within)
-    shares[within] = stationary_distribution(np.where(matters[inside], log_rates[inside], -np.inf))
-    return shares
+    shares = stationary_distribution(np.where(matters[inside], log_rates[inside], -np.inf))
+    return scattered(shares, within, len(log_rates))
 
 
 def _moves(payoffs: Array, log_rho: Callable[[Array, int], Array]) -> Array:

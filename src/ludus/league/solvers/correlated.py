@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ludus.errors import LudusError
-from ludus.league.payoffs.normal_form import Array, completed, normalised, unit_scaled, unit_scaled_by_player
+from ludus.league.payoffs.normal_form import Array, completed, normalised, scattered, unit_scaled, unit_scaled_by_player
 from ludus.league.solvers.face import NEGATIVE_ENTROPY, NOISE, SQUARED_NORM, find_face, minimise, run_linear_program
 
 Select = Literal["max_entropy", "max_gini", "max_welfare"]
@@ -94,7 +94,7 @@ def _choose(table: Array, gains_of: Callable[[Array], Array], epsilon: float, se
     if face is None:
         return _most_welfare(table, constraints)
     point = minimise(NEGATIVE_ENTROPY if select == "max_entropy" else SQUARED_NORM, face)
-    return normalised(face.spread(point, constraints.shape[1])).reshape(table.shape[1:])
+    return normalised(scattered(point, face.support, constraints.shape[1])).reshape(table.shape[1:])
 
 
 def _most_welfare(table: Array, constraints: Array) -> Array:

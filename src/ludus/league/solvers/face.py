@@ -62,12 +62,6 @@ class Face:
     interior: Array
     """A point that is positive and slack wherever one can be; sums to 1. `[n]`"""
 
-    def spread(self, point: Array, size: int) -> Array:
-        """A point of the face in all coordinates."""
-        whole = np.zeros(size)
-        whole[self.support] = point
-        return whole
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:

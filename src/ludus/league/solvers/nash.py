@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ludus.errors import LudusError
-from ludus.league.payoffs.normal_form import Array, completed, normalised, unit_scaled, zero_sum_table
+from ludus.league.payoffs.normal_form import Array, completed, normalised, scattered, unit_scaled, zero_sum_table
 from ludus.league.solvers.face import NEGATIVE_ENTROPY, find_face, minimise, run_linear_program
 
 SUM_TOLERANCE = 1e-9
@@ -151,9 +151,7 @@ def _equaliser(payoffs: Array, support: NDArray[np.intp], size: int) -> Array:
     """Probabilities that make all rows of a square matrix equally good."""
     count = len(payoffs)
     bordered = np.block([[payoffs, -np.ones((count, 1))], [np.ones((1, count)), np.zeros((1, 1))]])
-    whole = np.zeros(size)
-    whole[support] = np.linalg.solve(bordered, np.append(np.zeros(count), 1.0))[:-1]
-    return normalised(whole)
+    return normalised(scattered(np.linalg.solve(bordered, np.append(np.zeros(count), 1.0))[:-1], support, size))
 
 
 def _is_only_one(payoffs: Array, row: Array, column: Array) -> bool:
@@ -177,9 +175,7 @@ def _most_mixed(payoffs: Array, row: Array, column: Array) -> Array:
     face = find_face(value - payoffs[candidates].T)
     if face is None:
         return row
-    whole = np.zeros(row.size)
-    whole[candidates] = face.spread(minimise(NEGATIVE_ENTROPY, face), candidates.size)
-    mixed = normalised(whole)
+    mixed = normalised(scattered(minimise(NEGATIVE_ENTROPY, face), candidates[face.support], row.size))
     return mixed if (payoffs.T @ mixed).min() >= value - TIE / 4.0 else row
 
 
