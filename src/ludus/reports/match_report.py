@@ -33,9 +33,8 @@ class Report:
     """By the seat of the first side."""
     spread: float
     """Standard deviation of the first side's return."""
-    failed: int
-    error: str
-    """Of the first game that failed."""
+    errors: tuple[str, ...]
+    """Of the games that failed."""
     distinct: int
     """Games that differ in at least one move."""
     expected: float | None
@@ -72,8 +71,8 @@ class Report:
         yield f"mean return of {self.first}: {total.mean_return:+.3f} ± {self.return_margin:.3f}"
         if greedy and self.distinct < total.games:
             yield f"only {self.distinct} of the games differ; the intervals take all for independent (try --sample)"
-        if self.failed:
-            yield f"{self.failed} games failed and are not counted; the first: {self.error}"
+        if self.errors:
+            yield f"{len(self.errors)} games failed and are not counted; the first: {self.errors[0]}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -89,7 +88,7 @@ class Report:
             "mean_return_margin": self.return_margin,
             "by_seat": [{"seat": seat, **_counts(cell)} for seat, cell in self.by_seat.items()],
             "distinct_games": self.distinct,
-            "failed": self.failed,
+            "failed": len(self.errors),
         }
 
 
@@ -109,15 +108,13 @@ def make_report(
         by_seat.setdefault(seat, Cell()).add(mine, theirs)
         gains.append(mine)
     mean = sum(gains) / len(gains)
-    failed = [episode.error for episode in episodes if episode.error]
     return Report(
         game=episodes[0].task.game,
         first=sides[0],
         second=sides[1],
         by_seat=dict(sorted(by_seat.items())),
         spread=sqrt(sum((gain - mean) ** 2 for gain in gains) / max(len(gains) - 1, 1)),
-        failed=len(failed),
-        error=failed[0] if failed else "",
+        errors=tuple(episode.error for episode in episodes if episode.error),
         distinct=len({_moves(episode) for episode in sound}),
         expected=expected,
         rated_greedy=rated_greedy,
