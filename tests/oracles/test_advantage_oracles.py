@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from tests.train.time_major import gae_time_major
 
 from ludus.config import AdvantageConfig
 from ludus.records import Experiences
 from ludus.train.advantages import gae, monte_carlo, vtrace
 from ludus.train.device_advantages import gae_on_device
-from ludus.train.time_major import gae_time_major
 
 T, N = 17, 5
 

@@ -13,7 +13,7 @@ import torch
 from torch.distributions import Categorical, kl_divergence
 
 from ludus.train.arrays import log_softmax, masked_log_softmax, take_last
-from ludus.train.losses import entropy, kl, ppo_clip, reinforce, value_loss
+from ludus.train.losses import LOSSES, LossInputs, entropy, kl
 
 RANDOM = np.random.default_rng(0)
 LOGITS, OTHER = (RANDOM.normal(scale=2.0, size=(32, 6)).astype(np.float32) for _ in range(2))
@@ -35,7 +35,8 @@ def test_the_clipped_surrogate_and_its_gradient_are_those_of_rlax(rlax: ModuleTy
         return take_last(log_softmax(logits), jnp.asarray(ACTION))
 
     def mine(logits: jax.Array) -> jax.Array:
-        return ppo_clip(logp(logits), old, jnp.asarray(ADVANTAGE)).loss.mean()
+        inputs = LossInputs(mask=jnp.ones(32), logp=logp(logits), old_logp=old, advantage=jnp.asarray(ADVANTAGE))
+        return LOSSES["ppo_clip"](inputs).loss.mean()
 
     def theirs(logits: jax.Array) -> jax.Array:
         return rlax.clipped_surrogate_pg_loss(jnp.exp(logp(logits) - old), jnp.asarray(ADVANTAGE), 0.2)
@@ -50,7 +51,8 @@ def test_the_policy_gradient_is_that_of_rlax(rlax: ModuleType) -> None:
     weights = jnp.ones(32)
 
     def mine(logits: jax.Array) -> jax.Array:
-        return reinforce(take_last(log_softmax(logits), jnp.asarray(ACTION)), jnp.asarray(ADVANTAGE)).loss.mean()
+        logp = take_last(log_softmax(logits), jnp.asarray(ACTION))
+        return LOSSES["reinforce"](LossInputs(mask=weights, logp=logp, advantage=jnp.asarray(ADVANTAGE))).loss.mean()
 
     def theirs(logits: jax.Array) -> jax.Array:
         return rlax.policy_gradient_loss(logits, jnp.asarray(ACTION), jnp.asarray(ADVANTAGE), weights)
@@ -92,4 +94,6 @@ def test_k2_agrees_with_the_exact_kl_nearby() -> None:
 def test_the_value_loss_is_half_of_torchs_mean_squared_error() -> None:
     value, target = LOGITS[:, 0], OTHER[:, 0]
     theirs = 0.5 * torch.nn.functional.mse_loss(torch.from_numpy(value), torch.from_numpy(target), reduction="none")
-    np.testing.assert_allclose(value_loss(value, target).loss, theirs, rtol=1e-6)
+    np.testing.assert_allclose(
+        LOSSES["value"](LossInputs(mask=None, value=value, target=target)).loss, theirs, rtol=1e-6
+    )

@@ -126,7 +126,7 @@ ELSEWHERE: dict[str, str] = {
     "gathering/pairs_rows": "ingest/gathering_worker.py",
     "gathering/pairs_refused": "ingest/gathering_worker.py",
     "train/importance_weight": "train/policy_losses.py",
-    "train/taper": "train/surrogates.py",
+    "train/taper": "train/policy_losses.py",
     "train/sft_weight": "train/losses.py",
     "train/preference_accuracy": "train/losses.py",
     "train/preference_margin": "train/losses.py",

@@ -11,7 +11,8 @@ import pytest
 
 from ludus.config import AdvantageConfig
 from ludus.train.device_advantages import gae_on_device
-from ludus.train.time_major import gae_time_major
+
+from .time_major import gae_time_major
 
 T, N = 23, 6
 

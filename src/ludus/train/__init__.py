@@ -12,7 +12,6 @@ from ludus.train.group_advantages import group_advantages
 from ludus.train.losses import LOSSES, Elements, Loss, LossInputs, register_loss
 from ludus.train.objective import Objective, build_objective
 from ludus.train.schedules import register_schedule
-from ludus.train.time_major import gae_time_major
 
 if TYPE_CHECKING:
     from ludus.train.device_advantages import gae_on_device
@@ -39,7 +38,6 @@ __all__ = [
     "compute",
     "constant_norm",
     "gae_on_device",
-    "gae_time_major",
     "group_advantages",
     "register_advantage",
     "register_loss",

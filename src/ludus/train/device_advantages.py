@@ -1,6 +1,16 @@
-"""The jitted twin of `time_major`: the same advantages over `[T, N]` rollouts, on the device, in float32.
+"""Advantages over `[T, N]` rollouts in which seats take turns, on the device, in float32.
 
-Invariant: equal to the NumPy version on any input, up to rounding; the docstring there says what the arguments mean.
+Row t is the decision of `seat[t, n]` in game n. Two ways to look at it:
+
+    seat        each seat's own decisions form its chain: any number of players, general-sum, any order of play. What a
+                seat gets while others move is added to its latest decision. Teams that share rewards may be given as
+                seats (one chain for a team), or kept apart (each member its own chain with the same rewards).
+    alternate   two players, zero-sum: every position continues the previous one, and counts with its sign turned when
+                the other side is to move. Half the delay of `seat`, so less variance. The same side moving twice keeps
+                the sign.
+
+`done[t, n]` ends an episode after row t; nothing flows back over it. Not covered: bootstrapping an episode that was
+truncated inside the rollout (it counts as ended).
 """
 
 from __future__ import annotations
@@ -27,7 +37,20 @@ def gae_on_device(
     alternate: bool,
     log_ratio: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Advantage and target, `[T, N]` each, by the config's kind; see `time_major.gae_time_major`. Traceable."""
+    """Advantage and target, `[T, N]` each, by the config's kind. Traceable.
+
+    Args:
+        rewards: `[T, N, P]`, what every seat gets after row t.
+        value: `[T, N]`, the estimate of the seat that acts.
+        seat: `[T, N]`, who acts.
+        done: `[T, N]`.
+        last_value: `[N]`, the estimate of `last_seat` at the position after the last row; or `[N, P]`, of every seat.
+            With `[N]`, seats that are not to move there count on their own latest estimate.
+        last_seat: `[N]`, who is to move after the last row.
+        config: kind and coefficients. `monte_carlo` uses values at the cut only.
+        alternate: which of the two ways.
+        log_ratio: `[T, N]`, for V-trace: current minus behaviour log-probability. Default: on-policy.
+    """
     config = config or AdvantageConfig()
     if config.kind not in ("gae", "monte_carlo", "vtrace"):
         raise ConfigError(f"train.algorithm.advantage.kind: {config.kind} needs whole episodes; write topology: split")

@@ -1,8 +1,8 @@
 """Losses, once, against the array API standard: the same functions serve NumPy, JAX and torch.
 
 Every loss is elementwise: `[B]` decisions on a board and `[B, T]` tokens alike; `aggregation` turns elements into one
-number, so a loss sees a mask only where it compares whole rows. Loss is minimised. To add one: a function of arrays, an
-entry in `LOSSES` that picks what it needs from `LossInputs` and has its options as keywords, and the same options in
+number, so a loss sees a mask only where it compares whole rows. Loss is minimised. To add one: a function of
+`LossInputs` that has its options as keywords, its entry in `LOSSES`, and the same options in
 `ludus.config.sections.train_losses`; or, in a plugin, `register_loss`. Those of a policy by what its actions were worth
 are in `policy_losses`.
 """
@@ -20,7 +20,6 @@ from ludus.train.arrays import Array, as_float, clamp, namespace, stop_gradient
 from ludus.train.importance import MAX_LOG_RATIO, row_sum
 from ludus.train.loss_inputs import Elements, Loss, LossInputs
 from ludus.train.policy_losses import POLICY_LOSSES, start_of
-from ludus.train.surrogates import ppo_clip, reinforce
 
 __all__ = [
     "LOSSES",
@@ -28,29 +27,14 @@ __all__ = [
     "Elements",
     "Loss",
     "LossInputs",
-    "dpo",
     "entropy",
     "find_loss",
     "kl",
-    "ppo_clip",
     "register_loss",
-    "reinforce",
-    "sft",
-    "value_loss",
 ]
 
 Estimator = Literal["k1", "k2", "k3"]
 Weighting = Literal["none", "is", "phi"]
-
-
-def value_loss(value: Array, target: Array, old_value: Array | None = None, *, clip: float | None = None) -> Elements:
-    """Half the squared error; with `clip`, the larger of that and the error of a value kept near the old one."""
-    xp = namespace(value, target, old_value)
-    error = (value - target) ** 2
-    if clip is None:
-        return Elements(loss=0.5 * error)
-    near = old_value + clamp(value - old_value, -clip, clip)
-    return Elements(loss=0.5 * xp.maximum(error, (near - target) ** 2))
 
 
 def entropy(log_probs: Array) -> Array:
@@ -79,14 +63,14 @@ def kl(logp: Array, ref_logp: Array, *, estimator: Estimator = "k3", cap: float 
     return Elements(loss=estimate if cap is None else clamp(estimate, -cap, cap))
 
 
-def sft(logp: Array, *, weighting: Weighting = "none", cutoff: float | None = None) -> Elements:
+def _sft(inputs: LossInputs, /, *, weighting: Weighting = "none", cutoff: float | None = None) -> Elements:
     """Imitation: `-log p` of what was done, whatever it was worth, times a constant by its probability p.
 
     `is`: times p, so that what the policy would never say pulls less. `phi`: times `p (1 - p)` (CHORD), so that what it
     says anyway pulls less too. Tokens likelier than `cutoff` do not pull at all.
     """
-    xp = namespace(logp)
-    probability = xp.exp(stop_gradient(logp))
+    logp = inputs.logp
+    probability = namespace(logp).exp(stop_gradient(logp))
     if cutoff is not None:
         logp = clamp(logp, None, math.log(cutoff))
     if weighting == "none":
@@ -95,25 +79,18 @@ def sft(logp: Array, *, weighting: Weighting = "none", cutoff: float | None = No
     return Elements(loss=-logp * weight, stats={"sft_weight": weight})
 
 
-def dpo(
-    logp: Array,
-    ref_logp: Array,
-    mask: Array,
-    partner: Array,
-    chosen: Array,
-    *,
-    beta: float = 0.1,
-    label_smoothing: float = 0.0,
-) -> Elements:
+def _dpo(inputs: LossInputs, /, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Elements:
     """Preference: `-log sigmoid(beta [(lp_c - ref_c) - (lp_r - ref_r)])` of each pair, at every element of both rows.
 
     `lp_c` and `lp_r` are sums over the masks of the chosen and the rejected row. The mean over rows is that over pairs.
     """
-    xp = namespace(logp, ref_logp, mask)
-    gain = beta * row_sum(logp - ref_logp, mask)
-    is_chosen = _by_row(chosen > 0, gain)
+    xp = namespace(inputs.logp, inputs.ref_logp, inputs.mask)
+    gain = beta * row_sum(inputs.logp - inputs.ref_logp, inputs.mask)
+    is_chosen = inputs.chosen > 0
+    if gain.ndim > 1:
+        is_chosen = xp.broadcast_to(is_chosen[:, None], gain.shape)
     margin = xp.where(is_chosen, gain, -gain)
-    margin = margin + xp.take(margin, partner, axis=0)
+    margin = margin + xp.take(margin, inputs.partner, axis=0)
     loss = (1.0 - label_smoothing) * _softplus(-margin) + label_smoothing * _softplus(margin)
     stats = {"preference_margin": stop_gradient(margin), "preference_accuracy": as_float(margin > 0, gain)}
     return Elements(loss=loss, stats=stats)
@@ -124,30 +101,14 @@ def _softplus(x: Array) -> Array:
     return xp.logaddexp(x, xp.zeros_like(x))
 
 
-def _by_row(per_row: Array, like: Array) -> Array:
-    """A number per row at every element of the row."""
-    xp = namespace(per_row, like)
-    return per_row if like.ndim == 1 else xp.broadcast_to(per_row[:, None], like.shape)
-
-
-def _sft(inputs: LossInputs, /, *, weighting: Weighting = "none", cutoff: float | None = None) -> Elements:
-    return sft(inputs.logp, weighting=weighting, cutoff=cutoff)
-
-
-def _dpo(inputs: LossInputs, /, *, beta: float = 0.1, label_smoothing: float = 0.0) -> Elements:
-    return dpo(
-        inputs.logp,
-        inputs.ref_logp,
-        inputs.mask,
-        inputs.partner,
-        inputs.chosen,
-        beta=beta,
-        label_smoothing=label_smoothing,
-    )
-
-
 def _value(inputs: LossInputs, /, *, clip: float | None = None) -> Elements:
-    return value_loss(inputs.value, inputs.target, inputs.old_value, clip=clip)
+    """Half the squared error; with `clip`, the larger of that and the error of a value kept near the old one."""
+    value, old, target = inputs.value, inputs.old_value, inputs.target
+    error = (value - target) ** 2
+    if clip is None:
+        return Elements(loss=0.5 * error)
+    near = old + clamp(value - old, -clip, clip)
+    return Elements(loss=0.5 * namespace(value).maximum(error, (near - target) ** 2))
 
 
 def _entropy(inputs: LossInputs, /) -> Elements:

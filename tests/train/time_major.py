@@ -1,17 +1,4 @@
-"""Advantages over `[T, N]` rollouts in which seats take turns, in NumPy (float64). `device_advantages` is its twin.
-
-Row t is the decision of `seat[t, n]` in game n. Two ways to look at it:
-
-    seat        each seat's own decisions form its chain: any number of players, general-sum, any order of play. What a
-                seat gets while others move is added to its latest decision. Teams that share rewards may be given as
-                seats (one chain for a team), or kept apart (each member its own chain with the same rewards).
-    alternate   two players, zero-sum: every position continues the previous one, and counts with its sign turned when
-                the other side is to move. Half the delay of `seat`, so less variance. The same side moving twice keeps
-                the sign.
-
-`done[t, n]` ends an episode after row t; nothing flows back over it. Not covered: bootstrapping an episode that was
-truncated inside the rollout (it counts as ended).
-"""
+"""The oracle of `ludus.train.device_advantages`: the same advantages in NumPy and float64."""
 
 from __future__ import annotations
 
@@ -37,20 +24,6 @@ def gae_time_major(
     alternate: bool,
     log_ratio: NDArray[Any] | None = None,
 ) -> tuple[Floats, Floats]:
-    """Advantage and target, `[T, N]` each, by the config's kind.
-
-    Args:
-        rewards: `[T, N, P]`, what every seat gets after row t.
-        value: `[T, N]`, the estimate of the seat that acts.
-        seat: `[T, N]`, who acts.
-        done: `[T, N]`.
-        last_value: `[N]`, the estimate of `last_seat` at the position after the last row; or `[N, P]`, of every seat.
-            With `[N]`, seats that are not to move there count on their own latest estimate.
-        last_seat: `[N]`, who is to move after the last row.
-        config: kind and coefficients. `monte_carlo` uses values at the cut only.
-        alternate: which of the two ways.
-        log_ratio: `[T, N]`, for V-trace: current minus behaviour log-probability. Default: on-policy.
-    """
     value = np.asarray(value, np.float64)
     done = np.asarray(done, bool)
     rho, c = _importance(config, value, log_ratio)
