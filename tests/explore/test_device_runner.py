@@ -11,7 +11,7 @@ import pytest
 from ludus.config import MlpConfig
 from ludus.explore.runners.device_runner import DeviceGames, DeviceRunner, Rollout, Tally
 from ludus.games.pgx import PgxGame
-from ludus.policies.networks import build_network
+from ludus.policies.networks import PolicyNetwork
 
 GAMES, HORIZON = 32, 24
 LANES = (8, 8)
@@ -22,7 +22,7 @@ LANES = (8, 8)
 def make(name: str = "tic_tac_toe", **options: Any) -> DeviceRunner:
     game = PgxGame(name)
     env = game.env
-    network = build_network(
+    network = PolicyNetwork(
         MlpConfig(hidden=(16,)),
         observation_shape=env.observation_shape,
         actions=env.num_actions,

@@ -196,7 +196,7 @@ EXPORTING = (
 import numpy as np
 from feeding import Trainer
 from ludus.policies import PolicyStore
-from ludus.policies.export_folder import ExportFolder
+from ludus.policies.export import ExportFolder
 from ludus.records import PolicyRef
 from ludus.storage.atomic import directory_hashes, sweep_leftovers
 trainer = Trainer(folder)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from ludus.config import AdvantageConfig, AlgorithmConfig, MlpConfig, OptimizerConfig, TermConfig, TrainConfig
-from ludus.policies.networks import build_network
+from ludus.policies.networks import PolicyNetwork
 from ludus.train.jax_learner import JaxLearner, key_of
 
 ROWS, EPOCHS, RATE = 64, 3, 3e-3
@@ -72,7 +72,7 @@ def train_in_torch(params: dict[str, np.ndarray], columns: dict[str, np.ndarray]
 
 
 def test_three_steps_give_the_weights_that_torch_gives() -> None:
-    network = build_network(MlpConfig(hidden=(16, 16)), observation_shape=(3, 4), actions=5)
+    network = PolicyNetwork(MlpConfig(hidden=(16, 16)), observation_shape=(3, 4), actions=5)
     config = TrainConfig(
         minibatch=ROWS,
         epochs=EPOCHS,

@@ -12,7 +12,7 @@ import torch
 from ludus.config import MemoryConfig, MlpConfig, ResNetConfig
 from ludus.errors import ConfigError
 from ludus.policies import PolicyShape
-from ludus.policies.networks import PolicyNetwork, build_network
+from ludus.policies.networks import PolicyNetwork
 
 ROWS, LENGTH, SEEN, STATE, ACTIONS = 3, 7, 5, 11, 4
 RANDOM = np.random.default_rng(0)
@@ -22,7 +22,7 @@ STATES = RANDOM.normal(size=(ROWS, LENGTH, STATE)).astype(np.float32)
 
 def network(critic: str = "shared", *, memory: bool = True) -> PolicyNetwork:
     config = MlpConfig(hidden=(8,), activation="tanh", memory=MemoryConfig(size=6) if memory else None)
-    return build_network(config, observation_shape=(SEEN,), actions=ACTIONS, critic=critic, state_size=STATE)
+    return PolicyNetwork(config, observation_shape=(SEEN,), actions=ACTIONS, critic=critic, state_size=STATE)
 
 
 def lively(of: PolicyNetwork) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def test_an_own_critic_shares_no_weight_with_the_policy() -> None:
 
 def test_a_resnet_has_no_critic_of_its_own() -> None:
     with pytest.raises(ConfigError, match="a resnet shares its critic"):
-        build_network(ResNetConfig(), observation_shape=(3, 3, 2), actions=9, critic="own")
+        PolicyNetwork(ResNetConfig(), observation_shape=(3, 3, 2), actions=9, critic="own")
 
 
 def test_shapes_without_the_newer_keys_are_those_of_plain_networks() -> None:

@@ -11,15 +11,15 @@ import pytest
 
 from ludus.config import MlpConfig, ResNetConfig
 from ludus.errors import ConfigError
-from ludus.policies.dense import dot_general, relu
-from ludus.policies.networks import PolicyNetwork, build_network
+from ludus.policies.layers import dot_general, relu
+from ludus.policies.networks import PolicyNetwork
 
 BOARD = np.random.default_rng(0).random((5, 6, 7, 2)) < 0.3
 
 
 def small(config: Any = None, **options: Any) -> PolicyNetwork:
     settings: dict[str, Any] = {"observation_shape": (6, 7, 2), "actions": 7, **options}
-    return build_network(config or MlpConfig(hidden=(16, 8)), **settings)
+    return PolicyNetwork(config or MlpConfig(hidden=(16, 8)), **settings)
 
 
 @pytest.mark.parametrize("config", [MlpConfig(hidden=(16,)), MlpConfig(hidden=()), ResNetConfig(channels=4, blocks=1)])

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ludus.config import MlpConfig
-from ludus.policies.networks import build_network
+from ludus.policies.networks import PolicyNetwork
 from ludus.policies.value_scale import LEAST_VARIANCE, MEMORY, counted_in, scale_of, trained, untrained
 
-NETWORK = build_network(MlpConfig(hidden=(4,)), observation_shape=(3,), actions=2, normalises_value=True)
+NETWORK = PolicyNetwork(MlpConfig(hidden=(4,)), observation_shape=(3,), actions=2, normalises_value=True)
 
 
 count_in = jax.jit(counted_in)
@@ -41,7 +41,7 @@ def test_the_scale_is_the_debiased_running_one() -> None:
 
 
 def test_before_the_first_update_values_are_as_the_network_says_them() -> None:
-    plain = build_network(MlpConfig(hidden=(4,)), observation_shape=(3,), actions=2)
+    plain = PolicyNetwork(MlpConfig(hidden=(4,)), observation_shape=(3,), actions=2)
     seen = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
     np.testing.assert_array_equal(
         NETWORK.apply(NETWORK.init(0), jnp.asarray(seen))[1], plain.apply(plain.init(0), jnp.asarray(seen))[1]

@@ -19,7 +19,7 @@ from ludus.config import (
     TrainConfig,
 )
 from ludus.errors import ConfigError, TrainError
-from ludus.policies.networks import PolicyNetwork, build_network
+from ludus.policies.networks import PolicyNetwork
 from ludus.policies.value_scale import LEAST_VARIANCE, trained
 from ludus.records import Experiences
 from ludus.train.bptt_chunks import cut, make_rows
@@ -31,7 +31,7 @@ GAMMA, LAM = 0.9, 0.8
 
 def network(*, memory: bool = True, critic: str = "central", normalises: bool = True, chunk: int = 4) -> PolicyNetwork:
     config = MlpConfig(hidden=(5,), activation="tanh", memory=MemoryConfig(size=4, chunk=chunk) if memory else None)
-    return build_network(
+    return PolicyNetwork(
         config,
         observation_shape=(SEEN,),
         actions=ACTIONS,
@@ -93,7 +93,7 @@ def gradient_by_hand(of: PolicyNetwork, params: dict[str, Any], batch: Experienc
     mean, deviation = 0.0, 1.0
     if of.normalises_value:
         mean, deviation = target.mean(), np.sqrt(max(target.var(), LEAST_VARIANCE))
-    plain = build_network(of.config, observation_shape=(SEEN,), actions=ACTIONS, critic=of.critic, state_size=STATE)
+    plain = PolicyNetwork(of.config, observation_shape=(SEEN,), actions=ACTIONS, critic=of.critic, state_size=STATE)
 
     step = jax.jit(plain.step)
 

@@ -12,7 +12,7 @@ import pytest
 
 from ludus.config import AdvantageConfig, AlgorithmConfig, MlpConfig, MuConfig, OptimizerConfig, TermConfig, TrainConfig
 from ludus.errors import ConfigError, CorruptRecord, TrainError
-from ludus.policies.networks import build_network
+from ludus.policies.networks import PolicyNetwork
 from ludus.records import Experiences
 from ludus.train.advantages import compute, whitened
 from ludus.train.batches import bucket, pad
@@ -35,7 +35,7 @@ def learner(
     """Cached, because each is compiled once."""
     objective = (TermConfig(loss=policy_loss), TermConfig(loss="value"), TermConfig(loss="entropy", weight=0.01))
     algorithm = AlgorithmConfig(advantage=AdvantageConfig(kind=kind), objective=objective, kl_stop=kl_stop)
-    network = build_network(MlpConfig(hidden=(8,)), observation_shape=(FEATURES,), actions=ACTIONS)
+    network = PolicyNetwork(MlpConfig(hidden=(8,)), observation_shape=(FEATURES,), actions=ACTIONS)
     settings = {"minibatch": MINIBATCH, "epochs": 2, "optimizer": OPTIMIZER, **train}
     return JaxLearner(network, TrainConfig(algorithm=algorithm, **settings))
 
@@ -93,7 +93,7 @@ MIXED = (
 def mixed_learner(terms: tuple[TermConfig, ...], mu: float | None, **train: Any) -> JaxLearner:
     advantage = train.pop("advantage", AdvantageConfig())
     algorithm = AlgorithmConfig(advantage=advantage, objective=terms, mu=None if mu is None else MuConfig(peak=mu))
-    network = build_network(MlpConfig(hidden=(8,)), observation_shape=(FEATURES,), actions=ACTIONS)
+    network = PolicyNetwork(MlpConfig(hidden=(8,)), observation_shape=(FEATURES,), actions=ACTIONS)
     sgd = OptimizerConfig(kind="sgd", learning_rate=1.0, schedule="constant", max_grad_norm=None)
     return JaxLearner(network, TrainConfig(algorithm=algorithm, minibatch=64, epochs=1, optimizer=sgd, **train))
 

@@ -86,7 +86,7 @@ def _open(
     from ludus.lm.language_models import LanguageModel
     from ludus.lm.language_shape import LanguageModelShape
     from ludus.policies import PolicyStore
-    from ludus.policies.choosing import choose_policy
+    from ludus.policies.store import choose_policy
     from ludus.records import PolicyName, PolicyRef
     from ludus.runtime import Pulse
 

@@ -44,7 +44,7 @@ def play(
 
     Example: ludus play runs/connect_four --seat 1
     """
-    from ludus.policies.choosing import choose_policy
+    from ludus.policies.store import choose_policy
 
     load_plugins(plugin or [])
     directory, config = open_run(run)

@@ -59,7 +59,7 @@ def export(
     Example: ludus export runs/connect_four --out /tmp/connect_four
     """
     from ludus.policies import PolicyStore
-    from ludus.policies.choosing import choose_policy
+    from ludus.policies.store import choose_policy
     from ludus.policies.export import export_policy
 
     directory, config = open_run(run)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ludus.errors import ConfigError
 from ludus.games import make_game
 from ludus.policies import PolicyStore, TabularShape
-from ludus.policies.tabular_shape import LISTING
+from ludus.policies.shapes import LISTING
 from ludus.records import PolicyRef, derive_seed
 from ludus.records.uniforms import uniforms
 from ludus.runtime import limit_threads

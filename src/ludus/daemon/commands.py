@@ -14,8 +14,8 @@ from ludus.daemon.reports import Reporter, idle_status
 from ludus.daemon.run_watch import News
 from ludus.errors import LudusError
 from ludus.policies import PolicyStore
-from ludus.policies.choosing import choose_policy
 from ludus.policies.export import export_policy
+from ludus.policies.store import choose_policy
 from ludus.runs.staged import AnyRun
 from ludus.storage.checkpoints import CheckpointStore
 

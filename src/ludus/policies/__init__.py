@@ -5,10 +5,8 @@ What needs PyTorch is not imported here: `language_models`, `adapters`, `chat` a
 
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies.network_plugins import register_network
-from ludus.policies.network_shape import PolicyShape
-from ludus.policies.shapes import AnyShape, Shape, shape_from_json
+from ludus.policies.shapes import AnyShape, PolicyShape, TabularShape, shape_from_json
 from ludus.policies.store import Policy, PolicyStore, as_numpy
-from ludus.policies.tabular_shape import TabularShape
 
 __all__ = [
     "AnyShape",
@@ -16,7 +14,6 @@ __all__ = [
     "Policy",
     "PolicyShape",
     "PolicyStore",
-    "Shape",
     "TabularShape",
     "as_numpy",
     "register_network",

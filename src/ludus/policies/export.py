@@ -1,14 +1,22 @@
-"""Copies of a published version outside of its run: the same files, whole and checked."""
+"""Copies of published versions outside of their run: the same files, whole and checked."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from ludus.errors import ConfigError
 from ludus.policies.store import CARD, Policy, PolicyStore
 from ludus.records import PolicyRef
-from ludus.storage.atomic import discard_tree, ensure_directory, publish_directory, temporary_name, write_bytes
+from ludus.storage.atomic import (
+    directory_hashes,
+    discard_tree,
+    ensure_directory,
+    publish_directory,
+    temporary_name,
+    write_bytes,
+)
 
 
 def export_policy(store: PolicyStore, ref: PolicyRef, target: Path, *, replace: bool = False) -> Policy[Any]:
@@ -27,3 +35,41 @@ def export_policy(store: PolicyStore, ref: PolicyRef, target: Path, *, replace: 
         write_bytes(staging / file.name, file.read_bytes())
     publish_directory(staging, target)
     return policy
+
+
+class ExportFolder:
+    """A folder that gets a copy of every version that a cycle makes, `<policy>-<version>/`, and keeps the newest.
+
+    Invariant: a version that can be seen there is whole; one that is there already is never changed.
+    """
+
+    def __init__(self, path: Path, keep: int) -> None:
+        self.path = path
+        self._keep = keep
+
+    def target(self, ref: PolicyRef) -> Path:
+        """Where a version goes."""
+        return self.path / f"{ref.name}-{ref.version:08d}"
+
+    def add(self, store: PolicyStore, ref: PolicyRef) -> bool:
+        """See to it that a version is there; returns whether it was not.
+
+        Raises:
+            ConfigError: something else is there under its name.
+        """
+        target = self.target(ref)
+        is_new = not target.exists()
+        if is_new:
+            export_policy(store, ref, target)
+        elif directory_hashes(target) != directory_hashes(store.path(ref)):
+            raise ConfigError(f"cycle.export: {target} is there and is not {ref} of this run; name another folder")
+        self._prune(ref)
+        return is_new
+
+    def _prune(self, newest: PolicyRef) -> None:
+        pattern = re.compile(re.escape(f"{newest.name}-") + r"(\d{8,})")
+        found = [(int(match[1]), path) for path in self.path.iterdir() if (match := pattern.fullmatch(path.name))]
+        ours = sorted((version, path) for version, path in found if (path / CARD).is_file())
+        for version, path in ours[: -self._keep]:
+            if version != newest.version:
+                discard_tree(path)

@@ -14,11 +14,11 @@ Layout of a board observation: OpenSpiel gives planes first, `[C, H, W]` (`chann
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import prod, sqrt
-from typing import Any, Literal, cast, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,13 +28,10 @@ from ludus.config import CustomNetworkConfig, MlpConfig, NetworkConfig, ResNetCo
 from ludus.config.parts import NETWORKS
 from ludus.errors import ConfigError
 from ludus.policies.actor_critic import ActorCritic
-from ludus.policies.dense import dot_general, relu
-from ludus.policies.layers import ACTIVATIONS, convolution, linear
+from ludus.policies.layers import ACTIVATIONS, convolution, dot_general, linear, relu
 from ludus.policies.value_scale import NAMES, scale_of
 from ludus.weight_init import Beginning, draw
 
-Layout = Literal["channels_first", "channels_last"]
-Critic = Literal["shared", "own", "central"]
 Params = Mapping[str, Any]
 """Weights by name; JAX or NumPy arrays."""
 
@@ -112,20 +109,38 @@ MODULES: dict[type, Callable[..., nnx.Module]] = {MlpConfig: Mlp, ResNetConfig: 
 
 @dataclass(frozen=True)
 class PolicyNetwork:
-    """A network without weights; build one with `build_network`.
+    """A network without weights, for a game's observations and actions.
 
     How each weight begins is declared on it, as `begins`.
     """
 
     config: NetworkConfig
+    _: KW_ONLY
     observation_shape: tuple[int, ...]
+    """What one seat sees, without the batch axis."""
     actions: int
-    layout: Layout
-    critic: Critic = "shared"
+    """Number of distinct actions."""
+    layout: str = "channels_last"
+    """Where a board's planes are: `channels_first` (OpenSpiel) or `channels_last` (pgx)."""
+    critic: str = "shared"
+    """`shared` with the policy's network, or a network of its `own`, or one that sees the state (`central`)."""
     state_size: int = 0
-    """Numbers of the whole state that the critic sees besides what its seat sees."""
+    """Numbers of the whole state that a central critic sees besides what its seat sees; 0 for any other."""
     normalises_value: bool = False
     """Whether the critic learns normalised returns; its values are in the game's units all the same."""
+
+    def __post_init__(self) -> None:
+        if self.layout not in ("channels_first", "channels_last"):
+            raise ConfigError(f"layout: expected channels_first or channels_last, got {self.layout!r}")
+        if isinstance(self.config, ResNetConfig):
+            _board(self.observation_shape, self.layout)
+        if not isinstance(self.config, MlpConfig) and self.critic != "shared":
+            kind = self.config.kind
+            raise ConfigError(
+                f"policy.critic: {self.critic} needs policy.network.kind: mlp; a {kind} shares its critic"
+            )
+        if self.critic != "central":
+            object.__setattr__(self, "state_size", 0)
 
     @property
     def memory_size(self) -> int:
@@ -243,44 +258,6 @@ class PolicyNetwork:
         if observation.ndim == 3:
             return observation[..., None]
         return jnp.moveaxis(observation, 1, -1) if self.layout == "channels_first" else observation
-
-
-def build_network(
-    config: NetworkConfig,
-    *,
-    observation_shape: tuple[int, ...],
-    actions: int,
-    layout: str = "channels_last",
-    critic: str = "shared",
-    state_size: int = 0,
-    normalises_value: bool = False,
-) -> PolicyNetwork:
-    """Build a network for a game's observations and actions.
-
-    Args:
-        config: kind and sizes.
-        observation_shape: what one seat sees, without the batch axis.
-        actions: number of distinct actions.
-        layout: where a board's planes are: `channels_first` (OpenSpiel) or `channels_last` (pgx).
-        critic: `shared` with the policy's network, or a network of its `own`, or one that sees the state (`central`).
-        state_size: numbers of that state.
-        normalises_value: whether the critic learns normalised returns.
-    """
-    if layout not in get_args(Layout):
-        raise ConfigError(f"layout: expected channels_first or channels_last, got {layout!r}")
-    if isinstance(config, ResNetConfig):
-        _board(observation_shape, layout)
-    if not isinstance(config, MlpConfig) and critic != "shared":
-        raise ConfigError(f"policy.critic: {critic} needs policy.network.kind: mlp; a {config.kind} shares its critic")
-    return PolicyNetwork(
-        config,
-        tuple(observation_shape),
-        actions,
-        cast("Layout", layout),
-        cast("Critic", critic),
-        state_size if critic == "central" else 0,
-        normalises_value,
-    )
 
 
 def _board(shape: tuple[int, ...], layout: str) -> tuple[int, int, int]:

@@ -18,8 +18,9 @@ from typing import Any, Generic, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import CorruptRecord, StorageError
-from ludus.policies.shapes import AnyShape, Shape, ShapeT_co, shape_from_json
+from ludus.config import RunConfig
+from ludus.errors import ConfigError, CorruptRecord, StorageError
+from ludus.policies.shapes import AnyShape, ShapeT_co, shape_from_json
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.atomic import (
     discard_tree,
@@ -29,6 +30,7 @@ from ludus.storage.atomic import (
     stage_pieces,
     temporary_name,
 )
+from ludus.storage.run_directory import RunDirectory
 from ludus.storage.tensors import load_tensors, save_tensors, tensors_hash
 
 CARD = "policy.json"
@@ -64,7 +66,7 @@ class PolicyStore:
         """Whether there is a policy of this name, in whatever versions."""
         return (self._directory / name).is_dir()
 
-    def publish(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]], shape: Shape, *, step: int) -> str:
+    def publish(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]], shape: AnyShape, *, step: int) -> str:
         """Publish a version; returns its weights hash."""
         digest = tensors_hash(weights)
         final = self.path(ref)
@@ -157,12 +159,12 @@ class PolicyStore:
             raise CorruptRecord(f"{self.path(ref) / CARD} does not say what the weights are for: {error}") from error
 
     @staticmethod
-    def _make_card(ref: PolicyRef, shape: Shape, digest: str, step: int) -> dict[str, Any]:
+    def _make_card(ref: PolicyRef, shape: AnyShape, digest: str, step: int) -> dict[str, Any]:
         identity = {"format": FORMAT, "name": ref.name, "version": ref.version, "step": step, "weights_hash": digest}
         return {**identity, **shape.to_json()}
 
 
-def _by_file(weights: Mapping[str, NDArray[Any]], shape: Shape) -> dict[str, dict[str, NDArray[Any]]]:
+def _by_file(weights: Mapping[str, NDArray[Any]], shape: AnyShape) -> dict[str, dict[str, NDArray[Any]]]:
     files: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in shape.tensor_files()}
     for name, tensor in weights.items():
         if shape.file_of(name) not in files:
@@ -174,3 +176,21 @@ def _by_file(weights: Mapping[str, NDArray[Any]], shape: Shape) -> dict[str, dic
 def as_numpy(weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     """Device arrays by name as NumPy arrays by name."""
     return {name: np.asarray(tensor) for name, tensor in weights.items()}
+
+
+def choose_policy(run: RunDirectory, config: RunConfig, text: str | None) -> PolicyRef:
+    """The version that the user named (`main@12` or `12`), or the newest."""
+    store = PolicyStore(run.policies)
+    names = [config.policy.name, *store.names()]  # of a population, agents may have other names
+    versions = next((found for name in names if (found := store.versions(name))), [])
+    if not versions:
+        raise ConfigError(f"{run.path} has published no policy yet")
+    if text is None:
+        return versions[-1]
+    try:
+        wanted = PolicyRef.parse(f"{config.policy.name}@{text}" if text.isdigit() else text)
+    except ValueError:
+        raise ConfigError(f"policy {text}: expected a version such as {versions[-1]}") from None
+    if not store.has(wanted):
+        raise ConfigError(f"no policy {wanted} in {run.path}; there are: {', '.join(map(str, versions))}")
+    return wanted

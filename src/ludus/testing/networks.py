@@ -35,12 +35,12 @@ def check_network(factory: NetworkFactory, *, shape: tuple[int, ...], actions: i
     import jax
     import jax.numpy as jnp
 
-    from ludus.policies.networks import build_network
+    from ludus.policies.networks import PolicyNetwork
 
     config = CustomNetworkConfig(name=_NAME, options=options)
     NETWORKS.added[_NAME] = factory
     try:
-        network = build_network(config, observation_shape=shape, actions=actions, layout="channels_last")
+        network = PolicyNetwork(config, observation_shape=shape, actions=actions, layout="channels_last")
         weights, again, others = (call("making the network", network.init, seed) for seed in (0, 0, 1))
         apply = jax.jit(network.apply)
         seen = jnp.asarray(np.random.default_rng(0).normal(size=(ROWS, *shape)), jnp.float32)
