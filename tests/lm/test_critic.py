@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ludus.errors import ConfigError
-from ludus.lm.critic import read_critic
+from ludus.lm.weights import read_critic
 
 CPU = torch.device("cpu")
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ludus.lm.built_in_models import BUILT_IN
-from ludus.lm.model_folder import find_model_folder, lasting_name
+from ludus.lm.model_folder import BUILT_IN, find_model_folder, lasting_name
 
 
 def test_the_built_in_model_is_made_when_it_is_first_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,7 +160,7 @@ def test_values_and_gradients_are_those_of_transformers(kind: str, lora: LoraCon
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
-def test_every_shape_of_forest_gives_the_same(rows: dict[str, int], why: str) -> None:
+def test_every_shape_of_prefix_tree_gives_the_same(rows: dict[str, int], why: str) -> None:
     assert_alike(make("qwen3"), None, token_experiences(**rows))
 
 
@@ -223,23 +223,26 @@ def test_without_weights_the_base_model_answers() -> None:
 
 
 def test_a_shared_prompt_is_computed_once() -> None:
-    from ludus.lm.prefix_tree import plant
+    from ludus.lm.prefix_tree import build_prefix_tree
 
     rows = token_experiences(rows=8, groups=2, prompt=50, longest=4)
-    forest = plant(rows, targets_of(rows).elements)
+    tree = build_prefix_tree(rows, targets_of(rows).elements)
     sampled = int(rows.steps["mask"].sum())
-    assert len(forest.tokens) == 2 * 50 + sampled - 8
-    assert len(forest.wanted) == sampled - 8 + 2
+    assert len(tree.tokens) == 2 * 50 + sampled - 8
+    assert len(tree.wanted) == sampled - 8 + 2
 
 
 def test_parts_keep_families_together_and_hold_what_they_may() -> None:
-    from ludus.lm.prefix_tree import plant
+    from ludus.lm.prefix_tree import build_prefix_tree
 
     rows = token_experiences(rows=40, groups=5, prompt=20, longest=6)
     forward = fast_forward(make("qwen3"), None)
     parts = forward.parts(rows, 60)
     assert sorted(np.concatenate(parts).tolist()) == list(range(40))
-    sizes = [len(plant(piece, targets_of(piece).elements).tokens) for piece in (rows.take(part) for part in parts)]
+    sizes = [
+        len(build_prefix_tree(piece, targets_of(piece).elements).tokens)
+        for piece in (rows.take(part) for part in parts)
+    ]
     assert max(sizes) <= 60
     assert len(forward.parts(rows, 10_000)) == 1
     assert [len(part) for part in forward.parts(rows, 1)] == [1] * 40

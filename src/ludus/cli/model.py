@@ -61,7 +61,7 @@ def fetch(
     import logging
 
     from ludus.lm import fetch_model
-    from ludus.lm.built_in_models import built_in_folder
+    from ludus.lm.model_folder import built_in_folder
 
     if name not in fetch_model.FETCHABLE:
         raise ConfigError(f"no model {name!r} to fetch; there are: {', '.join(fetch_model.FETCHABLE)}")

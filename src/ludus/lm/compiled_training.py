@@ -1,7 +1,7 @@
 """The parts of a decoder layer with their gradients, compiled from `kernels.c`: float32 on one thread of a CPU.
 
-Invariant: the same results and gradients, to rounding, as `torch_layers.py` and `torch_attention.py`, which serve every
-other type, device and number of threads, and machines without a C compiler.
+Invariant: the same results and gradients, to rounding, as `torch_layers.py`, which serves every other type, device and
+number of threads, and machines without a C compiler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from ludus.lm.architectures import Architecture
 from ludus.lm.kernels import EIGHT, PackedPlan, address, load_kernels
-from ludus.lm.prefix_tree import Forest, Ints
+from ludus.lm.prefix_tree import Ints, PrefixTree
 from ludus.lm.weights import Layer
 from ludus.runtime.native import CannotCompile
 
@@ -45,22 +45,22 @@ def fits(x: Tensor, width: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionPlan:
-    """What the attention of every layer shares for one forest."""
+    """What the attention of every layer shares for one tree."""
 
-    stretches: Ints
-    """`[F + S, 4]`: first row and rows of each trunk and branch, and those of the trunk before it."""
+    segments: Ints
+    """`[F + S, 4]`: first row and rows of each prefix and branch, and those of the prefix before it."""
     positions: Ints
     """`[R]`."""
 
     @classmethod
-    def of(cls, forest: Forest) -> AttentionPlan:
-        """The plan of a forest."""
-        trunks, branches, family = forest.trunks, forest.branches, forest.family
-        none = np.zeros_like(trunks.lengths)
-        alone = np.stack([trunks.starts, trunks.lengths, none, none], axis=1)
-        behind = [branches.starts, branches.lengths, trunks.starts[family], trunks.lengths[family]]
-        stretches = np.ascontiguousarray(np.concatenate([alone, np.stack(behind, axis=1)]))
-        return cls(stretches=stretches, positions=np.ascontiguousarray(forest.positions))
+    def of(cls, tree: PrefixTree) -> AttentionPlan:
+        """The plan of a tree."""
+        prefixes, branches, family = tree.prefixes, tree.branches, tree.family
+        none = np.zeros_like(prefixes.lengths)
+        alone = np.stack([prefixes.starts, prefixes.lengths, none, none], axis=1)
+        behind = [branches.starts, branches.lengths, prefixes.starts[family], prefixes.lengths[family]]
+        segments = np.ascontiguousarray(np.concatenate([alone, np.stack(behind, axis=1)]))
+        return cls(segments=segments, positions=np.ascontiguousarray(tree.positions))
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -76,7 +76,7 @@ def swiglu(x: Tensor) -> Tensor:
 
 
 def attend(qkv: Tensor, layer: Layer, plan: AttentionPlan, architecture: Architecture) -> Tensor:
-    """See `ForestAttention`."""
+    """See `PrefixTreeAttention`."""
     norm = None
     if layer.q_norm is not None and layer.k_norm is not None:
         heads, keys = architecture.heads, architecture.kv_heads
@@ -154,8 +154,8 @@ def _struct(qkv: Tensor, norm: Tensor | None, plan: AttentionPlan, a: Architectu
         heads=a.heads,
         keys=a.kv_heads,
         size=a.head_width,
-        stretches=len(plan.stretches),
-        stretch=plan.stretches.ctypes.data,
+        segments=len(plan.segments),
+        segment=plan.segments.ctypes.data,
         scale=a.head_width**-0.5,
         eps=a.epsilon,
         positions=plan.positions.ctypes.data,

@@ -7,7 +7,7 @@ for all versions: the two differ in rounding, and what a version says must not d
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +20,10 @@ from ludus.config import LoraConfig
 from ludus.lm.adapter_weights import Adapter, fuse_adapter
 from ludus.lm.adapters import linear_layers
 from ludus.lm.architectures import Architecture, read_architecture
-from ludus.lm.batch_invariance import is_batch_invariant
 from ludus.lm.compiled_generation import CompiledGeneration
 from ludus.lm.decoder import Generation, run_layer
 from ludus.lm.kv_cache import KvCache
-from ludus.lm.rows import Rows
+from ludus.lm.rows import FEWEST, Rows
 from ludus.lm.sampling import Draws
 from ludus.lm.torch_generation import TorchGeneration
 from ludus.lm.weights import DecoderWeights, Tensors, check_version, fuse_weights, version_parameters
@@ -34,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 WHOLE_VERSIONS, ADAPTERS = 4, 64
 """Versions kept that nobody uses: copies of the whole model, or adapters beside it."""
+COUNTS = (FEWEST, FEWEST + 1, 7, 8, 13, 16, 33, 64)
+"""Numbers of rows with which matrix products are tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class DecoderModel:
         self.spare_versions = WHOLE_VERSIONS if self._merges else ADAPTERS
         self._base = VersionWeights(base=fuse_weights(architecture.layers, model.state_dict().get))
         self._operations = _choose_operations(architecture, self.cache)
-        self.is_exact = self._operations.is_exact and is_batch_invariant(self._base.base)
+        self.is_exact = self._operations.is_exact and _is_batch_invariant(self._base.base)
 
     def prepare(self, tensors: Tensors) -> VersionWeights:
         """Make a version's tensors into what `forward` computes with.
@@ -135,3 +136,34 @@ def _choose_operations(architecture: Architecture, cache: KvCache) -> Generation
 
 def _sizes(architecture: Architecture) -> tuple[int, int, int]:
     return architecture.head_width, architecture.width, architecture.hidden
+
+
+def _is_batch_invariant(weights: DecoderWeights) -> bool:
+    """Whether this machine's products with matrices of these shapes give a row the same bits in any company.
+
+    They do here on one thread from `FEWEST` rows on; another library or more threads may divide the work by the number
+    of rows. An engine promises repeatable results only where it has seen that they are.
+    """
+    if weights.head.device.type != "cpu" or weights.head.dtype != torch.float32 or torch.get_num_threads() != 1:
+        return False
+    matrices = {tuple(matrix.shape): matrix for matrix in _matrices(weights)}
+    return all(_keeps_bits(matrix) for matrix in matrices.values())
+
+
+def _matrices(weights: DecoderWeights) -> Iterable[Tensor]:
+    yield weights.head.t()
+    for layer in weights.layers:
+        yield from (linear.matrix for linear in (layer.qkv, layer.out, layer.gate_up, layer.down))
+
+
+def _keeps_bits(matrix: Tensor) -> bool:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(max(COUNTS) + 5, matrix.shape[0], generator=generator)
+    whole = x @ matrix
+    sums = torch.zeros_like(whole).addmm_(x, matrix)
+    return all(
+        torch.equal(x[start : start + count] @ matrix, whole[start : start + count])
+        and torch.equal(torch.zeros(count, matrix.shape[1]).addmm_(x[:count], matrix), sums[:count])
+        for count in COUNTS
+        for start in (0, 5)
+    )

@@ -216,8 +216,8 @@ static void product(const float *a, Int am, Int ak, const float *b, Int to_b, fl
 
 typedef struct {
     Int rows, heads, keys, size; /* of queries; of keys and values; numbers of a head, a multiple of 8 */
-    Int stretches;
-    const Int *stretch;         /* [stretches, 4]: first row, rows, first row of the trunk, rows of the trunk */
+    Int segments;
+    const Int *segment;         /* [segments, 4]: first row, rows, first row of the prefix, rows of the prefix */
     float scale, eps;
     const Int *positions;         /* [rows] */
     const float *cosines, *sines; /* [context, size / 2] */
@@ -268,7 +268,7 @@ static void turn_back(const PackedPlan *plan, const float *qkv, const float *nor
     }
 }
 
-/* Room for one stretch and one key head: context rows `length`, padded to `wide`. */
+/* Room for one segment and one key head: context rows `length`, padded to `wide`. */
 typedef struct {
     Int length, wide;
     float *keys, *values;           /* [length, size] */
@@ -279,8 +279,8 @@ typedef struct {
 
 static Int longest_context(const PackedPlan *plan) {
     Int longest = 0;
-    for (Int s = 0; s < plan->stretches; s++) {
-        Int length = plan->stretch[4 * s + 1] + plan->stretch[4 * s + 3];
+    for (Int s = 0; s < plan->segments; s++) {
+        Int length = plan->segment[4 * s + 1] + plan->segment[4 * s + 3];
         if (length > longest) longest = length;
     }
     return longest;
@@ -298,18 +298,18 @@ static float *make_room(Room *room, const PackedPlan *plan) {
     return memory;
 }
 
-static inline Int context_row(const Int *stretch, Int j) {
-    return j < stretch[3] ? stretch[2] + j : stretch[0] + j - stretch[3];
+static inline Int context_row(const Int *segment, Int j) {
+    return j < segment[3] ? segment[2] + j : segment[0] + j - segment[3];
 }
 
-/* Bring the context of a stretch together, for one key head. */
-static void pack(Room *room, const PackedPlan *plan, const Int *stretch, Int key, const float *turned,
+/* Bring the context of a segment together, for one key head. */
+static void pack(Room *room, const PackedPlan *plan, const Int *segment, Int key, const float *turned,
                  const float *qkv) {
     Int size = plan->size, turning = plan->heads + plan->keys, every = turning + plan->keys;
-    Int length = room->length = stretch[1] + stretch[3], wide = room->wide = round_up(length);
+    Int length = room->length = segment[1] + segment[3], wide = room->wide = round_up(length);
     for (Int j = 0; j < wide; j++) {
         int present = j < length;
-        Int row = present ? context_row(stretch, j) : 0;
+        Int row = present ? context_row(segment, j) : 0;
         const float *k = turned + (row * turning + plan->heads + key) * size;
         const float *v = qkv + (row * every + turning + key) * size;
         for (Int i = 0; i < size; i++) {
@@ -331,20 +331,20 @@ int packed_attention(const PackedPlan *plan, const float *qkv, float *turned, fl
     float *memory = make_room(&room, plan);
     if (!memory) return 1;
     turn(plan, qkv, turned, norms);
-    for (Int s = 0; s < plan->stretches; s++) {
-        const Int *stretch = plan->stretch + 4 * s;
-        for (Int key = 0; key < plan->keys && stretch[1]; key++) {
-            pack(&room, plan, stretch, key, turned, qkv);
+    for (Int s = 0; s < plan->segments; s++) {
+        const Int *segment = plan->segment + 4 * s;
+        for (Int key = 0; key < plan->keys && segment[1]; key++) {
+            pack(&room, plan, segment, key, turned, qkv);
             for (Int head = key * share; head < (key + 1) * share; head++)
-                for (Int first = 0; first < stretch[1]; first += QUERIES) {
-                    Int count = stretch[1] - first < QUERIES ? stretch[1] - first : QUERIES;
-                    Int seen = stretch[3] + first + count, row = stretch[0] + first, wide = room.wide;
+                for (Int first = 0; first < segment[1]; first += QUERIES) {
+                    Int count = segment[1] - first < QUERIES ? segment[1] - first : QUERIES;
+                    Int seen = segment[3] + first + count, row = segment[0] + first, wide = room.wide;
                     product(turned + (row * turning + head) * size, turning * size, 1, room.keys_across, wide,
                             room.table, wide, count, round_up(seen), size, 0);
                     float scales[QUERIES];
                     for (Int i = 0; i < count; i++) {
                         float *scores = room.table + i * wide, total = 0.0f;
-                        Int own = stretch[3] + first + i + 1;
+                        Int own = segment[3] + first + i + 1;
                         float most = largest(scores, own);
                         for (Int j = 0; j < own; j++) scores[j] = exponential((scores[j] - most) * plan->scale);
                         for (Int j = own; j < seen; j++) scores[j] = 0.0f;
@@ -378,16 +378,16 @@ int packed_attention_backward(const PackedPlan *plan, const float *g, const floa
     float *memory = make_room(&room, plan);
     if (!memory) return 1;
     memset(of_qkv, 0, sizeof(float) * (size_t)(plan->rows * every * size));
-    for (Int s = 0; s < plan->stretches; s++) {
-        const Int *stretch = plan->stretch + 4 * s;
-        for (Int key = 0; key < plan->keys && stretch[1]; key++) {
-            pack(&room, plan, stretch, key, turned, qkv);
+    for (Int s = 0; s < plan->segments; s++) {
+        const Int *segment = plan->segment + 4 * s;
+        for (Int key = 0; key < plan->keys && segment[1]; key++) {
+            pack(&room, plan, segment, key, turned, qkv);
             memset(room.of_keys, 0, sizeof(float) * (size_t)(room.length * size));
             memset(room.of_values, 0, sizeof(float) * (size_t)(room.length * size));
             for (Int head = key * share; head < (key + 1) * share; head++)
-                for (Int first = 0; first < stretch[1]; first += QUERIES) {
-                    Int count = stretch[1] - first < QUERIES ? stretch[1] - first : QUERIES;
-                    Int seen = stretch[3] + first + count, row = stretch[0] + first, wide = room.wide;
+                for (Int first = 0; first < segment[1]; first += QUERIES) {
+                    Int count = segment[1] - first < QUERIES ? segment[1] - first : QUERIES;
+                    Int seen = segment[3] + first + count, row = segment[0] + first, wide = room.wide;
                     const float *q = turned + (row * turning + head) * size;
                     const float *outer = g + (row * heads + head) * size, *o = out + (row * heads + head) * size;
                     product(q, turning * size, 1, room.keys_across, wide, room.table, wide, count, round_up(seen),
@@ -398,7 +398,7 @@ int packed_attention_backward(const PackedPlan *plan, const float *g, const floa
                         float *p = room.table + i * wide, *of_p = room.of_table + i * wide;
                         float logsum = logsums[(row + i) * heads + head];
                         float along = dot(outer + i * heads * size, o + i * heads * size, size);
-                        Int own = stretch[3] + first + i + 1;
+                        Int own = segment[3] + first + i + 1;
                         for (Int j = 0; j < own; j++) {
                             p[j] = exponential(FUSED(p[j], plan->scale, -logsum));
                             of_p[j] = p[j] * (of_p[j] - along) * plan->scale;
@@ -411,7 +411,7 @@ int packed_attention_backward(const PackedPlan *plan, const float *g, const floa
                     product(room.table, 1, wide, outer, heads * size, room.of_values, size, seen, size, count, 1);
                 }
             for (Int j = 0; j < room.length; j++) {
-                float *to = of_qkv + context_row(stretch, j) * every * size;
+                float *to = of_qkv + context_row(segment, j) * every * size;
                 float *k = to + (heads + key) * size, *v = to + (turning + key) * size;
                 for (Int i = 0; i < size; i++) k[i] += room.of_keys[j * size + i];
                 for (Int i = 0; i < size; i++) v[i] += room.of_values[j * size + i];

@@ -23,8 +23,8 @@ class PackedPlan(ctypes.Structure):
     """Rows without a cache, for training."""
 
     _fields_ = [
-        *((name, c_int64) for name in ("rows", "heads", "keys", "size", "stretches")),
-        ("stretch", c_void_p),
+        *((name, c_int64) for name in ("rows", "heads", "keys", "size", "segments")),
+        ("segment", c_void_p),
         *((name, c_float) for name in ("scale", "eps")),
         *((name, c_void_p) for name in ("positions", "cosines", "sines", "norm")),
     ]

@@ -12,14 +12,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ludus.errors import ConfigError
-from ludus.lm.built_in_models import BUILT_IN, built_in_folder
+from ludus.lm.fetch_model import fetch_smollm2
+from ludus.lm.tiny_model import make_tiny_model
 
+BUILT_IN: dict[str, Callable[[Path], Path]] = {
+    "ludus/mini": partial(make_tiny_model, layers=2, width=64),
+    "ludus/tiny": make_tiny_model,
+    "ludus/smollm2": fetch_smollm2,
+}
+"""Models that ludus brings itself, by names that look like hub ids, and what writes each to a folder. They are made or
+fetched when they are first asked for, and stay as they are, in the user's cache."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _FROM_HUB = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
@@ -44,6 +54,18 @@ def find_model_folder(path: str) -> Path:
     if reason:
         raise ConfigError(reason)
     return folder
+
+
+def built_in_folder(name: str) -> Path:
+    """The folder of a built-in model, which is written first if need be."""
+    folder = _cache_directory() / name.partition("/")[2]
+    return folder if (folder / "config.json").is_file() else BUILT_IN[name](folder)
+
+
+def _cache_directory() -> Path:
+    """Where built-in models are kept on this machine."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "ludus" / "models"
 
 
 def lasting_name(path: str) -> str:

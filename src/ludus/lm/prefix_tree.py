@@ -1,10 +1,10 @@
-"""Token sequences as a forest: beginnings that sequences share are computed once, and nothing is computed in vain.
+"""Token sequences as a tree: beginnings that sequences share are computed once, and nothing is computed in vain.
 
 Sequences whose prompts are equal, token by token up to the first one that the policy sampled, are a family: the prompt
-is their trunk, what follows in each is a branch. Rows are the tokens of all trunks, then those of all branches; what
+is their prefix, what follows in each is a branch. Rows are the tokens of all prefixes, then those of all branches; what
 comes after a sequence's last target is left out, and so is that target itself, which predicts nothing.
 
-Invariant: the hidden state of a row depends on its trunk and its own branch alone, as in the sequence it stands for.
+Invariant: the hidden state of a row depends on its prefix and its own branch alone, as in the sequence it stands for.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runs:
-    """Stretches of rows, one behind the other."""
+class Segments:
+    """Segments of rows, one behind the other."""
 
     lengths: Ints
     """`[k]`."""
     first: int
-    """Row where the first stretch begins."""
+    """Row where the first segment begins."""
 
     @property
     def starts(self) -> Ints:
@@ -49,43 +49,43 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forest:
+class PrefixTree:
     """What is computed for some sequences."""
 
     tokens: Ints
     """`[R]`."""
     positions: Ints
     """`[R]`: place of the token in its sequence."""
-    trunks: Runs
-    branches: Runs
+    prefixes: Segments
+    branches: Segments
     """One per sequence; may be empty where the policy sampled one token only."""
     family: Ints
-    """`[S]`: the trunk of each branch."""
+    """`[S]`: the prefix of each branch."""
     wanted: Ints
     """`[Q]`: rows that predict a target, in order."""
     place: Ints
     """`[M]`: for each target, which of those predicts it."""
 
 
-def plant(rows: Experiences, targets: Ints) -> Forest:
+def build_prefix_tree(rows: Experiences, targets: Ints) -> PrefixTree:
     """Lay out sequences that each have a target (`[M]` places in the step columns), after a prompt. Offsets begin at
     0."""
     owner = rows.sequence_of_step()[targets]
     within = targets - rows.offsets[owner]
     first, last = _first_and_last(within, owner, len(rows))
     heads, family = _families(rows, first)
-    trunks = Runs(lengths=first[heads], first=0)
-    branches = Runs(lengths=last - first, first=trunks.count)
+    prefixes = Segments(lengths=first[heads], first=0)
+    branches = Segments(lengths=last - first, first=prefixes.count)
     begin = rows.offsets[:-1]
-    tokens = np.concatenate([_indices(begin[heads], trunks.lengths), _indices(begin + first, branches.lengths)])
-    positions = np.concatenate([_ranges(trunks.lengths), _ranges(branches.lengths) + np.repeat(first, last - first)])
-    trunk_end = trunks.starts[family] + first - 1
-    predicting = np.where(within == first[owner], trunk_end[owner], branches.starts[owner] + within - first[owner] - 1)
+    tokens = np.concatenate([_indices(begin[heads], prefixes.lengths), _indices(begin + first, branches.lengths)])
+    positions = np.concatenate([_ranges(prefixes.lengths), _ranges(branches.lengths) + np.repeat(first, last - first)])
+    prefix_end = prefixes.starts[family] + first - 1
+    predicting = np.where(within == first[owner], prefix_end[owner], branches.starts[owner] + within - first[owner] - 1)
     wanted, place = np.unique(predicting, return_inverse=True)
-    return Forest(
+    return PrefixTree(
         tokens=np.asarray(rows.steps["action"], np.int64)[tokens],
         positions=positions,
-        trunks=trunks,
+        prefixes=prefixes,
         branches=branches,
         family=family,
         wanted=wanted,

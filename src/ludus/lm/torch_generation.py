@@ -16,8 +16,7 @@ from ludus.lm import torch_layers
 from ludus.lm.adapter_weights import Adapter
 from ludus.lm.architectures import Architecture
 from ludus.lm.kv_cache import BLOCK, KvCache
-from ludus.lm.rows import Rows
-from ludus.lm.runs import Run, make_runs
+from ludus.lm.rows import Rows, Run, make_runs
 from ludus.lm.sampling import Draws, sample_tokens
 from ludus.lm.weights import SITES, Layer, Linear
 

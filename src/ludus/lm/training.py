@@ -1,7 +1,7 @@
-"""The operations of training: gradients, over the rows of one forest of token sequences.
+"""The operations of training: gradients, over the rows of one tree of token sequences.
 
-Compiled where that is possible (`compiled_training.py`), else in plain PyTorch (`torch_layers.py`,
-`torch_attention.py`); tests compare both, values and gradients, with transformers.
+Compiled where that is possible (`compiled_training.py`), else in plain PyTorch (`torch_layers.py`); tests
+compare both, values and gradients, with transformers.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from torch.autograd.function import once_differentiable
 
 from ludus.lm import compiled_training, torch_layers
 from ludus.lm.architectures import Architecture
-from ludus.lm.prefix_tree import Forest
-from ludus.lm.torch_attention import ForestAttention
+from ludus.lm.prefix_tree import PrefixTree
 from ludus.lm.weights import Layer, Linear
 
 
 class Training:
-    """`Operations` for one forest."""
+    """`Operations` for one tree."""
 
-    def __init__(self, architecture: Architecture, forest: Forest) -> None:
-        self._architecture, self._forest = architecture, forest
+    def __init__(self, architecture: Architecture, tree: PrefixTree) -> None:
+        self._architecture, self._tree = architecture, tree
 
     def rms_norm(self, x: Tensor, weight: Tensor) -> Tensor:
         """Root-mean-square norm of `[R, width]`."""
@@ -56,11 +55,11 @@ class Training:
 
     @cached_property
     def _compiled_plan(self) -> compiled_training.AttentionPlan:
-        return compiled_training.AttentionPlan.of(self._forest)
+        return compiled_training.AttentionPlan.of(self._tree)
 
     @cached_property
-    def _torch_attention(self) -> ForestAttention:
-        return ForestAttention(self._architecture, self._forest)
+    def _torch_attention(self) -> torch_layers.PrefixTreeAttention:
+        return torch_layers.PrefixTreeAttention(self._architecture, self._tree)
 
 
 class _AdaptedLinear(Function):

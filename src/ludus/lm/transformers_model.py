@@ -23,8 +23,7 @@ from ludus.config import LoraConfig
 from ludus.errors import ConfigError
 from ludus.lm.architectures import attention_window
 from ludus.lm.kv_cache import BLOCK, KvCache
-from ludus.lm.rows import Rows, Span
-from ludus.lm.runs import Run, make_runs
+from ludus.lm.rows import Rows, Run, Span, make_runs
 from ludus.lm.sampling import Draws, sample_tokens
 from ludus.lm.weights import Tensors, check_version, version_parameters
 

@@ -20,6 +20,7 @@ from transformers.pytorch_utils import Conv1D
 from ludus.config import LoraConfig
 from ludus.errors import ConfigError
 from ludus.lm.adapters import PREFIX, VALUE_PREFIX, A, B, check_adapter
+from ludus.lm.rows import FEWEST
 
 Tensors = Mapping[str, NDArray[Any]]
 Parameters = Callable[[str], Tensor | None]
@@ -31,6 +32,9 @@ SITES = {
     "down": ("mlp.down_proj",),
 }
 """The products of each layer, and the linear layers that each of them stands for, in order."""
+VALUE_WEIGHT, VALUE_BIAS = f"{VALUE_PREFIX}weight", f"{VALUE_PREFIX}bias"
+COLUMNS = 8
+"""Of the product, all but the first zero: how a product with one column adds up depends on its rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,3 +188,40 @@ def _merge(model: PreTrainedModel, name: str, weight: Tensor, tensors: Tensors, 
     if isinstance(model.get_submodule(module), Conv1D):
         change = change.t()
     return (weight.to(torch.float32) + change).to(weight.dtype)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Critic:
+    """The critic head of a version: a linear function of the last hidden state, in float32."""
+
+    weight: Tensor
+    """`[width, COLUMNS]`."""
+    bias: float
+
+    def judge(self, hidden: Tensor) -> NDArray[np.float32]:
+        """Values `[n]` of hidden states `[n, width]`."""
+        count = len(hidden)
+        if count < FEWEST:
+            hidden = torch.cat([hidden, hidden.new_zeros(FEWEST - count, hidden.shape[1])])
+        values = (hidden.float() @ self.weight)[:count, 0].cpu().numpy()
+        judged: NDArray[np.float32] = values + np.float32(self.bias)
+        return judged
+
+
+def read_critic(tensors: Tensors, *, width: int, device: torch.device) -> Critic | None:
+    """The critic among a version's tensors, if there is one.
+
+    Raises:
+        ConfigError: it does not fit the model.
+    """
+    if VALUE_WEIGHT not in tensors:
+        return None
+    weight, bias = (
+        np.asarray(tensors[VALUE_WEIGHT], np.float32),
+        np.asarray(tensors.get(VALUE_BIAS, np.zeros(1)), np.float32),
+    )
+    if weight.shape != (1, width) or bias.shape != (1,):
+        raise ConfigError(f"{VALUE_WEIGHT} has shape {list(weight.shape)}, the model needs [1, {width}]")
+    columns = torch.zeros(width, COLUMNS)
+    columns[:, 0] = torch.from_numpy(weight[0].copy())
+    return Critic(weight=columns.to(device), bias=float(bias[0]))

@@ -21,7 +21,7 @@ from ludus.config import LanguageModelConfig
 from ludus.config.sections.rewards import ModelRewardConfig
 from ludus.errors import ConfigError, RewardError, StorageError
 from ludus.lm.chat import ChatFormat
-from ludus.lm.critic import read_critic
+from ludus.lm.weights import read_critic
 from ludus.lm.language_models import DTYPES, MOST_CONTEXT, load_language_model, quiet_transformers
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.lm.model_folder import find_model_folder

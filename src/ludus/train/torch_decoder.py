@@ -18,7 +18,7 @@ from ludus.config import LoraConfig
 from ludus.lm.adapters import PREFIX, A, B, adapter_names
 from ludus.lm.architectures import Architecture, NotCovered, read_architecture
 from ludus.lm.decoder import run_layer
-from ludus.lm.prefix_tree import Forest, cut_by_family, plant
+from ludus.lm.prefix_tree import PrefixTree, build_prefix_tree, cut_by_family
 from ludus.lm.training import Training
 from ludus.lm.weights import SITES, DecoderWeights, Linear, LowRank, build_weights
 from ludus.records import Experiences
@@ -105,9 +105,9 @@ class DecoderForward:
 
     def score(self, rows: Experiences, targets: Targets, weights: Leaves | None, *, temperature: float) -> Scores:
         """Score the targets."""
-        forest, bound = plant(rows, targets.elements), self._bind(weights)
-        hidden = self._hidden(forest, bound, recomputes=self._checkpointing and weights is not None)
-        place = torch.from_numpy(forest.place).to(self._device)
+        tree, bound = build_prefix_tree(rows, targets.elements), self._bind(weights)
+        hidden = self._hidden(tree, bound, recomputes=self._checkpointing and weights is not None)
+        place = torch.from_numpy(tree.place).to(self._device)
         token = torch.from_numpy(rows.steps["action"][targets.elements].astype(np.int64)).to(self._device)
         logp, entropy = token_scores(hidden, bound.head, place, token, temperature=temperature)
         return Scores(logp=logp, entropy=entropy, hidden=hidden, place=place)
@@ -115,11 +115,11 @@ class DecoderForward:
     def release(self) -> None:
         """Nothing is kept between calls."""
 
-    def _hidden(self, forest: Forest, weights: DecoderWeights, *, recomputes: bool) -> torch.Tensor:
+    def _hidden(self, tree: PrefixTree, weights: DecoderWeights, *, recomputes: bool) -> torch.Tensor:
         """The last hidden states `[Q, d]` of the rows that are wanted."""
-        do = Training(self._architecture, forest)
-        x = functional.embedding(torch.from_numpy(forest.tokens).to(self._device), weights.embedding)
-        wanted = torch.from_numpy(forest.wanted).to(self._device)
+        do = Training(self._architecture, tree)
+        x = functional.embedding(torch.from_numpy(tree.tokens).to(self._device), weights.embedding)
+        wanted = torch.from_numpy(tree.wanted).to(self._device)
         for layer in weights.layers:
             kept = wanted if layer is weights.layers[-1] else None
             if recomputes:

@@ -23,12 +23,11 @@ from ludus.inference.local.scheduler import Scheduler
 from ludus.inference.local.versions import Version, Versions
 from ludus.inference.protocol import Completion, EngineCounters, Request, check_request
 from ludus.lm.architectures import NotCovered
-from ludus.lm.critic import read_critic
+from ludus.lm.decoder import TokenModel
 from ludus.lm.decoder_model import DecoderModel
 from ludus.lm.language_models import LanguageModel
-from ludus.lm.token_model import TokenModel
 from ludus.lm.transformers_model import TransformersModel
-from ludus.lm.weights import Tensors
+from ludus.lm.weights import Tensors, read_critic
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef
 

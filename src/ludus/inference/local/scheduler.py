@@ -23,8 +23,8 @@ from ludus.inference.local.admission import Admission, Job, Prompts, Reading
 from ludus.inference.local.passes import Part, Pass, Slots, make_pass
 from ludus.inference.local.versions import Version, Versions
 from ludus.inference.protocol import Completion, EngineCounters, Finish
+from ludus.lm.decoder import TokenModel
 from ludus.lm.rows import Rows
-from ludus.lm.token_model import TokenModel
 from ludus.records import PolicyRef
 
 Begins = Literal["begun", "wait", "no room"]

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.errors import ConfigError, LudusError, PolicyError
-from ludus.lm.critic import Critic
-from ludus.lm.weights import Tensors
+from ludus.lm.weights import Critic, Tensors
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef
 
