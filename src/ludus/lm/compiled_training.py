@@ -45,7 +45,7 @@ def fits(x: Tensor, width: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionPlan:
-    """What the attention of every layer shares for one tree."""
+    """What the attention of every layer shares for one prefix tree."""
 
     segments: Ints
     """`[F + S, 4]`: first row and rows of each prefix and branch, and those of the prefix before it."""
@@ -54,7 +54,7 @@ class AttentionPlan:
 
     @classmethod
     def of(cls, tree: PrefixTree) -> AttentionPlan:
-        """The plan of a tree."""
+        """The plan of a prefix tree."""
         prefixes, branches, family = tree.prefixes, tree.branches, tree.family
         none = np.zeros_like(prefixes.lengths)
         alone = np.stack([prefixes.starts, prefixes.lengths, none, none], axis=1)

@@ -1,4 +1,4 @@
-"""Token sequences as a tree: beginnings that sequences share are computed once, and nothing is computed in vain.
+"""Token sequences as a prefix tree: beginnings that sequences share are computed once, and nothing is computed in vain.
 
 Sequences whose prompts are equal, token by token up to the first one that the policy sampled, are a family: the prompt
 is their prefix, what follows in each is a branch. Rows are the tokens of all prefixes, then those of all branches; what

@@ -1,8 +1,8 @@
 """The parts of a decoder layer in plain PyTorch, as transformers computes them: any device, any type, with autograd.
 
-Attention is over a prefix tree: rows of a prefix attend to the prefix up to themselves; rows of a branch to all of their
-prefix and to the branch up to themselves. Keys of a prefix are computed once however many branches it has. Invariant:
-padding is only within one call, is zero, and gets and gives no gradient.
+Attention is over a prefix tree: rows of a prefix attend to the prefix up to themselves; rows of a branch to all of
+their prefix and to the branch up to themselves. Keys of a prefix are computed once however many branches it has.
+Invariant: padding is only within one call, is zero, and gets and gives no gradient.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The operations of training: gradients, over the rows of one tree of token sequences.
+"""The operations of training: gradients, over the rows of one prefix tree of token sequences.
 
 Compiled where that is possible (`compiled_training.py`), else in plain PyTorch (`torch_layers.py`); tests
 compare both, values and gradients, with transformers.
@@ -21,7 +21,7 @@ from ludus.lm.weights import Layer, Linear
 
 
 class Training:
-    """`Operations` for one tree."""
+    """`Operations` for one prefix tree."""
 
     def __init__(self, architecture: Architecture, tree: PrefixTree) -> None:
         self._architecture, self._tree = architecture, tree
