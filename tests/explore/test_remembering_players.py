@@ -15,7 +15,7 @@ from ludus.games import make_game
 from ludus.games.protocol import write_state
 from ludus.policies import PolicyShape, PolicyStore, as_numpy
 from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
-from ludus.train.bptt_chunks import make_rows
+from ludus.train.batches import make_rows
 
 MAIN = PolicyRef(name=PolicyName("main"))
 

@@ -32,7 +32,7 @@ def lively(of: PolicyNetwork) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("critic", ["shared", "own", "central"])
-def test_a_stretch_gives_what_its_decisions_give_one_by_one(critic: str) -> None:
+def test_a_chunk_gives_what_its_decisions_give_one_by_one(critic: str) -> None:
     net = network(critic)
     params, state = lively(net), STATES if critic == "central" else None
     logits, value, last = jax.jit(net.unroll)(params, OBSERVATION, state, None)
@@ -47,7 +47,7 @@ def test_a_stretch_gives_what_its_decisions_give_one_by_one(critic: str) -> None
     assert net.memory_size == (6 if critic == "shared" else 12)
 
 
-def test_a_stretch_may_be_cut_anywhere() -> None:
+def test_a_chunk_may_be_cut_anywhere() -> None:
     net = network("own")
     params = lively(net)
     unroll = jax.jit(net.unroll)

@@ -22,7 +22,7 @@ from ludus.errors import ConfigError, TrainError
 from ludus.policies.networks import PolicyNetwork
 from ludus.policies.value_scale import LEAST_VARIANCE, trained
 from ludus.records import Experiences
-from ludus.train.bptt_chunks import cut, make_rows
+from ludus.train.batches import cut, make_rows
 from ludus.train.jax_learner import JaxLearner
 
 SEEN, STATE, ACTIONS = 3, 4, 3
@@ -124,13 +124,13 @@ def test_an_update_is_the_gradient_computed_by_hand(memory: bool, normalises: bo
         )
 
 
-def test_sequences_are_cut_into_stretches_of_their_own() -> None:
+def test_sequences_are_cut_into_chunks_of_their_own() -> None:
     index, sequence = cut(np.array([0, 5, 6, 10]), 2)
     assert index.tolist() == [[0, 1], [2, 3], [4, -1], [5, -1], [6, 7], [8, 9]]
     assert sequence.tolist() == [0, 0, 0, 1, 2, 2]
 
 
-def test_a_stretch_begins_with_what_the_seat_remembered_noise_included() -> None:
+def test_a_chunk_begins_with_what_the_seat_remembered_noise_included() -> None:
     of = network(chunk=3)
     params, batch = of.init(1), experiences([8, 2, 9, 1], noise=True)
     rows = make_rows(of).of(batch, None, params)
@@ -193,7 +193,7 @@ def test_a_central_critic_refuses_experience_without_states() -> None:
         teacher.train_batch(teacher.init(0), blind, seed=0, progress=0.0)
 
 
-def test_a_minibatch_of_stretches_must_be_divisible() -> None:
+def test_a_minibatch_of_chunks_must_be_divisible() -> None:
     train = learner(network())._train.model_copy(update={"minibatch": 12, "accumulate": 2})
     with pytest.raises(ConfigError, match="2 does not divide 3 rows"):
         JaxLearner(network(chunk=4), train)

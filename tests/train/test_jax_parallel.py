@@ -25,9 +25,8 @@ from ludus.errors import WorkerError
 from ludus.policies import PolicyShape
 from ludus.records import Experiences
 from ludus.train.jax_parallel import ParallelJaxLearner
-from ludus.train.jax_share import JaxShare
+from ludus.train.jax_share import JaxShare, respond
 from ludus.train.learners import Learner, make_learner, make_network_learner
-from ludus.train.network_helpers import respond
 
 from .test_jax_learner import ACTIONS, FEATURES, experiences
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ludus.train.shuffle import permutation, round_keys
+from ludus.train.minibatches import permutation, round_keys
 
 permute = jax.jit(permutation, static_argnums=2)
 KEYS = round_keys(jax.random.key(0), 4000)

@@ -11,8 +11,7 @@ import pytest
 
 from ludus.errors import TrainError
 from ludus.records import Experiences
-from ludus.train.minibatches import make_deck, shuffle
-from ludus.train.shuffle import round_keys
+from ludus.train.minibatches import make_deck, round_keys, shuffle
 from ludus.train.sources import EXPERT, ON_POLICY, PAIRS, keep_pairs_whole, labelled, numbered, partners
 from ludus.train.token_rows import interleaved, minibatches
 

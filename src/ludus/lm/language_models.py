@@ -46,6 +46,12 @@ class LanguageModel:
         """Size of the last hidden state, which a critic head sees."""
         return int(self.model.config.get_text_config().hidden_size)
 
+    @property
+    def vocabulary(self) -> int:
+        """Tokens that have embeddings; the tokenizer may know fewer."""
+        embeddings: Any = self.model.get_input_embeddings()
+        return int(embeddings.weight.shape[0])
+
 
 def load_language_model(
     config: LanguageModelConfig, *, threads: int | None = None, speaks: bool = True
@@ -67,11 +73,10 @@ def load_language_model(
     context = _context(config, settings)
     tokenizer = _load_tokenizer(config.path, folder, speaks=speaks)
     model = _load_weights(config, folder)
-    embeddings: Any = model.get_input_embeddings()
-    rows = embeddings.weight.shape[0]
-    if len(tokenizer) > rows:
+    loaded = LanguageModel(model=model, tokenizer=tokenizer, context=context, path=config.path, folder=folder)
+    if len(tokenizer) > (rows := loaded.vocabulary):
         raise ConfigError(f"{config.path} has a tokenizer of {len(tokenizer)} tokens but embeddings for {rows}")
-    return LanguageModel(model=model, tokenizer=tokenizer, context=context, path=config.path, folder=folder)
+    return loaded
 
 
 @contextlib.contextmanager

@@ -216,10 +216,8 @@ def read_critic(tensors: Tensors, *, width: int, device: torch.device) -> Critic
     """
     if VALUE_WEIGHT not in tensors:
         return None
-    weight, bias = (
-        np.asarray(tensors[VALUE_WEIGHT], np.float32),
-        np.asarray(tensors.get(VALUE_BIAS, np.zeros(1)), np.float32),
-    )
+    weight = np.asarray(tensors[VALUE_WEIGHT], np.float32)
+    bias = np.asarray(tensors.get(VALUE_BIAS, np.zeros(1)), np.float32)
     if weight.shape != (1, width) or bias.shape != (1,):
         raise ConfigError(f"{VALUE_WEIGHT} has shape {list(weight.shape)}, the model needs [1, {width}]")
     columns = torch.zeros(width, COLUMNS)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ludus.config import CycleConfig
 from ludus.orchestrator import Progress, RunContext, Workers
 from ludus.policies import PolicyStore
-from ludus.policies.export_folder import ExportFolder
+from ludus.policies.export import ExportFolder
 from ludus.records import PolicyRef, PolicyVersion
 from ludus.runs.driver import Controls, CycleStatus
 from ludus.sources.async_rollouts import AsyncRollouts

@@ -1,4 +1,10 @@
-"""From ragged experience to the flat, padded batch that a learner's compiled update takes.
+"""From ragged experience to the padded batch that a network's compiled update takes.
+
+A row is a decision or, for a network with a memory, a BPTT chunk: a sequence begins with an empty memory and is cut
+into chunks of `chunk` decisions, the last one padded with weight 0. What a later chunk begins with is computed with the
+weights that the update begins with, so nothing of the memory is stored. It is computed in blocks of one shape, so a
+row's numbers do not depend on how many others there are. Decisions that are not to be learnt from (noise) have weight 0
+and are remembered all the same.
 
 Invariant: padding rows have weight 0, and the update's result does not depend on how many there are. Sizes are rounded
 up to few distinct ones, because every new size is compiled.
@@ -6,18 +12,27 @@ up to few distinct ones, because every new size is compiled.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.config import MlpConfig
 from ludus.errors import TrainError
+from ludus.policies.networks import PolicyNetwork
 from ludus.records import Experiences
 
 Batch = dict[str, Any]
 """Columns `[B, ...]`: observation, legal (optional), state (optional), action, logp, value, advantage, target, weight,
 source (optional)."""
 
+Params = Mapping[str, jax.Array]
+BLOCK = 64
+"""Chunks whose memory is computed at once."""
+_NOTHING = -1
 _COLUMNS = {"action": np.int32, "logp": np.float32, "value": np.float32}
 
 
@@ -71,3 +86,126 @@ def _pad_column(column: NDArray[Any], size: int) -> NDArray[Any]:
     padded = np.zeros((size, *column.shape[1:]), column.dtype)
     padded[: len(column)] = column
     return padded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """A batch without credit, and where its elements are among the steps."""
+
+    batch: Batch
+    index: NDArray[np.int64]
+    """`[B]` or `[B, L]`: the step of each element; -1 where there is none."""
+    steps: int
+
+    def gather(self, column: NDArray[Any]) -> NDArray[Any]:
+        """A step column `[N, ...]` as rows; 0 where there is nothing."""
+        return gather(column, self.index)
+
+    def scatter(self, rows: Any) -> NDArray[np.float32]:
+        """Rows as a step column `[N]`; 0 for steps that are in none."""
+        column = np.zeros(self.steps, np.float32)
+        there = self.index != _NOTHING
+        column[self.index[there]] = np.asarray(rows)[there]
+        return column
+
+
+def make_rows(network: PolicyNetwork) -> Decisions:
+    """Single decisions, or chunks where the network remembers."""
+    config = network.config
+    if isinstance(config, MlpConfig) and config.memory is not None:
+        return Chunks(network, config.memory.chunk)
+    return Decisions(network)
+
+
+class Decisions:
+    """A row is a decision that the policy made."""
+
+    length: int = 1
+    """Decisions of a row."""
+
+    def __init__(self, network: PolicyNetwork) -> None:
+        self._network = network
+
+    def of(self, experiences: Experiences, source: NDArray[Any] | None, params: Params) -> Rows:
+        """The rows of a batch whose offsets begin at 0: every element of the mask. `source`: a code per sequence."""
+        mask = np.asarray(experiences.steps["mask"], bool)
+        batch = _with_state(flatten(experiences, source), self._network)
+        return Rows(batch=batch, index=np.flatnonzero(mask), steps=len(mask))
+
+    def apply(self, params: Params, columns: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        """Logits `[B, A]` and values `[B]` of rows. Traceable."""
+        return self._network.apply(params, columns["observation"], columns.get("state"))
+
+
+class Chunks(Decisions):
+    """A row is a chunk of decisions of one seat."""
+
+    def __init__(self, network: PolicyNetwork, length: int) -> None:
+        super().__init__(network)
+        self.length = length
+        self._advance = jax.jit(lambda *arguments: network.unroll(*arguments)[2])
+
+    def of(self, experiences: Experiences, source: NDArray[Any] | None, params: Params) -> Rows:
+        """Every element of every sequence; those outside the mask have weight 0."""
+        everything = experiences.replace(steps={"mask": np.ones(experiences.step_count, bool)})
+        flat = _with_state(flatten(everything), self._network)
+        flat["weight"] = np.asarray(experiences.steps["mask"], np.float32)
+        index, sequence = cut(experiences.offsets, self.length)
+        batch: Batch = {name: gather(column, index) for name, column in flat.items()}
+        if source is not None:
+            batch["source"] = source[sequence].astype(np.int32)
+        batch["memory"] = self._remember(params, batch, sequence)
+        return Rows(batch=batch, index=index, steps=experiences.step_count)
+
+    def apply(self, params: Params, columns: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        """Logits `[B, L, A]` and values `[B, L]`."""
+        logits, value, _ = self._network.unroll(params, columns["observation"], columns.get("state"), columns["memory"])
+        return logits, value
+
+    def _remember(self, params: Params, batch: Batch, sequence: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What each chunk begins with, `[B, M]`."""
+        memory = np.zeros((len(sequence), self._network.memory_size), np.float32)
+        follows = np.concatenate([[False], sequence[1:] == sequence[:-1]])
+        number = np.arange(len(sequence)) - np.maximum.accumulate(np.where(follows, 0, np.arange(len(sequence))))
+        for each in range(1, int(number.max(initial=0)) + 1):
+            rows = np.flatnonzero(number == each)
+            for start in range(0, len(rows), BLOCK):
+                chosen = rows[start : start + BLOCK]
+                memory[chosen] = self._after(params, batch, memory, chosen - 1)
+        return memory
+
+    def _after(
+        self, params: Params, batch: Batch, memory: NDArray[np.float32], rows: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """The memory after these chunks, at most `BLOCK` of them."""
+        block = np.resize(rows, BLOCK)
+        state = batch["state"][block] if "state" in batch else None
+        found = self._advance(params, batch["observation"][block], state, memory[block])
+        return np.asarray(found)[: len(rows)]
+
+
+def cut(offsets: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cut sequences into chunks: the step of each element `[B, length]`, and the sequence of each chunk `[B]`."""
+    counts = -(-np.diff(offsets) // length)
+    sequence = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(sequence)) - np.repeat(np.cumsum(counts) - counts, counts)
+    index = (offsets[sequence] + number * length)[:, None] + np.arange(length)
+    return np.where(index < offsets[sequence + 1][:, None], index, _NOTHING), sequence
+
+
+def gather(column: NDArray[Any], index: NDArray[np.int64]) -> NDArray[Any]:
+    """`column[index]`, with 0 where the index is -1."""
+    found = column[index]
+    missing = index == _NOTHING
+    if missing.any():
+        found[missing] = 0
+    return found
+
+
+def _with_state(batch: Batch, network: PolicyNetwork) -> Batch:
+    """The batch with the state if the critic sees it, and without if not."""
+    if not network.state_size:
+        batch.pop("state", None)
+    elif "state" not in batch or batch["state"].shape[1:] != (network.state_size,):
+        raise TrainError(f"the critic is central and sees {network.state_size} numbers, which the experience lacks")
+    return batch

@@ -57,10 +57,10 @@ def gae_on_device(
     is_monte_carlo = config.kind == "monte_carlo"
     baseline = jnp.zeros_like(value) if is_monte_carlo else value
     rho, c = _importance(config, value, log_ratio)
-    walk = _alternate if alternate else _by_seat
+    chain = _alternate if alternate else _by_seat
     gamma, lam = config.gamma, 1.0 if is_monte_carlo else config.lam
     rows = (rewards, value, baseline, seat, done, rho, c)
-    return walk(rows, last_value, last_seat, gamma, gamma * lam)
+    return chain(rows, last_value, last_seat, gamma, gamma * lam)
 
 
 def _importance(config: AdvantageConfig, value: jax.Array, log_ratio: jax.Array | None) -> tuple[jax.Array, jax.Array]:

@@ -8,7 +8,7 @@ invariants:
 - A minibatch whose loss or gradient is not finite leaves weights and optimizer as they were, and is counted.
 - Gradient accumulation gives the gradient of the whole minibatch, because parts are normalised by the whole.
 
-A row is a decision or, for a network with a memory, a chunk of decisions (`bptt_chunks.py`). `jax_parallel` goes
+A row is a decision or, for a network with a memory, a chunk of decisions (`batches.py`). `jax_parallel` goes
 through the same steps with several processes.
 """
 
@@ -31,17 +31,14 @@ from ludus.policies.value_scale import counted_in, trained, untrained
 from ludus.records import Experiences
 from ludus.train.advantages import compute_on_policy
 from ludus.train.arrays import masked_log_softmax, take_last
-from ludus.train.batches import Batch, bucket, from_zero, pad
-from ludus.train.bptt_chunks import RowMaker, Rows, make_rows
-from ludus.train.jax_epochs import Steps, Walk, start_walk
-from ludus.train.jax_gradient import MinibatchGradient, Pass
+from ludus.train.batches import Batch, Rows, bucket, from_zero, make_rows, pad
 from ludus.train.jax_shards import agree, conclude, meet
-from ludus.train.learner_metrics import Metrics
+from ludus.train.jax_steps import EpochState, Metrics, MinibatchGradient, Pass, Steps, start_epochs
 from ludus.train.learner_state import LearnerState, Tensors, state_from_tensors, state_tensors
-from ludus.train.minibatches import deal, make_deck, own_weight, shuffle, whitened
+from ludus.train.learners import check_health
+from ludus.train.minibatches import deal, make_deck, own_weight, round_keys, shuffle, whitened
 from ludus.train.objective import Objective, build_objective
-from ludus.train.optimizer import build_optimizer, learning_rate
-from ludus.train.shuffle import round_keys
+from ludus.train.optimizer import learning_rate
 from ludus.train.sources import labelled
 
 __all__ = ["JaxLearner", "LearnerState", "key_of"]
@@ -60,7 +57,7 @@ class JaxLearner:
         self.network = network
         self._train = train
         self._is_sharded = is_sharded
-        self._rows: RowMaker = make_rows(network)
+        self._rows = make_rows(network)
         self.minibatch = max(1, train.minibatch // self._rows.length)
         """Rows of a minibatch."""
         if self.minibatch % train.accumulate:
@@ -68,9 +65,8 @@ class JaxLearner:
         self._advantage = train.algorithm.advantage
         self._objective = build_objective(train.algorithm.objective, mu=train.algorithm.mu)
         _refuse_what_tokens_need(train, self._objective)
-        self._optimizer = build_optimizer(train.optimizer)
         self.gradient = MinibatchGradient(self._rows, train, self._objective)
-        self.steps = Steps(train, self._objective, self._optimizer)
+        self.steps = Steps(train, self._objective)
         self._padded_rows = 0
         self._jitted_update = jax.jit(self.update)
         self._jitted_evaluate = jax.jit(self._evaluate)
@@ -80,7 +76,7 @@ class JaxLearner:
         params = self.network.init(seed)
         vector, _ = ravel_pytree(trained(params))
         return LearnerState(
-            params, self._optimizer.init(vector), steps=jnp.zeros((), jnp.int32), skipped=jnp.zeros((), jnp.int32)
+            params, self.steps.optimizer.init(vector), steps=jnp.zeros((), jnp.int32), skipped=jnp.zeros((), jnp.int32)
         )
 
     def update(
@@ -109,9 +105,9 @@ class JaxLearner:
             fixed = counted_in(fixed, batch["target"], own_weight(batch))
             fixed = agree(fixed) if self._is_sharded else fixed
         constants = Pass(unravel, learning_rate(self._train.optimizer, progress), progress, fixed)
-        walk = self.start(vector, state, batch, constants)
-        walk = self._walk_epochs(walk, batch, round_keys(key, self._train.epochs), constants)
-        after, metrics = self.steps.conclude(walk, state, batch, constants)
+        epochs = self.start(vector, state, batch, constants)
+        epochs = self._run_epochs(epochs, batch, round_keys(key, self._train.epochs), constants)
+        after, metrics = self.steps.conclude(epochs, state, batch, constants)
         return conclude(after, metrics) if self._is_sharded else (after, metrics)
 
     def train_batch(
@@ -130,12 +126,7 @@ class JaxLearner:
 
     def check_health(self, metrics: Mapping[str, Any]) -> None:
         """Refuse to go on when too many steps in a row were skipped."""
-        in_a_row = int(metrics["skipped_in_a_row"])
-        if in_a_row >= self._train.max_skipped:
-            raise TrainError(
-                f"the last {in_a_row} optimizer steps were skipped because loss or gradient was not finite; "
-                f"lower train.optimizer.learning_rate, or look for extreme rewards"
-            )
+        check_health(metrics, self._train)
 
     def state_tensors(self, state: LearnerState) -> dict[str, Tensors]:
         """The state as NumPy arrays by name, in the parts `weights` and `optimizer`."""
@@ -153,27 +144,31 @@ class JaxLearner:
             return batch
         return {**batch, "advantage": whitened(batch["advantage"], own_weight(batch))}
 
-    def start(self, vector: jax.Array, state: LearnerState, batch: Mapping[str, jax.Array], constants: Pass) -> Walk:
-        """The walk before its first minibatch."""
+    def start(
+        self, vector: jax.Array, state: LearnerState, batch: Mapping[str, jax.Array], constants: Pass
+    ) -> EpochState:
+        """The epochs before their first minibatch."""
         part = {name: column[: self.minibatch] for name, column in batch.items()}
         _, names = jax.eval_shape(lambda: self.gradient(vector, part, constants))
-        return start_walk(vector, state, names)
+        return start_epochs(vector, state, names)
 
-    def _walk_epochs(self, walk: Walk, batch: Mapping[str, jax.Array], keys: jax.Array, constants: Pass) -> Walk:
+    def _run_epochs(
+        self, epochs: EpochState, batch: Mapping[str, jax.Array], keys: jax.Array, constants: Pass
+    ) -> EpochState:
         minibatch = self.minibatch
         deck = make_deck(batch["weight"], minibatch)
 
-        def epoch(walk: Walk, number: jax.Array) -> Walk:
+        def epoch(epochs: EpochState, number: jax.Array) -> EpochState:
             order = shuffle(deck, keys[number], minibatch, batch.get("source"))
 
-            def step(walk: Walk, number: jax.Array) -> Walk:
+            def step(epochs: EpochState, number: jax.Array) -> EpochState:
                 part = deal(batch, deck, order, number, minibatch)
-                return self.steps.take(walk, *self.gradient(walk.params, part, constants), constants)
+                return self.steps.take(epochs, *self.gradient(epochs.params, part, constants), constants)
 
-            walk = _repeat(step, walk, deck.minibatches)
-            return meet(walk) if self._is_sharded else walk
+            epochs = _repeat(step, epochs, deck.minibatches)
+            return meet(epochs) if self._is_sharded else epochs
 
-        return _repeat(epoch, walk, jnp.int32(self._train.epochs))
+        return _repeat(epoch, epochs, jnp.int32(self._train.epochs))
 
     # -- ragged experience -----------------------------------------------------------------------------------------
 
@@ -226,11 +221,11 @@ def key_of(seed: int) -> jax.Array:
     return key
 
 
-def _repeat(body: Callable[[Walk, jax.Array], Walk], walk: Walk, times: jax.Array) -> Walk:
-    """Apply `body(walk, 0)`, `body(walk, 1)`, ... as often as said, or until the walk is stopped."""
-    _, walk = lax.while_loop(
+def _repeat(body: Callable[[EpochState, jax.Array], EpochState], epochs: EpochState, times: jax.Array) -> EpochState:
+    """Apply `body(epochs, 0)`, `body(epochs, 1)`, ... as often as said, or until they are stopped."""
+    _, epochs = lax.while_loop(
         lambda carry: (carry[0] < times) & ~carry[1].stopped,
         lambda carry: (carry[0] + 1, body(carry[1], carry[0])),
-        (jnp.int32(0), walk),
+        (jnp.int32(0), epochs),
     )
-    return walk
+    return epochs

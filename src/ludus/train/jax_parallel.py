@@ -1,18 +1,20 @@
 """Several trainer processes as one learner of a network: each computes a share of every minibatch.
 
-The process that holds a `ParallelJaxLearner` is trainer 0. It sends the weights to the others (`network_helpers.py`),
+The process that holds a `ParallelJaxLearner` is trainer 0. It sends the weights to the others (`jax_share.py`),
 adds their shares to its own in the order of their ranks, takes the optimizer's step and keeps the state. Helpers keep
 nothing but the batch, so all trainers have the same weights at every minibatch.
 
-Invariants: the result is that of one trainer, to rounding, and the same bits whenever it is computed again. When a
-helper is lost this process ends too, so that whoever supervises it replaces all of them together.
+Invariants: the result is that of one trainer, to rounding, and the same bits whenever it is computed again. Bytes go
+through socket pairs, and nothing is unpickled. When a helper is lost this process ends too, so that whoever supervises
+it replaces all of them together.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,67 +22,103 @@ import msgspec
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
+from safetensors import numpy as safetensors
 
-from ludus.config import RunConfig, TrainConfig
+from ludus.config import RunConfig
+from ludus.errors import ProtocolError, WorkerError
+from ludus.policies import PolicyShape
 from ludus.records import Experiences
-from ludus.train.jax_epochs import Walk
-from ludus.train.jax_share import JaxShare
-from ludus.train.learner_metrics import Metrics
-from ludus.train.learner_state import LearnerState, Tensors
-from ludus.train.learners import make_network_learner
-from ludus.train.network_helpers import NetworkHelpers, pack_batch
-from ludus.train.parallel_messages import ShareBatch, ShareMinibatch
+from ludus.runtime import Channel, Stop
+from ludus.train.batches import Batch
+from ludus.train.helper_processes import HelperProcesses
+from ludus.train.jax_learner import JaxLearner
+from ludus.train.jax_share import FromHelper, JaxShare, Ready, ShareBatch, ShareMinibatch
+from ludus.train.jax_steps import EpochState, Metrics
+from ludus.train.learner_state import LearnerState
 
 Floats = NDArray[np.float32]
 
 
-class Helpers(Protocol):
-    """The other trainers."""
+class NetworkHelpers:
+    """Trainers 1, 2, ... of a network, as trainer 0 sees them."""
+
+    def __init__(self, config: RunConfig, shape: Mapping[str, Any]) -> None:
+        """Start the processes; `await_ready` says when they listen."""
+        pairs = [socket.socketpair() for _ in range(1, config.train.trainers)]
+        setups = [
+            {"config": config.model_dump_json(), "shape": dict(shape), "rank": rank, "socket": theirs.fileno()}
+            for rank, (_, theirs) in enumerate(pairs, start=1)
+        ]
+        self.helpers = HelperProcesses(setups, descriptors=[theirs.fileno() for _, theirs in pairs])
+        for _, theirs in pairs:
+            theirs.close()
+        self._channels: list[Channel[object]] = [Channel(ours, FromHelper) for ours, _ in pairs]
+        self._patience_s = config.runtime.stall_s
 
     def await_ready(self) -> None:
-        """Called once, before anything is said."""
-        ...
+        """Wait until all of them listen.
+
+        Raises:
+            WorkerError: one did not start; none is left.
+        """
+        try:
+            self.helpers.await_all(self._is_ready)
+        except WorkerError:
+            for channel in self._channels:
+                channel.close()
+            raise
 
     def say(self, message: msgspec.Struct, blob: bytes) -> None:
-        """Tell all of them something. Called with every batch, then with every minibatch of it."""
-        ...
+        """Send to every helper, all of it: they are to begin before this process does its own share."""
+        for channel in self._channels:
+            channel.send(message, blob)
+        for channel in self._channels:
+            channel.drain(self._patience_s)
 
     def answers(self) -> Iterator[Floats]:
-        """What each has computed of the minibatch that was named last, in the order of their ranks."""
-        ...
+        """What each has computed."""
+        for rank, channel in enumerate(self._channels, start=1):
+            frames = channel.wait(self._patience_s)
+            if not frames:
+                raise ProtocolError(f"trainer {rank} did not answer for {self._patience_s:g} s")
+            (_, blob), *_ = frames
+            yield np.frombuffer(blob, np.float32)
 
-    def together(self) -> AbstractContextManager[None]:
-        """Around everything that is said and answered for a batch."""
-        ...
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Work with them; when one is lost in it, this process ends."""
+        try:
+            yield
+        except (EOFError, OSError) as error:
+            self.helpers.give_up(WorkerError(f"the connection to a helper broke: {error}"))
+        except ProtocolError as error:
+            self.helpers.give_up(error)
 
     def close(self) -> None:
-        """No more batches."""
-        ...
+        """End them."""
+        for channel in self._channels:
+            with suppress(OSError, ProtocolError):
+                channel.send(Stop())
+            channel.close()
+        self.helpers.end()
+
+    def _is_ready(self, rank: int) -> bool:
+        try:
+            return any(isinstance(message, Ready) for message, _ in self._channels[rank - 1].receive())
+        except EOFError:
+            return False
 
 
-class ParallelJaxLearner:
-    """The same face as `JaxLearner`, with `train.trainers` processes behind it."""
+class ParallelJaxLearner(JaxLearner):
+    """A `JaxLearner` with `train.trainers` processes behind it."""
 
-    def __init__(self, config: RunConfig, shape: Mapping[str, Any], helpers: Helpers | None = None) -> None:
+    def __init__(self, config: RunConfig, shape: Mapping[str, Any], helpers: NetworkHelpers | None = None) -> None:
         """`helpers` are the other trainers; processes, unless given."""
         self.helpers = NetworkHelpers(config, shape) if helpers is None else helpers
-        self._train: TrainConfig = config.train
-        self._learner = make_network_learner(config, shape)
-        self._share = JaxShare(self._learner, config.train, rank=0, size=config.train.trainers)
+        super().__init__(PolicyShape.from_json(shape).build(), config.train)
+        self._share = JaxShare(self, config.train, rank=0, size=config.train.trainers)
         self._begin, self._take, self._conclude = (jax.jit(x) for x in (self._started, self._taken, self._concluded))
         self.helpers.await_ready()
-
-    def init(self, seed: int) -> LearnerState:
-        """Fresh weights and optimizer."""
-        return self._learner.init(seed)
-
-    def state_tensors(self, state: LearnerState) -> dict[str, Tensors]:
-        """The state as NumPy arrays."""
-        return self._learner.state_tensors(state)
-
-    def state_from_tensors(self, tensors: Mapping[str, Mapping[str, NDArray[Any]]]) -> LearnerState:
-        """The inverse; refuses tensors of another policy or optimizer."""
-        return self._learner.state_from_tensors(tensors)
 
     def train_batch(
         self, state: LearnerState, experiences: Experiences, seed: int, progress: float
@@ -90,14 +128,16 @@ class ParallelJaxLearner:
         Raises:
             TrainError: too many steps in a row were skipped.
         """
-        batch = self._learner.padded(state, experiences)
+        batch = self.padded(state, experiences)
         with self.helpers.together():
-            self.helpers.say(ShareBatch(seed=seed, progress=progress, rows=len(batch["weight"])), pack_batch(batch))
+            self.helpers.say(ShareBatch(seed=seed, progress=progress, rows=len(batch["weight"])), _packed(batch))
             self._share.load(batch, seed, progress)
-            walk = self._walk(self._begin(state, self._share.batch, np.float32(progress)), np.float32(progress))
-        state, metrics = self._conclude(walk, state, self._share.batch, np.float32(progress))
+            epochs = self._share_epochs(
+                self._begin(state, self._share.batch, np.float32(progress)), np.float32(progress)
+            )
+        state, metrics = self._conclude(epochs, state, self._share.batch, np.float32(progress))
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()}
-        self._learner.check_health(floats)
+        self.check_health(floats)
         return state, floats
 
     def close(self) -> None:
@@ -106,13 +146,13 @@ class ParallelJaxLearner:
 
     # -- the minibatches -------------------------------------------------------------------------------------------
 
-    def _walk(self, walk: Walk, progress: np.float32) -> Walk:
+    def _share_epochs(self, epochs: EpochState, progress: np.float32) -> EpochState:
         for epoch in range(self._train.epochs):
             for number in range(self._share.minibatches):
-                walk = self._take(walk, self._sum(np.asarray(walk.params), epoch, number), progress)
-                if walk.stopped:
-                    return walk
-        return walk
+                epochs = self._take(epochs, self._sum(np.asarray(epochs.params), epoch, number), progress)
+                if epochs.stopped:
+                    return epochs
+        return epochs
 
     def _sum(self, vector: Floats, epoch: int, number: int) -> Floats:
         """What all trainers have computed of a minibatch, added up in the order of their ranks."""
@@ -122,17 +162,23 @@ class ParallelJaxLearner:
             total += answer
         return total
 
-    def _started(self, state: LearnerState, batch: Mapping[str, jax.Array], progress: jax.Array) -> Walk:
+    def _started(self, state: LearnerState, batch: Mapping[str, jax.Array], progress: jax.Array) -> EpochState:
         vector, _ = ravel_pytree(state.params)
-        return self._learner.start(vector, state, batch, self._share.constants(progress))
+        return self.start(vector, state, batch, self._share.constants(progress))
 
-    def _taken(self, walk: Walk, total: jax.Array, progress: jax.Array) -> Walk:
-        names = sorted(name for name in walk.sums if name != "grad_norm")
-        gradient, values = jnp.split(total, [len(walk.params)])
+    def _taken(self, epochs: EpochState, total: jax.Array, progress: jax.Array) -> EpochState:
+        names = sorted(name for name in epochs.sums if name != "grad_norm")
+        gradient, values = jnp.split(total, [len(epochs.params)])
         metrics = dict(zip(names, values, strict=True))
-        return self._learner.steps.take(walk, gradient, metrics, self._share.constants(progress))
+        return self.steps.take(epochs, gradient, metrics, self._share.constants(progress))
 
     def _concluded(
-        self, walk: Walk, state: LearnerState, batch: Mapping[str, jax.Array], progress: jax.Array
+        self, epochs: EpochState, state: LearnerState, batch: Mapping[str, jax.Array], progress: jax.Array
     ) -> tuple[LearnerState, Metrics]:
-        return self._learner.steps.conclude(walk, state, batch, self._share.constants(progress))
+        return self.steps.conclude(epochs, state, batch, self._share.constants(progress))
+
+
+def _packed(batch: Batch) -> bytes:
+    """The rows of a padded batch that count."""
+    count = int(np.count_nonzero(batch["weight"]))
+    return safetensors.save({name: np.ascontiguousarray(column[:count]) for name, column in batch.items()})

@@ -20,8 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ludus.config import TrainConfig
-from ludus.train.jax_epochs import Walk
-from ludus.train.learner_metrics import Metrics
+from ludus.train.jax_steps import EpochState, Metrics
 from ludus.train.learner_state import LearnerState
 
 AXIS = "shards"
@@ -47,12 +46,12 @@ def add_up(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.sum(axis=0), _gathered(tree))
 
 
-def meet(walk: Walk) -> Walk:
+def meet(epochs: EpochState) -> EpochState:
     """Average weights and optimizer; when one device has stopped for its KL, all of them stop."""
     params, optimizer, skipped, stopped = agree(
-        (walk.params, walk.optimizer, walk.skipped_in_a_row, walk.stopped.astype(jnp.int32))
+        (epochs.params, epochs.optimizer, epochs.skipped_in_a_row, epochs.stopped.astype(jnp.int32))
     )
-    return walk._replace(params=params, optimizer=optimizer, skipped_in_a_row=skipped, stopped=stopped > 0)
+    return epochs._replace(params=params, optimizer=optimizer, skipped_in_a_row=skipped, stopped=stopped > 0)
 
 
 def conclude(state: LearnerState, metrics: Metrics) -> tuple[LearnerState, Metrics]:

@@ -16,8 +16,8 @@ import optax
 from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
-from ludus.errors import CorruptRecord
 from ludus.policies.value_scale import trained
+from ludus.train.learners import check_tensors
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -53,7 +53,7 @@ def state_from_tensors(tensors: Mapping[str, Mapping[str, NDArray[Any]]], templa
     """
     expected = state_tensors(template)
     for part in ("weights", "optimizer"):
-        _compare(part, expected[part], tensors[part])
+        check_tensors(part, {name: (x.shape, x.dtype) for name, x in expected[part].items()}, tensors[part])
     params = {name: jnp.asarray(tensors["weights"][name]) for name in template.params}
     saved = tensors["optimizer"]
     size = ravel_pytree(trained(template.params))[0].shape
@@ -70,14 +70,3 @@ def state_from_tensors(tensors: Mapping[str, Mapping[str, NDArray[Any]]], templa
 def _leaves(optimizer: optax.OptState) -> Iterator[tuple[str, jax.Array]]:
     for path, leaf in jax.tree_util.tree_leaves_with_path(optimizer):
         yield jax.tree_util.keystr(path, simple=True, separator="."), leaf
-
-
-def _compare(part: str, expected: Mapping[str, NDArray[Any]], found: Mapping[str, NDArray[Any]]) -> None:
-    problems = [f"{name} is missing" for name in expected.keys() - found.keys()]
-    problems += [f"{name} is unknown" for name in found.keys() - expected.keys()]
-    for name in expected.keys() & found.keys():
-        want, have = expected[name], found[name]
-        if (want.shape, want.dtype) != (have.shape, have.dtype):
-            problems.append(f"{name} is {have.dtype}{list(have.shape)}, expected {want.dtype}{list(want.shape)}")
-    if problems:
-        raise CorruptRecord(f"{part} do not fit this network and optimizer: {'; '.join(sorted(problems))}")

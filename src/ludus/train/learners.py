@@ -1,4 +1,7 @@
-"""Which learner trains a policy: JAX for networks, PyTorch for language models. Neither loads the other's framework."""
+"""Which learner trains a policy: JAX for networks, PyTorch for language models. Neither loads the other's framework.
+
+And what both refuse: a state that is another policy's, an update after which too many steps in a row were skipped.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config import RunConfig
+from ludus.config import RunConfig, TrainConfig
+from ludus.errors import CorruptRecord, TrainError
 from ludus.records import Experiences
 
 if TYPE_CHECKING:
@@ -101,3 +106,37 @@ def make_torch_learner(
         reducer=reducer,
         teacher=judge,
     )
+
+
+def check_health(metrics: Mapping[str, Any], train: TrainConfig) -> None:
+    """Refuse to go on when too many optimizer steps in a row were skipped.
+
+    Raises:
+        TrainError: they were.
+    """
+    in_a_row = int(metrics["skipped_in_a_row"])
+    if in_a_row >= train.max_skipped:
+        raise TrainError(
+            f"the last {in_a_row} optimizer steps were skipped because loss or gradient was not finite; "
+            f"lower train.optimizer.learning_rate, or look for extreme rewards"
+        )
+
+
+def check_tensors(
+    part: str, expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], found: Mapping[str, NDArray[Any]]
+) -> None:
+    """Refuse a part of a state whose names, shapes or types are not the expected ones.
+
+    Raises:
+        CorruptRecord: they are not.
+    """
+    problems = [f"{name} is missing" for name in expected.keys() - found.keys()]
+    problems += [f"{name} is unknown" for name in found.keys() - expected.keys()]
+    for name in expected.keys() & found.keys():
+        (shape, dtype), have = expected[name], found[name]
+        if (shape, dtype) != (have.shape, have.dtype):
+            problems.append(f"{name} is {have.dtype}{list(have.shape)}, expected {dtype}{list(shape)}")
+    if problems:
+        problems.sort()
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise CorruptRecord(f"{part} do not fit this policy and optimizer: {'; '.join(problems[:5])}{more}")

@@ -28,6 +28,8 @@ from ludus.records import Experiences
 from ludus.storage.arrow import experiences_from_bytes, experiences_to_bytes
 from ludus.storage.atomic import temporary_name
 from ludus.train.helper_processes import HelperProcesses
+from ludus.train.learners import make_torch_learner
+from ludus.train.reducers import Reducer
 from ludus.train.torch_learner import TorchLearner
 from ludus.train.torch_state import Tensors, TorchState
 
@@ -35,7 +37,7 @@ STOP, LOAD, TRAIN = range(3)
 _ORDER_SIZE = 4
 
 
-class GlooReducer:
+class GlooReducer(Reducer):
     """One of several trainers on this machine."""
 
     def __init__(self, *, rank: int, size: int, meeting_place: Path, timeout_s: float) -> None:
@@ -49,7 +51,7 @@ class GlooReducer:
         self.add_up(torch.zeros(1))
 
     def add_up(self, tensor: torch.Tensor) -> None:
-        """Replace the tensor by its sum over all trainers."""
+        """Replace the tensor by its sum."""
         collective.all_reduce(tensor)
 
     def hand_out(self, tensor: torch.Tensor) -> None:
@@ -59,15 +61,6 @@ class GlooReducer:
     def close(self) -> None:
         """Leave the others."""
         collective.destroy_process_group()
-
-
-def make_shared_learner(
-    config: RunConfig, shape: Mapping[str, Any], teacher: Mapping[str, Any] | None, reducer: GlooReducer
-) -> TorchLearner:
-    """One trainer's own learner."""
-    from ludus.train.learners import make_torch_learner
-
-    return make_torch_learner(config, shape, teacher=teacher, reducer=reducer)
 
 
 class ParallelLearner:
@@ -92,7 +85,7 @@ class ParallelLearner:
         self._await_helpers(meeting_place)
         self._reducer = GlooReducer(rank=0, size=size, meeting_place=meeting_place, timeout_s=config.runtime.stall_s)
         shutil.rmtree(self._room)
-        self._learner = make_shared_learner(config, shape, teacher, self._reducer)
+        self._learner = make_torch_learner(config, shape, teacher=teacher, reducer=self._reducer)
         self._handed_out: torch.Tensor | None = None
 
     def init(self, seed: int) -> TorchState:

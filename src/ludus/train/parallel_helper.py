@@ -35,7 +35,7 @@ def main() -> None:
 
 def _share_network(config: RunConfig, setup: dict[str, Any]) -> None:
     from ludus.errors import ProtocolError
-    from ludus.train.network_helpers import follow
+    from ludus.train.jax_share import follow
 
     try:
         follow(config, setup["shape"], rank=setup["rank"], sock=socket.socket(fileno=setup["socket"]))
@@ -47,7 +47,8 @@ def _share_network(config: RunConfig, setup: dict[str, Any]) -> None:
 def _share_language_model(config: RunConfig, setup: dict[str, Any]) -> None:
     import torch
 
-    from ludus.train.parallel import GlooReducer, follow, make_shared_learner, sign_of
+    from ludus.train.learners import make_torch_learner
+    from ludus.train.parallel import GlooReducer, follow, sign_of
 
     torch.set_num_threads(setup["threads"])
     meeting_place = Path(setup["meeting_place"])
@@ -59,7 +60,7 @@ def _share_language_model(config: RunConfig, setup: dict[str, Any]) -> None:
         timeout_s=config.runtime.stall_s,
     )
     try:
-        follow(make_shared_learner(config, setup["shape"], setup["teacher"], reducer), reducer)
+        follow(make_torch_learner(config, setup["shape"], teacher=setup["teacher"], reducer=reducer), reducer)
     except RuntimeError:
         logging.getLogger(__name__).info("trainer 0 is gone; ending", exc_info=True)
         os._exit(1)

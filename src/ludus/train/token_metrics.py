@@ -23,7 +23,7 @@ _TINY = 1e-8
 
 
 @dataclass(slots=True)
-class Walk:
+class UpdateTotals:
     """What an update has done so far."""
 
     sums: Floats = field(default_factory=dict)

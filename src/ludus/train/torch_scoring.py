@@ -12,15 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ludus.lm.weights import VALUE_BIAS, VALUE_WEIGHT
 from ludus.records import Experiences
 from ludus.train.losses import LossInputs
-from ludus.train.reducers import Reducer, add_up_column, share
+from ludus.train.reducers import Reducer
 from ludus.train.sources import partners
 from ludus.train.token_rows import Ints, Targets, targets_of
 from ludus.train.torch_forward import Forward, Scores
 from ludus.train.torch_weights import Leaves
-
-VALUE_WEIGHT, VALUE_BIAS = "value_head.weight", "value_head.bias"
 
 CONSTANTS = {
     "old_logp": "logp",
@@ -93,7 +92,7 @@ class Scorer:
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Log-probability and value `[N]` of every target, in parts of so many tokens; 0 elsewhere. Trainers share."""
         logp, value = (np.zeros(rows.step_count, np.float32) for _ in range(2))
-        for part in share(self.parts(rows, tokens), self._reducer):
+        for part in self._reducer.share(self.parts(rows, tokens)):
             piece = rows.take(part)
             targets = targets_of(piece)
             scores = self._score(piece, targets, weights)
@@ -102,7 +101,9 @@ class Scorer:
             found = None if weights is None else _values(scores, weights)
             if found is not None:
                 value[elements] = found.cpu().numpy()
-        return add_up_column(logp, self._reducer), add_up_column(value, self._reducer)
+        for column in (logp, value):  # each trainer has filled its own places
+            self._reducer.add_up(torch.from_numpy(column))
+        return logp, value
 
     def _constants(self, rows: Experiences, targets: Targets) -> dict[str, torch.Tensor]:
         return {

@@ -1,5 +1,8 @@
 """What a PyTorch learner keeps between updates, and its form on disk: NumPy arrays by name, bit-exact both ways.
 
+A policy is adapters (LoRA, in peft's names) or every parameter of the model (in transformers' names); with a critic it
+also has a value head on the last hidden state. What is published and saved is exactly these.
+
 The form does not depend on how weights are laid out in memory: the optimizer's moments carry the names of the weights
 they belong to, as in `mu.value_head.weight`.
 """
@@ -14,7 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ludus.errors import CorruptRecord
+from ludus.config import LoraConfig
+from ludus.lm.adapters import adapter_shapes, init_adapter
+from ludus.lm.language_models import LanguageModel
+from ludus.lm.weights import VALUE_BIAS, VALUE_WEIGHT
+from ludus.train.learners import check_tensors
 from ludus.train.torch_optimizer import Moments
 from ludus.train.torch_weights import Layout
 
@@ -54,8 +61,8 @@ def state_from_tensors(
     floats = {name: (shape, np.dtype(np.float32)) for name, shape in layout.shapes.items()}
     counts = {name: ((), np.dtype(np.int64)) for name in ("steps", "skipped")}
     remembered = {f"{moment}.{name}": what for moment in moments for name, what in floats.items()}
-    _compare("weights", floats, tensors["weights"])
-    _compare("optimizer", {**counts, **remembered}, tensors["optimizer"])
+    check_tensors("weights", floats, tensors["weights"])
+    check_tensors("optimizer", {**counts, **remembered}, tensors["optimizer"])
     saved = tensors["optimizer"]
     return TorchState(
         vector=layout.pack(tensors["weights"], device),
@@ -67,17 +74,22 @@ def state_from_tensors(
     )
 
 
-def _compare(
-    part: str, expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], found: Mapping[str, NDArray[Any]]
-) -> None:
-    problems = [f"{name} is missing" for name in expected.keys() - found.keys()]
-    problems += [f"{name} is unknown" for name in found.keys() - expected.keys()]
-    for name in expected.keys() & found.keys():
-        shape, dtype = expected[name]
-        have = found[name]
-        if (shape, dtype) != (have.shape, have.dtype):
-            problems.append(f"{name} is {have.dtype}{list(have.shape)}, expected {dtype}{list(shape)}")
-    if problems:
-        problems.sort()
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        raise CorruptRecord(f"{part} do not fit this model and optimizer: {'; '.join(problems[:5])}{more}")
+def weight_shapes(model: LanguageModel, lora: LoraConfig | None, *, critic: bool) -> dict[str, tuple[int, ...]]:
+    """Shape of every trained tensor by name."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    if lora is None:
+        shapes |= {name: tuple(parameter.shape) for name, parameter in model.model.named_parameters()}
+    else:
+        shapes |= adapter_shapes(model.model, lora)
+    return shapes | ({VALUE_WEIGHT: (1, model.width), VALUE_BIAS: (1,)} if critic else {})
+
+
+def init_weights(model: LanguageModel, lora: LoraConfig | None, *, critic: bool, seed: int) -> Tensors:
+    """The weights of version 0: they change nothing in what the base model does. The critic begins at 0."""
+    tensors: Tensors = {}
+    if lora is None:
+        tensors |= {name: p.detach().float().cpu().numpy() for name, p in model.model.named_parameters()}
+    else:
+        tensors |= init_adapter(model.model, lora, seed)
+    shapes = weight_shapes(model, lora, critic=critic)
+    return tensors | {name: np.zeros(shapes[name], np.float32) for name in shapes.keys() - tensors.keys()}

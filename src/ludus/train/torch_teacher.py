@@ -18,7 +18,7 @@ from ludus.lm.language_shape import ADAPTER
 from ludus.lm.teachers import TeacherModel
 from ludus.records import Experiences
 from ludus.storage.tensors import load_tensors
-from ludus.train.reducers import Alone, Reducer
+from ludus.train.reducers import Reducer
 from ludus.train.torch_decoder import build_forward
 from ludus.train.torch_scoring import Scorer
 from ludus.train.torch_weights import Layout, Leaves
@@ -40,10 +40,10 @@ class Teacher:
         loaded = _load(source, context)
         lora, device = source.model.lora, loaded.model.device
         self._path = source.model.path
-        self._vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])  # type: ignore[index]
+        self._vocabulary = loaded.vocabulary
         self._forward = build_forward(loaded.model, context=loaded.context, lora=lora)
         self._scorer = Scorer(
-            self._forward, reducer or Alone(), temperature=temperature, by_game=by_game, device=device
+            self._forward, reducer or Reducer(), temperature=temperature, by_game=by_game, device=device
         )
         self._weights: Leaves | None = None
         if lora is not None:

@@ -1,0 +1,139 @@
+"""The gradient of a minibatch of token sequences in PyTorch: of all of it, or of one trainer's share.
+
+Invariant: a minibatch is normalised as a whole, by its masks and labels alone. So its gradient does not depend on how
+it is cut into parts or shared by trainers (to rounding), and every trainer finds the same scales.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+
+from ludus.config import AdvantageConfig, TrainConfig
+from ludus.records import Experiences
+from ludus.train.aggregation import token_mean
+from ludus.train.importance import MISMATCH_TOTALS, mismatch_totals
+from ludus.train.losses import LossInputs, kl
+from ludus.train.objective import Objective, Scales, rows_of
+from ludus.train.reducers import Reducer
+from ludus.train.sources import keep_pairs_whole
+from ludus.train.token_metrics import Floats, added
+from ludus.train.token_rows import Ints, normalised, own_elements, targets_of
+from ludus.train.torch_scoring import Scorer
+from ludus.train.torch_weights import Leaves
+
+Totals = dict[str, torch.Tensor]
+
+MICRO_BATCH = {"cpu": 2048, "cuda": 16384}
+"""Tokens computed at once by default: a CPU's caches are small, a GPU wants work."""
+OWN_METRICS = ("entropy", "approx_kl")
+"""What a learner reports of on-policy rows besides the terms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """A whole minibatch, for its parts."""
+
+    scales: Scales
+    own: float
+    """Elements of on-policy rows."""
+
+    @classmethod
+    def of(cls, rows: Experiences, objective: Objective) -> Whole:
+        """Reckon a minibatch whose labels are numbers. Offsets begin at 0."""
+        mask, source = targets_of(rows).mask, rows.sequences.get("source")
+        found = [term.scales(mask, source) for term in objective.terms]
+        return cls(
+            scales=tuple((float(loss), float(count)) if count > 0 else None for loss, count in found),
+            own=float(rows_of("on_policy", mask, source).sum()),
+        )
+
+
+class MetricNames:
+    """Which metrics there can be, and which of them a minibatch has nothing to say about."""
+
+    def __init__(self, objective: Objective, *, critic: bool) -> None:
+        """Ask every term about nothing."""
+        nothing = _nothing(critic)
+        self._of_term = [
+            frozenset(replace(objective, terms=(term,))(nothing, 0.0, ((1.0, 1.0),))[1].keys())
+            for term in objective.terms
+        ]
+        self.every = tuple(dict.fromkeys([name for names in self._of_term for name in sorted(names)]))
+        self.every += tuple(name for name in (*OWN_METRICS, "loss") if name not in self.every)
+
+    def missing(self, whole: Whole) -> frozenset[str]:
+        """The metrics that are means of nothing in this minibatch."""
+        present = frozenset(
+            name for names, scale in zip(self._of_term, whole.scales, strict=True) if scale for name in names
+        )
+        return frozenset(self.every) - present - {"loss"} - (frozenset(OWN_METRICS) if whole.own else frozenset())
+
+
+def _nothing(critic: bool) -> LossInputs:
+    per_row = {"source": None, "partner": np.zeros(1, np.int64), "chosen": np.zeros(1, bool)}
+    absent = set() if critic else {"value"}
+    names = [field.name for field in fields(LossInputs) if field.name not in per_row.keys() | absent]
+    return LossInputs(**dict.fromkeys(names, np.zeros((1, 1), np.float32)), **per_row)
+
+
+class TokenGradient:
+    """Gradient and metrics by a resolved `TrainConfig`."""
+
+    def __init__(
+        self, train: TrainConfig, objective: Objective, scorer: Scorer, reducer: Reducer, *, critic: bool, device: str
+    ) -> None:
+        self._objective, self._scorer, self._reducer = objective, scorer, reducer
+        self._names = MetricNames(objective, critic=critic)
+        self._corrects = objective.uses("importance", "truncate", "mask")
+        self._normalises = (train.algorithm.advantage or AdvantageConfig()).normalise
+        self._most_tokens = train.tokens_per_micro_batch or MICRO_BATCH.get(device, MICRO_BATCH["cuda"])
+
+    def __call__(self, leaves: Leaves, part: Experiences, progress: float, *, compares: bool) -> tuple[Floats, Floats]:
+        """Leave the minibatch's gradient in the leaves; its metrics, and totals of `mismatch`, if it `compares`."""
+        if self._normalises:
+            advantage = normalised(part.steps["advantage"], own_elements(part))
+            part = part.replace(steps={"advantage": advantage})
+        whole = Whole.of(part, self._objective)
+        leaves.clear_gradient()
+        totals: Totals = {}
+        apart: Totals = {}
+        for rows in self._reducer.share(self._parts(part)):
+            inputs = self._inputs(part.take(rows), leaves)
+            loss, metrics = self._loss(inputs, progress, whole)
+            loss.backward()  # type: ignore[no-untyped-call]
+            totals = added(totals, {name: value.detach() for name, value in metrics.items()})
+            own = rows_of("on_policy", inputs.mask, inputs.source)
+            apart = added(apart, mismatch_totals(inputs.logp, inputs.old_logp, own))
+        self._reducer.add_up(leaves.gradient)
+        differences = self._reducer.add_up_totals(apart, MISMATCH_TOTALS) if compares else {}
+        found = self._reducer.add_up_totals(totals, self._names.every)
+        missing = self._names.missing(whole)
+        return {name: value for name, value in found.items() if name not in missing}, differences
+
+    def tokens_at_once(self, rows: Experiences) -> int:
+        """Tokens to compute at once: few enough that every trainer has a part, if that can be."""
+        return min(self._most_tokens, -(-rows.step_count // self._reducer.size))
+
+    def _parts(self, part: Experiences) -> list[Ints]:
+        """A minibatch in pieces that are computed at once; a pair is never cut."""
+        tokens, pair = self.tokens_at_once(part), part.sequences.get("pair")
+        if pair is None:
+            return self._scorer.parts(part, tokens)
+        return keep_pairs_whole(self._scorer.parts(part, max(1, tokens // 2)), pair)
+
+    def _inputs(self, piece: Experiences, leaves: Leaves) -> LossInputs:
+        inputs = self._scorer.inputs(piece, leaves)
+        if inputs.start_logp is None and self._corrects:
+            return replace(inputs, start_logp=inputs.logp.detach())
+        return inputs
+
+    def _loss(self, inputs: LossInputs, progress: float, whole: Whole) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        loss, metrics = self._objective(inputs, progress, whole.scales)
+        own = rows_of("on_policy", inputs.mask, inputs.source)
+        metrics["entropy"] = token_mean.total(inputs.entropy, own) / (whole.own or 1.0)
+        if "approx_kl" not in metrics:
+            metrics["approx_kl"] = token_mean.total(kl(inputs.old_logp, inputs.logp).loss, own) / (whole.own or 1.0)
+        return loss, {**metrics, "loss": loss}
