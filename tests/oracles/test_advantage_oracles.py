@@ -17,7 +17,6 @@ from tests.train.time_major import gae_time_major
 from ludus.config import AdvantageConfig
 from ludus.records import Experiences
 from ludus.train.advantages import gae, monte_carlo, vtrace
-from ludus.train.device_advantages import gae_on_device
 
 T, N = 17, 5
 
@@ -108,22 +107,11 @@ def test_ragged_returns_are_those_of_rlax(rlax: ModuleType, rollout: dict[str, A
 
 
 @pytest.mark.parametrize("lam", [1.0, 0.8])
-def test_vtrace_is_that_of_rlax_on_host_and_device(rlax: ModuleType, rollout: dict[str, Any], lam: float) -> None:
+def test_vtrace_is_that_of_rlax(rlax: ModuleType, rollout: dict[str, Any], lam: float) -> None:
     r = rollout
     behaviour = np.zeros((T, N), np.float32)
     advantage, target = vtrace(
         ragged(r["reward"], r["value"], r["last_value"], behaviour), r["log_ratio"].T.ravel(), gamma=0.9, lam=lam
-    )
-    device = gae_on_device(
-        rewards=jnp.asarray(r["reward"][..., None]),
-        value=jnp.asarray(r["value"]),
-        seat=jnp.zeros((T, N), jnp.int32),
-        done=jnp.zeros((T, N), bool),
-        last_value=jnp.asarray(r["last_value"]),
-        last_seat=jnp.zeros(N, jnp.int32),
-        config=AdvantageConfig(kind="vtrace", gamma=0.9, lam=lam),
-        alternate=False,
-        log_ratio=jnp.asarray(r["log_ratio"]),
     )
     following = np.concatenate([r["value"][1:], r["last_value"][None]])
     oracle = jax.vmap(lambda v, v_next, reward, rho: rlax.vtrace_td_error_and_advantage(
@@ -131,6 +119,5 @@ def test_vtrace_is_that_of_rlax_on_host_and_device(rlax: ModuleType, rollout: di
     ), in_axes=1, out_axes=1)  # fmt: skip
     theirs = oracle(*(jnp.asarray(x) for x in (r["value"], following, r["reward"], np.exp(r["log_ratio"]))))
     wanted = (np.asarray(theirs.pg_advantage), np.asarray(theirs.errors) + r["value"])
-    for mine, on_device, want in zip((advantage, target), device, wanted, strict=True):
+    for mine, want in zip((advantage, target), wanted, strict=True):
         np.testing.assert_allclose(mine.reshape(N, T).T, want, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(on_device, want, rtol=1e-4, atol=1e-4)

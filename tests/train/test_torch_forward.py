@@ -14,11 +14,11 @@ from ludus.config import LoraConfig
 from ludus.lm import compiled_training
 from ludus.lm.adapters import adapter_shapes
 from ludus.records import Experiences
-from ludus.train import torch_head
+from ludus.train import torch_decoder
 from ludus.train.token_rows import targets_of
 from ludus.train.torch_decoder import DecoderForward, build_forward
 from ludus.train.torch_forward import Forward, TransformersForward
-from ludus.train.torch_weights import Layout, Leaves
+from ludus.train.torch_state import Layout, Leaves
 
 from .conftest import token_experiences
 
@@ -174,7 +174,7 @@ def test_uneven_prompts_and_single_tokens_give_the_same() -> None:
 
 
 def test_a_table_of_logits_in_pieces_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_head, "KEPT_LOGITS", 211 * 3)
+    monkeypatch.setattr(torch_decoder, "KEPT_LOGITS", 211 * 3)
     assert_alike(make("qwen3"), None, token_experiences(rows=4))
 
 

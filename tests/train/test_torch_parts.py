@@ -12,7 +12,7 @@ from ludus.config import OptimizerConfig
 from ludus.train import optimizer as jax_optimizer
 from ludus.train.token_rows import minibatches, normalised, targets_of
 from ludus.train.torch_optimizer import MOMENTS, init_moments, learning_rate, step
-from ludus.train.torch_weights import Layout, Leaves
+from ludus.train.torch_state import Layout, Leaves
 
 from .conftest import token_experiences
 

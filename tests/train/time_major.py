@@ -22,15 +22,13 @@ def gae_time_major(
     last_seat: NDArray[Any],
     config: AdvantageConfig,
     alternate: bool,
-    log_ratio: NDArray[Any] | None = None,
 ) -> tuple[Floats, Floats]:
     value = np.asarray(value, np.float64)
     done = np.asarray(done, bool)
-    rho, c = _importance(config, value, log_ratio)
     baseline = np.zeros_like(value) if config.kind == "monte_carlo" else value
     lam = 1.0 if config.kind == "monte_carlo" else config.lam
-    walk = _alternate if alternate else _by_seat
-    return walk(
+    chain = _alternate if alternate else _by_seat
+    return chain(
         np.asarray(rewards, np.float64),
         value,
         baseline,
@@ -38,19 +36,9 @@ def gae_time_major(
         done,
         np.asarray(last_value, np.float64),
         np.asarray(last_seat),
-        (rho, c, config.gamma, lam),
+        config.gamma,
+        lam,
     )
-
-
-def _importance(config: AdvantageConfig, value: Floats, log_ratio: NDArray[Any] | None) -> tuple[Floats, Floats]:
-    if config.kind != "vtrace" or log_ratio is None:
-        return np.ones_like(value), np.ones_like(value)
-    ratio = np.exp(np.clip(np.asarray(log_ratio, np.float64), -20.0, 20.0))
-    return np.minimum(ratio, config.rho_clip), np.minimum(ratio, config.c_clip)
-
-
-Coefficients = tuple[Floats, Floats, float, float]
-"""rho `[T, N]`, c `[T, N]`, gamma, lam."""
 
 
 def _alternate(
@@ -61,9 +49,9 @@ def _alternate(
     done: NDArray[np.bool_],
     last_value: Floats,
     last_seat: NDArray[Any],
-    coefficients: Coefficients,
+    gamma: float,
+    lam: float,
 ) -> tuple[Floats, Floats]:
-    rho, c, gamma, lam = coefficients
     games = np.arange(value.shape[1])
     advantage, target = np.empty_like(value), np.empty_like(value)
     next_value = last_value if last_value.ndim == 1 else last_value[games, last_seat]
@@ -72,8 +60,8 @@ def _alternate(
         sign = np.where(seat[t] == next_seat, 1.0, -1.0) * ~done[t]
         difference = rewards[t, games, seat[t]] + gamma * sign * next_value - baseline[t]
         lookahead = gamma * lam * sign * next_correction
-        advantage[t] = rho[t] * (difference + lookahead)
-        next_correction = rho[t] * difference + c[t] * lookahead
+        advantage[t] = difference + lookahead
+        next_correction = advantage[t]
         target[t] = baseline[t] + next_correction
         next_value, next_seat = baseline[t], seat[t]
     return advantage, target
@@ -87,9 +75,9 @@ def _by_seat(
     done: NDArray[np.bool_],
     last_value: Floats,
     last_seat: NDArray[Any],
-    coefficients: Coefficients,
+    gamma: float,
+    lam: float,
 ) -> tuple[Floats, Floats]:
-    rho, c, gamma, lam = coefficients
     games = np.arange(value.shape[1])
     advantage, target = np.empty_like(value), np.empty_like(value)
     shape = rewards.shape[1:]
@@ -109,8 +97,8 @@ def _by_seat(
         ahead = np.where(known[at], next_value[at], value[t])
         difference = pending[at] + gamma * ahead - baseline[t]
         lookahead = gamma * lam * correction[at]
-        advantage[t] = rho[t] * (difference + lookahead)
-        correction[at] = rho[t] * difference + c[t] * lookahead
+        advantage[t] = difference + lookahead
+        correction[at] = advantage[t]
         target[t] = baseline[t] + correction[at]
         next_value[at], known[at], pending[at] = baseline[t], True, 0.0
     return advantage, target

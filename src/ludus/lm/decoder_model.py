@@ -120,10 +120,11 @@ class DecoderModel:
 
 def _choose_operations(architecture: Architecture, cache: KvCache) -> Generation:
     """Compiled ones where they can run."""
+    sizes = architecture.head_width, architecture.width, architecture.hidden
     reasons: Sequence[str] = [
         *(["the model is not in float32"] if cache.keys.dtype != torch.float32 else []),
         *(["the model is not on a CPU"] if cache.keys.device.type != "cpu" else []),
-        *(["its sizes are not multiples of 8"] if any(size % 8 for size in _sizes(architecture)) else []),
+        *(["its sizes are not multiples of 8"] if any(size % 8 for size in sizes) else []),
     ]
     try:
         if not reasons:
@@ -132,10 +133,6 @@ def _choose_operations(architecture: Architecture, cache: KvCache) -> Generation
         reasons = [str(error)]
     logger.warning("the engine uses plain PyTorch between matrix products, which is slower: %s", "; ".join(reasons))
     return TorchGeneration(architecture, cache)
-
-
-def _sizes(architecture: Architecture) -> tuple[int, int, int]:
-    return architecture.head_width, architecture.width, architecture.hidden
 
 
 def _is_batch_invariant(weights: DecoderWeights) -> bool:

@@ -114,9 +114,11 @@ def unpack_gguf(gguf: Path, staging: Path) -> None:
 
 def _plain(loaded: Any) -> Any:
     """The same weights in a model that does not count as quantised, which transformers would refuse to save."""
+    from transformers.initialization import no_init_weights
+
     config = loaded.config
     del config.quantization_config
-    with _uninitialised():
+    with no_init_weights():  # they are replaced at once
         plain = type(loaded)(config)
     plain.load_state_dict(loaded.state_dict())
     plain.tie_weights()
@@ -144,12 +146,3 @@ def _quietly(gguf: Path) -> Iterator[None]:
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         lines = str(error).strip().splitlines() or [""]
         raise ConfigError(f"{gguf.name} cannot be unpacked ({type(error).__name__}: {lines[0]})") from error
-
-
-@contextlib.contextmanager
-def _uninitialised() -> Iterator[None]:
-    """Build a model without drawing weights that are replaced at once."""
-    from transformers.initialization import no_init_weights
-
-    with no_init_weights():
-        yield

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from ludus.config import LanguageModelConfig
 from ludus.lm.adapters import VALUE_PREFIX, adapter_config_json
@@ -55,16 +56,13 @@ class LanguageModelShape:
 
     def to_json(self) -> dict[str, Any]:
         """JSON from which `from_json` restores the shape."""
-        return {"model": self.model.model_dump(mode="json"), "critic": self.critic, "games": list(self.games)}
+        values: dict[str, Any] = _SHAPE.dump_python(self, mode="json")
+        return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> LanguageModelShape:
         """The inverse of `to_json`; other keys are passed over."""
-        return cls(
-            model=LanguageModelConfig.model_validate(values["model"]),
-            critic=bool(values["critic"]),
-            games=tuple(values["games"]),
-        )
+        return _SHAPE.validate_python(values)
 
     def standing_on(self, base: Path) -> LanguageModelShape:
         """The same on the base model that a run made for itself, if it did; it may have been moved since."""
@@ -89,6 +87,9 @@ class LanguageModelShape:
         if lora is not None:
             return {ADAPTER_CONFIG: _json(adapter_config_json(lasting_name(self.model.path), lora, tensors))}
         return _base_model_files(self.model.path, self.model.dtype)
+
+
+_SHAPE = TypeAdapter(LanguageModelShape)
 
 
 def write_model_folder(final: Path, model: LanguageModel, weights: Mapping[str, NDArray[Any]]) -> None:

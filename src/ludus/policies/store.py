@@ -81,7 +81,8 @@ class PolicyStore:
         for name, tensors in files.items():
             metadata = {**shape.metadata(), "policy": str(ref), "weights_hash": digest}
             save_tensors(staging / name, tensors, metadata, is_staged=True)
-        card = json_bytes(final / CARD, self._make_card(ref, shape, digest, step))
+        identity = {"format": FORMAT, "name": ref.name, "version": ref.version, "step": step, "weights_hash": digest}
+        card = json_bytes(final / CARD, {**identity, **shape.to_json()})
         for name, content in {**companions, CARD: card}.items():
             stage_pieces(staging / name, [content])
         publish_directory(staging, final, is_synced=True)
@@ -157,11 +158,6 @@ class PolicyStore:
             return shape_from_json(card)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptRecord(f"{self.path(ref) / CARD} does not say what the weights are for: {error}") from error
-
-    @staticmethod
-    def _make_card(ref: PolicyRef, shape: AnyShape, digest: str, step: int) -> dict[str, Any]:
-        identity = {"format": FORMAT, "name": ref.name, "version": ref.version, "step": step, "weights_hash": digest}
-        return {**identity, **shape.to_json()}
 
 
 def _by_file(weights: Mapping[str, NDArray[Any]], shape: AnyShape) -> dict[str, dict[str, NDArray[Any]]]:

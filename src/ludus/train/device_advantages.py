@@ -35,7 +35,6 @@ def gae_on_device(
     last_seat: jax.Array,
     config: AdvantageConfig | None,
     alternate: bool,
-    log_ratio: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Advantage and target, `[T, N]` each, by the config's kind. Traceable.
 
@@ -47,33 +46,24 @@ def gae_on_device(
         last_value: `[N]`, the estimate of `last_seat` at the position after the last row; or `[N, P]`, of every seat.
             With `[N]`, seats that are not to move there count on their own latest estimate.
         last_seat: `[N]`, who is to move after the last row.
-        config: kind and coefficients. `monte_carlo` uses values at the cut only.
+        config: kind and coefficients. `monte_carlo` uses values at the cut only; on-policy, `vtrace` is `gae`.
         alternate: which of the two ways.
-        log_ratio: `[T, N]`, for V-trace: current minus behaviour log-probability. Default: on-policy.
     """
     config = config or AdvantageConfig()
     if config.kind not in ("gae", "monte_carlo", "vtrace"):
         raise ConfigError(f"train.algorithm.advantage.kind: {config.kind} needs whole episodes; write topology: split")
     is_monte_carlo = config.kind == "monte_carlo"
     baseline = jnp.zeros_like(value) if is_monte_carlo else value
-    rho, c = _importance(config, value, log_ratio)
     chain = _alternate if alternate else _by_seat
     gamma, lam = config.gamma, 1.0 if is_monte_carlo else config.lam
-    rows = (rewards, value, baseline, seat, done, rho, c)
+    rows = (rewards, value, baseline, seat, done)
     return chain(rows, last_value, last_seat, gamma, gamma * lam)
-
-
-def _importance(config: AdvantageConfig, value: jax.Array, log_ratio: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-    if config.kind != "vtrace" or log_ratio is None:
-        return jnp.ones_like(value), jnp.ones_like(value)
-    ratio = jnp.exp(jnp.clip(log_ratio, -20.0, 20.0))
-    return jnp.minimum(ratio, config.rho_clip), jnp.minimum(ratio, config.c_clip)
 
 
 def _alternate(
     rows: Any, last_value: jax.Array, last_seat: jax.Array, gamma: float, decay: float
 ) -> tuple[jax.Array, jax.Array]:
-    rewards, _, baseline, seat, done, rho, c = rows
+    rewards, _, baseline, seat, done = rows
     if last_value.ndim == 2:
         last_value = _of_seat(last_value, last_seat)
     following = jnp.concatenate([seat[1:], last_seat[None].astype(seat.dtype)])
@@ -81,14 +71,13 @@ def _alternate(
     next_value = jnp.concatenate([baseline[1:], last_value[None]])
     difference = _of_seat(rewards, seat) + gamma * sign * next_value - baseline
 
-    def step(correction: jax.Array, row: Any) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        difference, sign, rho, c = row
-        lookahead = decay * sign * correction
-        correction = rho * difference + c * lookahead
-        return correction, (rho * (difference + lookahead), correction)
+    def step(following: jax.Array, row: Any) -> tuple[jax.Array, jax.Array]:
+        difference, sign = row
+        advantage = difference + decay * sign * following
+        return advantage, advantage
 
-    _, (advantage, correction) = lax.scan(step, jnp.zeros_like(last_value), (difference, sign, rho, c), reverse=True)
-    return advantage, baseline + correction
+    _, advantage = lax.scan(step, jnp.zeros_like(last_value), (difference, sign), reverse=True)
+    return advantage, baseline + advantage
 
 
 def _by_seat(
@@ -104,23 +93,22 @@ def _by_seat(
         next_value = jnp.where(known, last_value[:, None], 0.0)
 
     def step(carry: Any, row: Any) -> tuple[Any, tuple[jax.Array, jax.Array]]:
-        pending, correction, next_value, known = carry
-        reward, value, baseline, seat, done, rho, c = row
+        pending, following, next_value, known = carry
+        reward, value, baseline, seat, done = row
         goes_on = 1.0 - done[:, None]
         pending = pending * goes_on + reward
         known = known | done[:, None].astype(bool)
         acts = jnp.arange(players) == seat[:, None]
         ahead = jnp.where(_of_seat(known, seat), _of_seat(next_value * goes_on, seat), value)
         difference = _of_seat(pending, seat) + gamma * ahead - baseline
-        lookahead = decay * _of_seat(correction * goes_on, seat)
-        corrected = rho * difference + c * lookahead
+        advantage = difference + decay * _of_seat(following * goes_on, seat)
         carry = (
             jnp.where(acts, 0.0, pending),
-            jnp.where(acts, corrected[:, None], correction * goes_on),
+            jnp.where(acts, advantage[:, None], following * goes_on),
             jnp.where(acts, baseline[:, None], next_value * goes_on),
             known | acts,
         )
-        return carry, (rho * (difference + lookahead), baseline + corrected)
+        return carry, (advantage, baseline + advantage)
 
     _, credit = lax.scan(step, (zeros, zeros, next_value, known), rows, reverse=True)
     advantage, target = credit

@@ -38,51 +38,49 @@ def group_advantages(
     member, group = _members(experiences)
     reward = _sequence_rewards(experiences)
     of_member = _member_rewards(reward, member, len(group))
-    baseline, scale = COMPARISONS[config.kind](of_member, group, config)
+    baseline, scale = _COMPARISONS[config.kind](of_member, group, config)
+    scale = np.where(_means(of_member, group)[0] > 1, scale, 0.0)
     advantage = (reward - baseline[member]) * scale[member]
     return _spread(experiences, advantage), _spread(experiences, reward)
 
 
-def everyone(reward: Floats, group: Ints, config: AdvantageConfig) -> tuple[Floats, Floats]:
-    """What each member's reward is compared with, the group's mean, and what the difference is multiplied by, `[m]`."""
+def _everyone(reward: Floats, group: Ints, config: AdvantageConfig) -> tuple[Floats, Floats | float]:
+    """What each member's reward is compared with, `[m]`: the group's mean; and what the difference is multiplied by."""
     count, mean = _means(reward, group)
-    present = (count > 1).astype(np.float64)
     if config.scale == "none":
-        return mean, present
+        return mean, 1.0
     if config.scale == "batch":
         deviation = np.full(len(reward), reward.std(ddof=1) if len(reward) > 1 else 0.0)
     else:
         squares = np.bincount(group, (reward - mean) ** 2)[group]
         deviation = np.sqrt(squares / np.maximum(count - 1, 1))
-    return mean, present / (deviation + config.scale_eps)
+    return mean, 1.0 / (deviation + config.scale_eps)
 
 
-def others(reward: Floats, group: Ints, _: AdvantageConfig) -> tuple[Floats, Floats]:
+def _others(reward: Floats, group: Ints, _: AdvantageConfig) -> tuple[Floats, Floats | float]:
     """The same with the mean of the others in the group, not scaled."""
     count, mean = _means(reward, group)
-    return (mean * count - reward) / np.maximum(count - 1, 1), (count > 1).astype(np.float64)
+    return (mean * count - reward) / np.maximum(count - 1, 1), 1.0
 
 
-def mirror(reward: Floats, group: Ints, config: AdvantageConfig) -> tuple[Floats, Floats]:
+def _mirror(reward: Floats, group: Ints, config: AdvantageConfig) -> tuple[Floats, Floats | float]:
     """The same with OPMD's baseline, not scaled."""
     count, mean = _means(reward, group)
-    present = (count > 1).astype(np.float64)
     if config.baseline == "mean":
-        return mean, present
+        return mean, 1.0
     best = np.full(len(count), -np.inf)
     np.maximum.at(best, group, reward)
     best = best[group]  # taken out of the exponent, so that nothing overflows
     total = np.bincount(group, np.exp((reward - best) / config.tau))[group]
-    return best + config.tau * (np.log(total) - np.log(count)), present
+    return best + config.tau * (np.log(total) - np.log(count)), 1.0
 
 
-def below_everyone(reward: Floats, group: Ints, config: AdvantageConfig) -> tuple[Floats, Floats]:
+def _below_everyone(reward: Floats, group: Ints, config: AdvantageConfig) -> tuple[Floats, Floats | float]:
     """The same with the group's mean and AsymRE's shift, not scaled."""
-    count, mean = _means(reward, group)
-    return mean + config.baseline_shift, (count > 1).astype(np.float64)
+    return _means(reward, group)[1] + config.baseline_shift, 1.0
 
 
-COMPARISONS = {"group": everyone, "rloo": others, "opmd": mirror, "asymre": below_everyone}
+_COMPARISONS = {"group": _everyone, "rloo": _others, "opmd": _mirror, "asymre": _below_everyone}
 
 
 def equal_groups(experiences: Experiences) -> float:

@@ -34,7 +34,7 @@ from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Batch, Rows, bucket, from_zero, make_rows, pad
 from ludus.train.jax_shards import agree, conclude, meet
 from ludus.train.jax_steps import EpochState, Metrics, MinibatchGradient, Pass, Steps, start_epochs
-from ludus.train.learner_state import LearnerState, Tensors, state_from_tensors, state_tensors
+from ludus.train.learner_state import LearnerState, state_from_tensors, state_tensors
 from ludus.train.learners import check_health
 from ludus.train.minibatches import deal, make_deck, own_weight, round_keys, shuffle, whitened
 from ludus.train.objective import Objective, build_objective
@@ -50,6 +50,8 @@ class JaxLearner:
     Holds nothing that results depend on. `is_sharded`: `update` is traced into a program that several devices run
     side by side (`jax_shards.py`).
     """
+
+    state_tensors = staticmethod(state_tensors)
 
     def __init__(self, network: PolicyNetwork, train: TrainConfig, *, is_sharded: bool = False) -> None:
         if train.algorithm.advantage is None or train.algorithm.objective is None:
@@ -127,10 +129,6 @@ class JaxLearner:
     def check_health(self, metrics: Mapping[str, Any]) -> None:
         """Refuse to go on when too many steps in a row were skipped."""
         check_health(metrics, self._train)
-
-    def state_tensors(self, state: LearnerState) -> dict[str, Tensors]:
-        """The state as NumPy arrays by name, in the parts `weights` and `optimizer`."""
-        return state_tensors(state)
 
     def state_from_tensors(self, tensors: Mapping[str, Mapping[str, NDArray[Any]]]) -> LearnerState:
         """The state that `state_tensors` wrote, bit for bit; refuses tensors of another network or optimizer."""

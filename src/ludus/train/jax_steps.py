@@ -23,6 +23,7 @@ from jax import lax
 
 from ludus.config import TrainConfig
 from ludus.policies.value_scale import scale_of
+from ludus.train.aggregation import token_mean
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Decisions
 from ludus.train.learner_state import LearnerState
@@ -110,7 +111,7 @@ class MinibatchGradient:
             source=piece.get("source"),
         )
         loss, metrics = self._objective(inputs, constants.progress, scales)
-        own, total = own_weight(piece), self._objective.aggregation.total
+        own, total = own_weight(piece), token_mean.total
         metrics["entropy"] = total(inputs.entropy, own) / count
         if "approx_kl" not in metrics:
             metrics["approx_kl"] = total(kl(inputs.old_logp, inputs.logp).loss, own) / count

@@ -77,7 +77,6 @@ class Objective:
     """The weighted sum of its terms."""
 
     terms: tuple[Term, ...]
-    aggregation: Aggregation = token_mean
     mu: MuConfig | None = None
 
     def __call__(
@@ -176,7 +175,7 @@ def build_objective(
         )
         for place, term in enumerate(terms)
     )
-    return Objective(terms=built, aggregation=aggregation, mu=mu)
+    return Objective(terms=built, mu=mu)
 
 
 def _refuse_unknown(terms: Sequence[TermConfig], mu: MuConfig | None) -> None:

@@ -22,8 +22,8 @@ from ludus.train.objective import Objective
 from ludus.train.sources import LABELS, are_from, labelled
 from ludus.train.token_rows import own_elements
 from ludus.train.torch_scoring import Scorer
+from ludus.train.torch_state import Leaves
 from ludus.train.torch_teacher import Teacher
-from ludus.train.torch_weights import Leaves
 
 Floats = NDArray[np.float32]
 

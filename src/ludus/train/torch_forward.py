@@ -18,7 +18,7 @@ from ludus.config import LoraConfig
 from ludus.lm.adapters import PREFIX, A, B, adapter_names
 from ludus.records import Experiences
 from ludus.train.token_rows import Ints, Targets
-from ludus.train.torch_weights import Leaves, Names
+from ludus.train.torch_state import Leaves, Names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from ludus.train.sources import keep_pairs_whole
 from ludus.train.token_metrics import Floats, added
 from ludus.train.token_rows import Ints, normalised, own_elements, targets_of
 from ludus.train.torch_scoring import Scorer
-from ludus.train.torch_weights import Leaves
+from ludus.train.torch_state import Leaves
 
 Totals = dict[str, torch.Tensor]
 

@@ -35,6 +35,8 @@ from ludus.train.torch_gradient import TokenGradient
 from ludus.train.torch_optimizer import MOMENTS, init_moments, learning_rate, step
 from ludus.train.torch_scoring import Scorer
 from ludus.train.torch_state import (
+    Layout,
+    Leaves,
     Tensors,
     TorchState,
     init_weights,
@@ -43,7 +45,6 @@ from ludus.train.torch_state import (
     weight_shapes,
 )
 from ludus.train.torch_teacher import Teacher
-from ludus.train.torch_weights import Layout, Leaves
 
 __all__ = ["TorchLearner", "TorchState"]
 

@@ -19,7 +19,7 @@ from ludus.train.reducers import Reducer
 from ludus.train.sources import partners
 from ludus.train.token_rows import Ints, Targets, targets_of
 from ludus.train.torch_forward import Forward, Scores
-from ludus.train.torch_weights import Leaves
+from ludus.train.torch_state import Leaves
 
 CONSTANTS = {
     "old_logp": "logp",

@@ -21,7 +21,7 @@ from ludus.storage.tensors import load_tensors
 from ludus.train.reducers import Reducer
 from ludus.train.torch_decoder import build_forward
 from ludus.train.torch_scoring import Scorer
-from ludus.train.torch_weights import Layout, Leaves
+from ludus.train.torch_state import Layout, Leaves
 
 
 class Teacher:
