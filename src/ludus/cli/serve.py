@@ -59,8 +59,8 @@ def export(
     Example: ludus export runs/connect_four --out /tmp/connect_four
     """
     from ludus.policies import PolicyStore
-    from ludus.policies.store import choose_policy
     from ludus.policies.export import export_policy
+    from ludus.policies.store import choose_policy
 
     directory, config = open_run(run)
     ref = choose_policy(directory, config, policy)

@@ -31,11 +31,7 @@ A, B = ".lora_A.weight", ".lora_B.weight"
 
 
 def adapter_names(model: PreTrainedModel, lora: LoraConfig) -> tuple[str, ...]:
-    """The linear layers that get an adapter, by module name, in the model's order.
-
-    Raises:
-        ConfigError: a target names no linear layer of the model.
-    """
+    """The linear layers that get an adapter, in the model's order. Raises ConfigError if a target names none."""
     layers = tuple(linear_layers(model))
     if lora.targets is None:
         return layers
@@ -81,11 +77,7 @@ def init_adapter(model: PreTrainedModel, lora: LoraConfig, seed: int) -> dict[st
 
 
 def check_adapter(tensors: Mapping[str, NDArray[Any]], model: PreTrainedModel, lora: LoraConfig) -> None:
-    """Raise unless the tensors are an adapter for exactly these layers of this model. A critic's head is passed over.
-
-    Raises:
-        ConfigError: a tensor is missing, of the wrong shape, or belongs to no layer.
-    """
+    """Raise ConfigError unless these are an adapter for exactly these layers; a critic's head is passed over."""
     expected = adapter_shapes(model, lora)
     for name, shape in expected.items():
         if name not in tensors:

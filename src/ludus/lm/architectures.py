@@ -48,11 +48,7 @@ class Architecture:
 
 
 def read_architecture(model: PreTrainedModel, *, context: int) -> Architecture:
-    """Sizes and angles of a model.
-
-    Raises:
-        NotCovered: the decoder does not compute what this model computes.
-    """
+    """Sizes and angles of a model. Raises NotCovered if the decoder does not compute what it computes."""
     config: Any = model.config
     _refuse_strangers(config, context)
     network: Any = model

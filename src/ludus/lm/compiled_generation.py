@@ -43,10 +43,7 @@ class CompiledGeneration:
     is_exact = True
 
     def __init__(self, architecture: Architecture, cache: KvCache) -> None:
-        """
-        Raises:
-            CannotCompile: there is no compiler here.
-        """
+        """Raises CannotCompile if there is no compiler here."""
         self._kernels = load_kernels()
         self._architecture = architecture
         self._cache = cache

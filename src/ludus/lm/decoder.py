@@ -80,11 +80,7 @@ class TokenModel(Protocol):
     """How many versions that nobody uses are worth their memory."""
 
     def prepare(self, tensors: Tensors) -> Any:
-        """What `Span.weights` is to be for a version; no tensors are the base itself.
-
-        Raises:
-            ConfigError: the tensors do not fit the model.
-        """
+        """`Span.weights` of a version; no tensors are the base itself. Raises ConfigError if they do not fit."""
         ...
 
     def group(self, weights: Any) -> int:

@@ -77,11 +77,7 @@ class DecoderModel:
         self.is_exact = self._operations.is_exact and _is_batch_invariant(self._base.base)
 
     def prepare(self, tensors: Tensors) -> VersionWeights:
-        """Make a version's tensors into what `forward` computes with.
-
-        Raises:
-            ConfigError: they do not fit the model.
-        """
+        """Make a version's tensors into what `forward` computes with. Raises ConfigError if they do not fit."""
         if not tensors:
             return self._base
         check_version(tensors, self._model, self._lora)

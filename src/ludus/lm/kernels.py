@@ -70,11 +70,7 @@ SIGNATURES: dict[str, list[Any]] = {
 
 @cache
 def load_kernels() -> ctypes.CDLL:
-    """The compiled functions.
-
-    Raises:
-        CannotCompile: there is no compiler here, or it failed.
-    """
+    """The compiled functions. Raises CannotCompile if there is no compiler here, or it fails."""
     library = load_library(SOURCE, "-ffp-contract=off")  # kernels.c says why
     for name, arguments in SIGNATURES.items():
         function = getattr(library, name)

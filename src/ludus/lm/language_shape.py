@@ -93,11 +93,7 @@ _SHAPE = TypeAdapter(LanguageModelShape)
 
 
 def write_model_folder(final: Path, model: LanguageModel, weights: Mapping[str, NDArray[Any]]) -> None:
-    """Write other weights for every parameter of `model` as a model of its own, in one step.
-
-    Raises:
-        ConfigError: `final` holds something else already.
-    """
+    """Write other weights for `model` as a model of its own. Raises ConfigError if `final` holds something else."""
     with writing_model(final) as staging:
         save_tensors(staging / MODEL, weights, {"format": "pt"})
         for name, content in _model_files(model.folder, "float32").items():

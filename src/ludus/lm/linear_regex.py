@@ -20,11 +20,7 @@ class LinearRegex:
     """A pattern that can be looked for."""
 
     def __init__(self, pattern: str) -> None:
-        """Compile a pattern.
-
-        Raises:
-            ConfigError: RE2 does not take it.
-        """
+        """Compile a pattern. Raises ConfigError if RE2 does not take it."""
         try:
             import re2
         except ImportError as error:

@@ -33,11 +33,7 @@ class ModelText:
 
 
 def load_model_text(config: LanguageModelConfig) -> ModelText:
-    """Read a model's tokenizer and settings.
-
-    Raises:
-        ConfigError: there is no such model here, or it cannot be used; one sentence says why.
-    """
+    """Read a model's tokenizer and settings. Raises ConfigError if it is not here or cannot be used."""
     from ludus.lm import language_models
 
     folder = find_model_folder(config.path)
@@ -51,11 +47,7 @@ def load_model_text(config: LanguageModelConfig) -> ModelText:
 
 
 def load_decoder(folder: Path) -> Decoder:
-    """What makes a model's tokens text again.
-
-    Raises:
-        ConfigError: the folder holds no tokenizer that can be read.
-    """
+    """What makes a model's tokens text again. Raises ConfigError if the folder holds no tokenizer that can be read."""
     file = folder / "tokenizer.json"
     if not file.is_file():
         return _slow_decoder(folder)

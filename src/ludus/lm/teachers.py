@@ -35,11 +35,7 @@ class TeacherModel:
 
 
 def check_same_tokens(policy: str, teacher: str) -> None:
-    """Refuse a teacher whose tokens are not the policy's. Both are paths or ids of models.
-
-    Raises:
-        ConfigError: they differ, or one of the models is not there; one sentence.
-    """
+    """Raise ConfigError for a teacher whose tokens are not the policy's. Both are paths or ids of models."""
     mine = _vocabulary(find_model_folder(policy))
     try:
         theirs = _vocabulary(find_model_folder(teacher))

@@ -69,10 +69,7 @@ class TransformersModel:
     spare_versions = 4
 
     def __init__(self, model: PreTrainedModel, *, context: int, lora: LoraConfig | None) -> None:
-        """
-        Raises:
-            ConfigError: the model cannot be run in this way.
-        """
+        """Raises ConfigError if the model cannot be run in this way."""
         _refuse_short_sight(model, context)
         self._model = model
         self._lora = lora

@@ -142,11 +142,7 @@ def fuse_weights(layers: int, parameter: Parameters) -> DecoderWeights:
 
 
 def check_version(tensors: Tensors, model: PreTrainedModel, lora: LoraConfig | None) -> None:
-    """Raise unless a version's tensors fit the model; a critic's head is passed over.
-
-    Raises:
-        ConfigError: they do not.
-    """
+    """Raise ConfigError unless a version's tensors fit the model; a critic's head is passed over."""
     if lora is not None:
         check_adapter(tensors, model, lora)
         return
@@ -209,11 +205,7 @@ class Critic:
 
 
 def read_critic(tensors: Tensors, *, width: int, device: torch.device) -> Critic | None:
-    """The critic among a version's tensors, if there is one.
-
-    Raises:
-        ConfigError: it does not fit the model.
-    """
+    """The critic among a version's tensors, if there is one. Raises ConfigError if it does not fit the model."""
     if VALUE_WEIGHT not in tensors:
         return None
     weight = np.asarray(tensors[VALUE_WEIGHT], np.float32)

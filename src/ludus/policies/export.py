@@ -52,11 +52,7 @@ class ExportFolder:
         return self.path / f"{ref.name}-{ref.version:08d}"
 
     def add(self, store: PolicyStore, ref: PolicyRef) -> bool:
-        """See to it that a version is there; returns whether it was not.
-
-        Raises:
-            ConfigError: something else is there under its name.
-        """
+        """See to it that a version is there; returns whether it was not. Raises ConfigError if its name is taken."""
         target = self.target(ref)
         is_new = not target.exists()
         if is_new:

@@ -21,11 +21,10 @@ from ludus.config import LanguageModelConfig
 from ludus.config.sections.rewards import ModelRewardConfig
 from ludus.errors import ConfigError, RewardError, StorageError
 from ludus.lm.chat import ChatFormat
-from ludus.lm.weights import read_critic
 from ludus.lm.language_models import DTYPES, MOST_CONTEXT, load_language_model, quiet_transformers
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.lm.model_folder import find_model_folder
-from ludus.lm.weights import check_version, version_parameters
+from ludus.lm.weights import check_version, read_critic, version_parameters
 from ludus.policies.store import CARD, PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.rewards.attempt import Attempt, Mark, check_value

@@ -99,7 +99,10 @@ class Rows:
 
     def gather(self, column: NDArray[Any]) -> NDArray[Any]:
         """A step column `[N, ...]` as rows; 0 where there is nothing."""
-        return gather(column, self.index)
+        found = column[self.index]
+        if (missing := self.index == _NOTHING).any():
+            found[missing] = 0
+        return found
 
     def scatter(self, rows: Any) -> NDArray[np.float32]:
         """Rows as a step column `[N]`; 0 for steps that are in none."""
@@ -151,11 +154,12 @@ class Chunks(Decisions):
         flat = _with_state(flatten(everything), self._network)
         flat["weight"] = np.asarray(experiences.steps["mask"], np.float32)
         index, sequence = cut(experiences.offsets, self.length)
-        batch: Batch = {name: gather(column, index) for name, column in flat.items()}
+        rows = Rows(batch={}, index=index, steps=experiences.step_count)
+        rows.batch.update({name: rows.gather(column) for name, column in flat.items()})
         if source is not None:
-            batch["source"] = source[sequence].astype(np.int32)
-        batch["memory"] = self._remember(params, batch, sequence)
-        return Rows(batch=batch, index=index, steps=experiences.step_count)
+            rows.batch["source"] = source[sequence].astype(np.int32)
+        rows.batch["memory"] = self._remember(params, rows.batch, sequence)
+        return rows
 
     def apply(self, params: Params, columns: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         """Logits `[B, L, A]` and values `[B, L]`."""
@@ -191,15 +195,6 @@ def cut(offsets: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], NDA
     number = np.arange(len(sequence)) - np.repeat(np.cumsum(counts) - counts, counts)
     index = (offsets[sequence] + number * length)[:, None] + np.arange(length)
     return np.where(index < offsets[sequence + 1][:, None], index, _NOTHING), sequence
-
-
-def gather(column: NDArray[Any], index: NDArray[np.int64]) -> NDArray[Any]:
-    """`column[index]`, with 0 where the index is -1."""
-    found = column[index]
-    missing = index == _NOTHING
-    if missing.any():
-        found[missing] = 0
-    return found
 
 
 def _with_state(batch: Batch, network: PolicyNetwork) -> Batch:

@@ -28,11 +28,7 @@ Ints = NDArray[np.int64]
 def group_advantages(
     experiences: Experiences, config: AdvantageConfig
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Advantage `[N]` and target `[N]` (the reward itself) by the config's kind.
-
-    Raises:
-        TrainError: the experience does not say which group it belongs to.
-    """
+    """Advantage `[N]` and target `[N]` (the reward itself) by the config's kind. Raises TrainError without groups."""
     if "group" not in experiences.sequences:
         raise TrainError(f"the experience has no groups, so an advantage of kind {config.kind} cannot be had")
     member, group = _members(experiences)

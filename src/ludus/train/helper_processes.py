@@ -36,11 +36,7 @@ class HelperProcesses:
         self.processes = [_start(setup, descriptors[place : place + 1]) for place, setup in enumerate(setups)]
 
     def await_all(self, is_ready: Callable[[int], bool]) -> None:
-        """Wait until `is_ready(rank)` of every helper.
-
-        Raises:
-            WorkerError: one ended before, or took too long; all are gone then.
-        """
+        """Wait until `is_ready(rank)` of all. Raises WorkerError if one ends or takes too long; all are gone then."""
         deadline = time.monotonic() + START_DEADLINE_S
         for rank, helper in enumerate(self.processes, start=1):
             while not is_ready(rank):

@@ -33,12 +33,11 @@ from ludus.train.advantages import compute_on_policy
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Batch, Rows, bucket, from_zero, make_rows, pad
 from ludus.train.jax_shards import agree, conclude, meet
-from ludus.train.jax_steps import EpochState, Metrics, MinibatchGradient, Pass, Steps, start_epochs
+from ludus.train.jax_steps import EpochState, Metrics, MinibatchGradient, Pass, Steps, learning_rate, start_epochs
 from ludus.train.learner_state import LearnerState, state_from_tensors, state_tensors
 from ludus.train.learners import check_health
 from ludus.train.minibatches import deal, make_deck, own_weight, round_keys, shuffle, whitened
 from ludus.train.objective import Objective, build_objective
-from ludus.train.optimizer import learning_rate
 from ludus.train.sources import labelled
 
 __all__ = ["JaxLearner", "LearnerState", "key_of"]
@@ -115,20 +114,12 @@ class JaxLearner:
     def train_batch(
         self, state: LearnerState, experiences: Experiences, seed: int, progress: float
     ) -> tuple[LearnerState, dict[str, float]]:
-        """Train on ragged experience: advantages in NumPy, rows padded to one of few sizes, one compiled update.
-
-        Raises:
-            TrainError: too many steps in a row were skipped.
-        """
+        """Train on ragged experience: advantages in NumPy, rows padded to one of few sizes, one compiled update."""
         batch = self.padded(state, experiences)
         state, metrics = self._jitted_update(state, batch, key_of(seed), np.float32(progress))
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()}
-        self.check_health(floats)
+        check_health(floats, self._train)
         return state, floats
-
-    def check_health(self, metrics: Mapping[str, Any]) -> None:
-        """Refuse to go on when too many steps in a row were skipped."""
-        check_health(metrics, self._train)
 
     def state_from_tensors(self, tensors: Mapping[str, Mapping[str, NDArray[Any]]]) -> LearnerState:
         """The state that `state_tensors` wrote, bit for bit; refuses tensors of another network or optimizer."""

@@ -35,6 +35,7 @@ from ludus.train.jax_learner import JaxLearner
 from ludus.train.jax_share import FromHelper, JaxShare, Ready, ShareBatch, ShareMinibatch
 from ludus.train.jax_steps import EpochState, Metrics
 from ludus.train.learner_state import LearnerState
+from ludus.train.learners import check_health
 
 Floats = NDArray[np.float32]
 
@@ -56,11 +57,7 @@ class NetworkHelpers:
         self._patience_s = config.runtime.stall_s
 
     def await_ready(self) -> None:
-        """Wait until all of them listen.
-
-        Raises:
-            WorkerError: one did not start; none is left.
-        """
+        """Wait until all of them listen. Raises WorkerError if one did not start; none is left then."""
         try:
             self.helpers.await_all(self._is_ready)
         except WorkerError:
@@ -123,11 +120,7 @@ class ParallelJaxLearner(JaxLearner):
     def train_batch(
         self, state: LearnerState, experiences: Experiences, seed: int, progress: float
     ) -> tuple[LearnerState, dict[str, float]]:
-        """One update by all trainers.
-
-        Raises:
-            TrainError: too many steps in a row were skipped.
-        """
+        """One update by all trainers."""
         batch = self.padded(state, experiences)
         with self.helpers.together():
             self.helpers.say(ShareBatch(seed=seed, progress=progress, rows=len(batch["weight"])), _packed(batch))
@@ -137,7 +130,7 @@ class ParallelJaxLearner(JaxLearner):
             )
         state, metrics = self._conclude(epochs, state, self._share.batch, np.float32(progress))
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()}
-        self.check_health(floats)
+        check_health(floats, self._train)
         return state, floats
 
     def close(self) -> None:

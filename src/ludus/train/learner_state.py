@@ -46,11 +46,7 @@ def state_tensors(state: LearnerState) -> dict[str, Tensors]:
 
 
 def state_from_tensors(tensors: Mapping[str, Mapping[str, NDArray[Any]]], template: LearnerState) -> LearnerState:
-    """The state that `state_tensors` wrote.
-
-    Raises:
-        CorruptRecord: names, shapes or types are not those of the template.
-    """
+    """The state that `state_tensors` wrote. Raises CorruptRecord if names, shapes or types are not the template's."""
     expected = state_tensors(template)
     for part in ("weights", "optimizer"):
         check_tensors(part, {name: (x.shape, x.dtype) for name, x in expected[part].items()}, tensors[part])

@@ -18,8 +18,8 @@ from ludus.records import Experiences
 
 if TYPE_CHECKING:
     from ludus.train.jax_learner import JaxLearner
-    from ludus.train.reducers import Reducer
     from ludus.train.torch_learner import TorchLearner
+    from ludus.train.torch_scoring import Reducer
 
 Parts = Mapping[str, Mapping[str, NDArray[Any]]]
 """Tensors by name, in the parts `weights` and `optimizer`."""
@@ -109,11 +109,7 @@ def make_torch_learner(
 
 
 def check_health(metrics: Mapping[str, Any], train: TrainConfig) -> None:
-    """Refuse to go on when too many optimizer steps in a row were skipped.
-
-    Raises:
-        TrainError: they were.
-    """
+    """Raise TrainError when too many optimizer steps in a row were skipped."""
     in_a_row = int(metrics["skipped_in_a_row"])
     if in_a_row >= train.max_skipped:
         raise TrainError(
@@ -125,11 +121,7 @@ def check_health(metrics: Mapping[str, Any], train: TrainConfig) -> None:
 def check_tensors(
     part: str, expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], found: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Refuse a part of a state whose names, shapes or types are not the expected ones.
-
-    Raises:
-        CorruptRecord: they are not.
-    """
+    """Raise CorruptRecord for a part of a state whose names, shapes or types are not the expected ones."""
     problems = [f"{name} is missing" for name in expected.keys() - found.keys()]
     problems += [f"{name} is unknown" for name in found.keys() - expected.keys()]
     for name in expected.keys() & found.keys():

@@ -47,11 +47,7 @@ def register_loader(kind: str, factory: LoaderFactory) -> None:
 
 
 def check_loader(config: RunConfig) -> None:
-    """See that a config's loader is registered and takes its options; nothing is opened.
-
-    Raises:
-        ConfigError: nothing is registered under that kind, or it does not take these options.
-    """
+    """Raise ConfigError unless a config's loader is registered and takes its options; nothing is opened."""
     chosen: LoaderConfig | None = config.buffer.loader
     if chosen is not None:
         try:

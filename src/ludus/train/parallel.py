@@ -29,8 +29,8 @@ from ludus.storage.arrow import experiences_from_bytes, experiences_to_bytes
 from ludus.storage.atomic import temporary_name
 from ludus.train.helper_processes import HelperProcesses
 from ludus.train.learners import make_torch_learner
-from ludus.train.reducers import Reducer
 from ludus.train.torch_learner import TorchLearner
+from ludus.train.torch_scoring import Reducer
 from ludus.train.torch_state import Tensors, TorchState
 
 STOP, LOAD, TRAIN = range(3)

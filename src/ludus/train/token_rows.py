@@ -22,11 +22,7 @@ Ints = NDArray[np.int64]
 
 
 def trainable_rows(experiences: Experiences, *, vocabulary: int, context: int) -> Experiences:
-    """The sequences in which the policy chose anything, from offset 0.
-
-    Raises:
-        TrainError: a sequence that this model cannot have written.
-    """
+    """The sequences in which the policy chose anything, from offset 0. Raises TrainError for another model's."""
     if "observation" in experiences.steps:
         raise TrainError("experience with observations (decisions on a board) cannot train a language model")
     begin, stop = int(experiences.offsets[0]), int(experiences.offsets[-1])

@@ -17,11 +17,10 @@ from ludus.train.aggregation import token_mean
 from ludus.train.importance import MISMATCH_TOTALS, mismatch_totals
 from ludus.train.losses import LossInputs, kl
 from ludus.train.objective import Objective, Scales, rows_of
-from ludus.train.reducers import Reducer
 from ludus.train.sources import keep_pairs_whole
 from ludus.train.token_metrics import Floats, added
 from ludus.train.token_rows import Ints, normalised, own_elements, targets_of
-from ludus.train.torch_scoring import Scorer
+from ludus.train.torch_scoring import Reducer, Scorer
 from ludus.train.torch_state import Leaves
 
 Totals = dict[str, torch.Tensor]

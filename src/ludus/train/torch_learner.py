@@ -26,14 +26,13 @@ from ludus.records import Experiences
 from ludus.train.aggregation import build_aggregation
 from ludus.train.learners import check_health
 from ludus.train.objective import build_objective
-from ludus.train.reducers import Reducer
 from ludus.train.token_metrics import Floats, UpdateTotals, added
 from ludus.train.token_rows import minibatches, trainable_rows
 from ludus.train.torch_credit import Credit
 from ludus.train.torch_decoder import build_forward
 from ludus.train.torch_gradient import TokenGradient
 from ludus.train.torch_optimizer import MOMENTS, init_moments, learning_rate, step
-from ludus.train.torch_scoring import Scorer
+from ludus.train.torch_scoring import Reducer, Scorer
 from ludus.train.torch_state import (
     Layout,
     Leaves,
@@ -121,11 +120,7 @@ class TorchLearner:
     def train_batch(
         self, state: TorchState, experiences: Experiences, seed: int, progress: float
     ) -> tuple[TorchState, Floats]:
-        """Train on token sequences. The state is changed in place and given back.
-
-        Raises:
-            TrainError: the sequences are not this model's, or too many steps in a row were skipped.
-        """
+        """Train on token sequences. The state is changed in place and given back. Refuses another model's sequences."""
         rows = trainable_rows(experiences, vocabulary=self._model.vocabulary, context=self._model.context)
         leaves, totals = self._leaves_of(state), UpdateTotals()
         try:

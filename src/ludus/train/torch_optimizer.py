@@ -1,4 +1,4 @@
-"""Optimizers on one vector, in place: the twin of `optimizer.py`, with the same formulas and the same schedule.
+"""Optimizers on one vector, in place: the twins of those in `jax_steps.py`, with the same formulas and schedule.
 
 The state is vectors by name (`mu`, `nu`) and a count; `step` is called with a gradient that is already clipped.
 """

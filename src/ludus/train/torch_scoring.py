@@ -1,12 +1,13 @@
 """Sequences in, what losses need out: a forward pass, a critic head, and `[B, W]` tensors around them.
 
-Invariant: outside the targets every tensor is 0 and no gradient flows.
+Invariants: outside the targets every tensor is 0 and no gradient flows. Trainers share the parts of a minibatch; what
+they add up is the same on each of them afterwards, so trainers that began alike stay alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 from ludus.lm.weights import VALUE_BIAS, VALUE_WEIGHT
 from ludus.records import Experiences
 from ludus.train.losses import LossInputs
-from ludus.train.reducers import Reducer
 from ludus.train.sources import partners
 from ludus.train.token_rows import Ints, Targets, targets_of
 from ludus.train.torch_forward import Forward, Scores
@@ -30,6 +30,29 @@ CONSTANTS = {
     "target": "target",
 }
 """Inputs of losses that carry no gradient, and the step columns they come from, where there are such."""
+
+
+T = TypeVar("T")
+
+
+class Reducer:
+    """The trainers that share every minibatch. This one is alone; `parallel.GlooReducer` is one of several."""
+
+    rank = 0
+    size = 1
+
+    def add_up(self, tensor: torch.Tensor) -> None:
+        """Replace the tensor by its sum over all trainers. All of them call this, in the same order."""
+
+    def share(self, parts: Sequence[T]) -> Sequence[T]:
+        """The parts that fall to this trainer."""
+        return parts[self.rank :: self.size]
+
+    def add_up_totals(self, totals: Mapping[str, torch.Tensor], names: Sequence[str]) -> dict[str, float]:
+        """Totals by name, over all trainers; `names` are all that there can be, 0 where a trainer has none."""
+        vector = torch.tensor([float(totals.get(name, 0.0)) for name in names], dtype=torch.float64)
+        self.add_up(vector)
+        return dict(zip(names, vector.tolist(), strict=True))
 
 
 class Scorer:

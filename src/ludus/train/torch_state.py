@@ -139,11 +139,7 @@ def state_tensors(state: TorchState, layout: Layout) -> dict[str, Tensors]:
 def state_from_tensors(
     tensors: Mapping[str, Mapping[str, NDArray[Any]]], layout: Layout, moments: tuple[str, ...], device: torch.device
 ) -> TorchState:
-    """The state that `state_tensors` wrote.
-
-    Raises:
-        CorruptRecord: names, shapes or types are not those of this learner.
-    """
+    """The state that `state_tensors` wrote. Raises CorruptRecord if names, shapes or types are not this learner's."""
     floats = {name: (shape, np.dtype(np.float32)) for name, shape in layout.shapes.items()}
     counts = {name: ((), np.dtype(np.int64)) for name in ("steps", "skipped")}
     remembered = {f"{moment}.{name}": what for moment in moments for name, what in floats.items()}

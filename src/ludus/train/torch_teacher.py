@@ -18,9 +18,8 @@ from ludus.lm.language_shape import ADAPTER
 from ludus.lm.teachers import TeacherModel
 from ludus.records import Experiences
 from ludus.storage.tensors import load_tensors
-from ludus.train.reducers import Reducer
 from ludus.train.torch_decoder import build_forward
-from ludus.train.torch_scoring import Scorer
+from ludus.train.torch_scoring import Reducer, Scorer
 from ludus.train.torch_state import Layout, Leaves
 
 
@@ -55,8 +54,7 @@ class Teacher:
     def logp(self, rows: Experiences, tokens: int) -> NDArray[np.float32]:
         """Log-probability `[N]` of every token that the policy sampled, so many computed at once; 0 elsewhere.
 
-        Raises:
-            TrainError: a token that the teacher does not have.
+        Raises TrainError for a token that the teacher does not have.
         """
         if len(rows) and (highest := int(rows.steps["action"].max())) >= self._vocabulary:
             raise TrainError(f"the teacher {self._path} does not know token {highest}; it has {self._vocabulary}")

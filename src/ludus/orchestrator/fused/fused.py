@@ -35,6 +35,7 @@ from ludus.sources.protocol import Batch, OwnSource
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.tensors import save_tensors
 from ludus.train.jax_learner import LearnerState
+from ludus.train.learners import check_health
 
 UNIFORM_PLAYER = "random"
 POPULATION_LANES = 8
@@ -211,7 +212,7 @@ class FusedLearner(Learner, OwnSource):
         telemetry.meters.add("explore", int(tally.episodes))
         telemetry.meters.add("train", 1)
         self._workers.serve(0.0)
-        self._program.learner.check_health(metrics)
+        check_health(metrics, self._context.config.train)
         steps, rated = self._context.config.train.batch_steps or 0, float(tally.lane_episodes.sum())
         return UpdateReport(
             steps=steps,
