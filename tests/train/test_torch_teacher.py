@@ -20,6 +20,7 @@ from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import Experiences
 from ludus.storage.tensors import save_tensors
 from ludus.train.torch_learner import TorchLearner
+from ludus.train.torch_scoring import Reducer
 from ludus.train.torch_teacher import Teacher
 
 from .conftest import mixed_experiences, token_experiences
@@ -75,7 +76,7 @@ def test_the_adapters_of_a_version_count(load_tiny: Callable[..., LanguageModel]
     assert np.abs(found - Teacher(whole(merged.path), context=256).logp(rows, 1000)).max() > 0.01
 
 
-class OneOfTwo:
+class OneOfTwo(Reducer):
     """A trainer that adds nothing of the other's."""
 
     size = 2
