@@ -136,11 +136,11 @@ def test_weights_that_do_not_fit_are_refused_with_the_tensor_named() -> None:
     model = random_model("qwen3")
     whole = {name: value.numpy() for name, value in model.named_parameters()}
     made = DecoderModel(model, context=CONTEXT, lora=None)
-    with pytest.raises(ConfigError, match=r"they have no model\.norm\.weight"):
+    with pytest.raises(ConfigError, match=r"there is no model\.norm\.weight"):
         made.prepare({name: tensor for name, tensor in whole.items() if name != "model.norm.weight"})
     with pytest.raises(ConfigError, match=r"model\.norm\.weight has shape \[65\], the model needs \[64\]"):
         made.prepare(whole | {"model.norm.weight": np.zeros(65, np.float32)})
-    with pytest.raises(ConfigError, match="it has no lm_head"):
+    with pytest.raises(ConfigError, match="there is lm_head"):
         made.prepare(whole | {"lm_head.extra": np.zeros(65, np.float32)})
     adapted = DecoderModel(model, context=CONTEXT, lora=LORA)
     with pytest.raises(ConfigError, match="the adapter does not fit the model"):

@@ -14,7 +14,7 @@ from ludus.train import compute, register_advantage, register_loss, register_sch
 from ludus.train.advantages import Credit, gae
 from ludus.train.jax_steps import learning_rate as jax_rate
 from ludus.train.losses import find_loss
-from ludus.train.torch_optimizer import learning_rate as torch_rate
+from ludus.train.torch_state import learning_rate as torch_rate
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,7 @@ import torch
 from ludus.config import OptimizerConfig
 from ludus.train import jax_steps as jax_optimizer
 from ludus.train.token_rows import minibatches, normalised, targets_of
-from ludus.train.torch_optimizer import MOMENTS, init_moments, learning_rate, step
-from ludus.train.torch_state import Layout, Leaves
+from ludus.train.torch_state import MOMENTS, Layout, Leaves, init_moments, learning_rate, step
 
 from .conftest import token_experiences
 

@@ -79,17 +79,20 @@ def init_adapter(model: PreTrainedModel, lora: LoraConfig, seed: int) -> dict[st
 def check_adapter(tensors: Mapping[str, NDArray[Any]], model: PreTrainedModel, lora: LoraConfig) -> None:
     """Raise ConfigError unless these are an adapter for exactly these layers; a critic's head is passed over."""
     expected = adapter_shapes(model, lora)
-    for name, shape in expected.items():
-        if name not in tensors:
-            raise ConfigError(f"the adapter does not fit the model: it has no {name}")
-        if tuple(tensors[name].shape) != shape:
-            raise ConfigError(
-                f"the adapter does not fit the model: {name} has shape {list(tensors[name].shape)}, "
-                f"the model needs {list(shape)}"
-            )
-    unknown = sorted(name for name in set(tensors) - set(expected) if not name.startswith(VALUE_PREFIX))
-    if unknown:
-        raise ConfigError(f"the adapter does not fit the model: it has {unknown[0]}, which belongs to no layer")
+    check_fit("the adapter does not fit the model", tensors, expected, needed=expected)
+
+
+def check_fit(
+    problem: str, tensors: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]], *, needed: Iterable[str]
+) -> None:
+    """Raise ConfigError, a `problem` and its cause, unless the tensors are the `needed` ones, with these shapes."""
+    if missing := [name for name in needed if name not in tensors]:
+        raise ConfigError(f"{problem}: there is no {missing[0]}")
+    for name in sorted(name for name in tensors if not name.startswith(VALUE_PREFIX)):
+        if name not in shapes:
+            raise ConfigError(f"{problem}: there is {name}, which belongs to no layer")
+        if (found := tuple(tensors[name].shape)) != tuple(shapes[name]):
+            raise ConfigError(f"{problem}: {name} has shape {list(found)}, the model needs {list(shapes[name])}")
 
 
 def adapter_config_json(path: str, lora: LoraConfig, tensors: Iterable[str]) -> dict[str, Any]:

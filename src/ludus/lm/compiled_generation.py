@@ -17,13 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.lm.adapter_weights import Adapter, Site
 from ludus.lm.architectures import Architecture
 from ludus.lm.kernels import LANES, ROWS, CachedPlan, Change, address, load_kernels
 from ludus.lm.kv_cache import BLOCK, KvCache
 from ludus.lm.rows import Rows
 from ludus.lm.sampling import Draws
-from ludus.lm.weights import Layer, Linear
+from ludus.lm.weights import Adapter, Layer, Linear, Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ludus.config import LoraConfig
-from ludus.lm.adapter_weights import Adapter, fuse_adapter
 from ludus.lm.adapters import linear_layers
 from ludus.lm.architectures import Architecture, read_architecture
 from ludus.lm.compiled_generation import CompiledGeneration
@@ -26,7 +25,15 @@ from ludus.lm.kv_cache import KvCache
 from ludus.lm.rows import FEWEST, Rows
 from ludus.lm.sampling import Draws
 from ludus.lm.torch_generation import TorchGeneration
-from ludus.lm.weights import DecoderWeights, Tensors, check_version, fuse_weights, version_parameters
+from ludus.lm.weights import (
+    Adapter,
+    DecoderWeights,
+    Tensors,
+    check_version,
+    fuse_adapter,
+    fuse_weights,
+    version_parameters,
+)
 from ludus.runtime.native import CannotCompile
 
 logger = logging.getLogger(__name__)
@@ -49,15 +56,9 @@ class DecoderModel:
     """Computes rows of any version of one model."""
 
     def __init__(self, model: PreTrainedModel, *, context: int, lora: LoraConfig | None, merge: bool = False) -> None:
-        """
-        Args:
-            model: of a family that is covered.
-            context: positions.
-            lora: how versions' adapters were made; None if versions are whole models.
-            merge: whether each version is merged into its own copy of the weights.
+        """`merge`: each version is merged into its own copy of the weights; so it is without `lora`.
 
-        Raises:
-            NotCovered: the decoder does not compute what this model computes.
+        Raises NotCovered if the decoder does not compute what this model computes.
         """
         self._model = model
         self._lora = lora

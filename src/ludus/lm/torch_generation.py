@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.lm import torch_layers
-from ludus.lm.adapter_weights import Adapter
 from ludus.lm.architectures import Architecture
 from ludus.lm.kv_cache import BLOCK, KvCache
 from ludus.lm.rows import Rows, Run, make_runs
 from ludus.lm.sampling import Draws, sample_tokens
-from ludus.lm.weights import SITES, Layer, Linear
+from ludus.lm.weights import SITES, Adapter, Layer, Linear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ here is written to after it was made, so versions may share the parts that are e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from ludus.config import LoraConfig
 from ludus.errors import ConfigError
-from ludus.lm.adapters import PREFIX, VALUE_PREFIX, A, B, check_adapter
+from ludus.lm.adapters import PREFIX, VALUE_PREFIX, A, B, check_adapter, check_fit
 from ludus.lm.rows import FEWEST
 
 Tensors = Mapping[str, NDArray[Any]]
@@ -32,6 +33,8 @@ SITES = {
     "down": ("mlp.down_proj",),
 }
 """The products of each layer, and the linear layers that each of them stands for, in order."""
+WHOLE = 8
+"""Ranks are filled up with zeros to multiples of this: what a processor computes at once."""
 VALUE_WEIGHT, VALUE_BIAS = f"{VALUE_PREFIX}weight", f"{VALUE_PREFIX}bias"
 COLUMNS = 8
 """Of the product, all but the first zero: how a product with one column adds up depends on its rows."""
@@ -146,18 +149,9 @@ def check_version(tensors: Tensors, model: PreTrainedModel, lora: LoraConfig | N
     if lora is not None:
         check_adapter(tensors, model, lora)
         return
-    base = model.state_dict()
-    missing = next((name for name, _ in model.named_parameters() if name not in tensors), None)
-    if missing is not None:
-        raise ConfigError(f"the weights do not fit the model: they have no {missing}")
-    for name, tensor in tensors.items():
-        if name.startswith(VALUE_PREFIX):
-            continue
-        if name not in base:
-            raise ConfigError(f"the weights do not fit the model: it has no {name}")
-        if tuple(tensor.shape) != tuple(base[name].shape):
-            shapes = f"{list(tensor.shape)}, the model needs {list(base[name].shape)}"
-            raise ConfigError(f"the weights do not fit the model: {name} has shape {shapes}")
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    needed = (name for name, _ in model.named_parameters())
+    check_fit("the weights do not fit the model", tensors, shapes, needed=needed)
 
 
 def version_parameters(model: PreTrainedModel, tensors: Tensors, lora: LoraConfig | None) -> dict[str, Tensor]:
@@ -215,3 +209,65 @@ def read_critic(tensors: Tensors, *, width: int, device: torch.device) -> Critic
     columns = torch.zeros(width, COLUMNS)
     columns[:, 0] = torch.from_numpy(weight[0].copy())
     return Critic(weight=columns.to(device), bias=float(bias[0]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Up:
+    """What one linear layer's adapter adds: `(x @ down)[:, ranks] @ matrix` to columns from `column` on."""
+
+    ranks: slice
+    column: int
+    matrix: Tensor
+    """`[ranks, out]`, times alpha / rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What is added to one fused product."""
+
+    down: Tensor
+    """`[in, ranks]`, of all its linear layers side by side."""
+    ups: tuple[Up, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Adapter:
+    """A version's adapter beside the base, for models too large to have a merged copy of each version.
+
+    For each layer what is added to each of `SITES`; None where nothing is. Adapters of matrices that stand together in
+    the decoder stand together too: what they read, they read once.
+    """
+
+    layers: tuple[tuple[Site | None, ...], ...]
+
+
+def fuse_adapter(
+    tensors: Tensors, lora: LoraConfig, *, layers: int, outputs: Mapping[str, int], like: Tensor
+) -> Adapter:
+    """Put a version's adapter tensors together.
+
+    `outputs` are those of each linear layer, by module name; `like` is a weight, for type and device.
+    """
+    scale = lora.alpha / lora.rank
+
+    def site(at: str, *names: str) -> Site | None:
+        return _fuse_site(tensors, scale, like, [(at + name, outputs[at + name]) for name in names])
+
+    places = [f"model.layers.{number}." for number in range(layers)]
+    return Adapter(layers=tuple(tuple(site(at, *names) for names in SITES.values()) for at in places))
+
+
+def _fuse_site(tensors: Tensors, scale: float, like: Tensor, modules: Sequence[tuple[str, int]]) -> Site | None:
+    downs: list[Tensor] = []
+    ups: list[Up] = []
+    column = 0
+    for module, outputs in modules:
+        if PREFIX + module + A in tensors:
+            down, up = (torch.from_numpy(np.array(tensors[PREFIX + module + end], np.float32)) for end in (A, B))
+            missing = -len(down) % WHOLE
+            first = sum(len(one) for one in downs)
+            downs.append(pad(down, (0, 0, 0, missing)))
+            matrix = pad(scale * up.t(), (0, 0, 0, missing)).to(like).contiguous()
+            ups.append(Up(ranks=slice(first, first + len(down) + missing), column=column, matrix=matrix))
+        column += outputs
+    return Site(down=torch.cat(downs).t().to(like).contiguous(), ups=tuple(ups)) if downs else None

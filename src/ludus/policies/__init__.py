@@ -4,8 +4,7 @@ What needs PyTorch is not imported here: `language_models`, `adapters`, `chat` a
 """
 
 from ludus.lm.language_shape import LanguageModelShape
-from ludus.policies.network_plugins import register_network
-from ludus.policies.shapes import AnyShape, PolicyShape, TabularShape, shape_from_json
+from ludus.policies.shapes import AnyShape, PolicyShape, TabularShape, register_network, shape_from_json
 from ludus.policies.store import Policy, PolicyStore, as_numpy
 
 __all__ = [

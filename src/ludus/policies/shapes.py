@@ -6,19 +6,23 @@ these, and put it into `SHAPES` under a key that its `to_json` writes and no oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import TypeAdapter
 
 from ludus.config import NetworkConfig
+from ludus.config.parts import NETWORKS
+from ludus.errors import ConfigError
 from ludus.lm.language_shape import LanguageModelShape
 
 if TYPE_CHECKING:
     from ludus.policies.networks import PolicyNetwork
 
 LISTING = "information_sets.json"
+NetworkFactory = Callable[..., Any]
+"""Called as `factory(shape, actions, rngs, **options)`; gives a `flax.nnx.Module`."""
 
 
 class _OneFile:
@@ -146,3 +150,16 @@ def shape_from_json(values: Mapping[str, Any]) -> AnyShape:
         if key in values:
             return kind.from_json(values)
     raise KeyError(" or ".join(SHAPES))
+
+
+def register_network(name: str, factory: NetworkFactory) -> None:
+    """Make a network known under a name, for `policy.network: {kind: custom, name: ...}`.
+
+    Args:
+        name: Small letters, digits and _.
+        factory: Takes the shape of what a seat sees (boards as `[H, W, C]`), the number of actions, `nnx.Rngs` and the
+            options of the config; gives a module with `__call__(seen [B, *shape]) -> (logits [B, A], value [B])`.
+    """
+    if not callable(factory):
+        raise ConfigError(f"network {name!r}: expected a class or function, got {type(factory).__name__}")
+    NETWORKS.add(name, factory)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ludus.config import CustomNetworkConfig
 from ludus.config.parts import NETWORKS
-from ludus.policies.network_plugins import NetworkFactory
+from ludus.policies.shapes import NetworkFactory
 from ludus.testing.conformance import call, require
 
 ROWS = 5

@@ -36,12 +36,9 @@ Advantage = Callable[..., tuple[NDArray[Any], NDArray[Any]]]
 
 
 def compute(experiences: Experiences, config: AdvantageConfig, current_logp: NDArray[Any] | None = None) -> Credit:
-    """Advantages and targets by the config's kind.
+    """Advantages and targets by the config's kind; its `perspective` does not matter: a sequence is a seat's own chain.
 
-    Args:
-        experiences: rewards, values, masks.
-        config: kind and coefficients. `perspective` does not matter here: a sequence is a seat's own chain.
-        current_logp: `[N]`, for V-trace: log-probabilities under the policy being trained. Default: on-policy.
+    `current_logp`: `[N]`, for V-trace: log-probabilities under the policy being trained. Default: on-policy.
     """
     if config.kind == "monte_carlo":
         return monte_carlo(experiences, gamma=config.gamma)
@@ -92,11 +89,7 @@ def compute_on_policy(
 ) -> Credit:
     """As `compute`, from on-policy sequences alone; the elements of others get 0. Offsets begin at 0.
 
-    Args:
-        experiences: rewards, values, masks.
-        source: code of each sequence, `[n]`; None: all are on-policy.
-        config: kind and coefficients.
-        current_logp: `[N]`, for V-trace.
+    `source`: code of each sequence, `[n]`; None: all are on-policy.
     """
     if source is None:
         return compute(experiences, config, current_logp)

@@ -33,7 +33,7 @@ from ludus.train.advantages import compute_on_policy
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Batch, Rows, bucket, from_zero, make_rows, pad
 from ludus.train.jax_shards import agree, conclude, meet
-from ludus.train.jax_steps import EpochState, Metrics, MinibatchGradient, Pass, Steps, learning_rate, start_epochs
+from ludus.train.jax_steps import EpochState, Metrics, Pass, Steps, learning_rate, start_epochs
 from ludus.train.learner_state import LearnerState, state_from_tensors, state_tensors
 from ludus.train.learners import check_health
 from ludus.train.minibatches import deal, make_deck, own_weight, round_keys, shuffle, whitened
@@ -66,8 +66,7 @@ class JaxLearner:
         self._advantage = train.algorithm.advantage
         self._objective = build_objective(train.algorithm.objective, mu=train.algorithm.mu)
         _refuse_what_tokens_need(train, self._objective)
-        self.gradient = MinibatchGradient(self._rows, train, self._objective)
-        self.steps = Steps(train, self._objective)
+        self.steps = Steps(self._rows, train, self._objective)
         self._padded_rows = 0
         self._jitted_update = jax.jit(self.update)
         self._jitted_evaluate = jax.jit(self._evaluate)
@@ -138,7 +137,7 @@ class JaxLearner:
     ) -> EpochState:
         """The epochs before their first minibatch."""
         part = {name: column[: self.minibatch] for name, column in batch.items()}
-        _, names = jax.eval_shape(lambda: self.gradient(vector, part, constants))
+        _, names = jax.eval_shape(lambda: self.steps.gradient(vector, part, constants))
         return start_epochs(vector, state, names)
 
     def _run_epochs(
@@ -152,7 +151,7 @@ class JaxLearner:
 
             def step(epochs: EpochState, number: jax.Array) -> EpochState:
                 part = deal(batch, deck, order, number, minibatch)
-                return self.steps.take(epochs, *self.gradient(epochs.params, part, constants), constants)
+                return self.steps.take(epochs, *self.steps.gradient(epochs.params, part, constants), constants)
 
             epochs = _repeat(step, epochs, deck.minibatches)
             return meet(epochs) if self._is_sharded else epochs

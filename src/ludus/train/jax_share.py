@@ -130,7 +130,7 @@ class JaxShare:
     ) -> jax.Array:
         part = deal(batch, deck, order, number, self._learner.minibatch)
         share = Share(rank, self._size)
-        gradient, metrics = self._learner.gradient(vector, part, self.constants(progress), share)
+        gradient, metrics = self._learner.steps.gradient(vector, part, self.constants(progress), share)
         return jnp.concatenate([gradient, jnp.stack([metrics[name] for name in sorted(metrics)])])
 
 

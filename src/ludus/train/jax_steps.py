@@ -27,11 +27,10 @@ from jax import lax
 from ludus.config import OptimizerConfig, TrainConfig
 from ludus.config.parts import SCHEDULES
 from ludus.policies.value_scale import scale_of
-from ludus.train.aggregation import token_mean
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Decisions
 from ludus.train.learner_state import LearnerState
-from ludus.train.losses import LossInputs, entropy, kl
+from ludus.train.losses import LossInputs, entropy
 from ludus.train.minibatches import Columns, normalised, own_weight
 from ludus.train.objective import Objective, Scales, element_count
 
@@ -94,78 +93,6 @@ class Share(NamedTuple):
     size: int
 
 
-class MinibatchGradient:
-    """Gradient and metrics by a resolved `TrainConfig`. Pure and traceable."""
-
-    def __init__(self, rows: Decisions, train: TrainConfig, objective: Objective) -> None:
-        self._rows = rows
-        self._objective = objective
-        self._pieces = train.accumulate
-        self._normalises = train.algorithm.advantage is None or train.algorithm.advantage.normalise
-
-    def __call__(
-        self, vector: jax.Array, part: Columns, constants: Pass, share: Share | None = None
-    ) -> tuple[jax.Array, Metrics]:
-        """Of one minibatch or a share of it, in as many pieces as `accumulate` says."""
-        if self._normalises:
-            part = {**part, "advantage": normalised(part["advantage"], own_weight(part))}
-        scales = self._objective.scales(part["weight"], part.get("source"))
-        count = element_count(own_weight(part))
-        mine = part if share is None else share_of(part, share, self._pieces)
-
-        def of_piece(piece: Columns) -> tuple[jax.Array, Metrics]:
-            gradient, metrics = jax.grad(self._loss, has_aux=True)(vector, piece, constants, scales, count)
-            return gradient, metrics
-
-        if self._pieces == 1:
-            return of_piece(mine)
-        stacked = {name: x.reshape((self._pieces, -1, *x.shape[1:])) for name, x in mine.items()}
-        shapes = jax.eval_shape(of_piece, {name: x[0] for name, x in stacked.items()})
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        total: tuple[jax.Array, Metrics]
-        total, _ = lax.scan(lambda sums, piece: (jax.tree.map(jnp.add, sums, of_piece(piece)), None), zeros, stacked)
-        return total
-
-    def _loss(
-        self, vector: jax.Array, piece: Columns, constants: Pass, scales: Scales, count: jax.Array
-    ) -> tuple[jax.Array, Metrics]:
-        params = constants.params(vector)
-        logits, value = self._rows.apply(params, piece)
-        scale = scale_of(params)
-        normalise = scale.normalise if scale is not None else lambda value: value
-        log_probs = masked_log_softmax(logits, piece.get("legal"))
-        inputs = LossInputs(
-            mask=piece["weight"],
-            logp=take_last(log_probs, piece["action"]),
-            old_logp=piece["logp"],
-            advantage=piece["advantage"],
-            value=normalise(value),
-            old_value=normalise(piece["value"]),
-            target=normalise(piece["target"]),
-            entropy=entropy(log_probs),
-            source=piece.get("source"),
-        )
-        loss, metrics = self._objective(inputs, constants.progress, scales)
-        own, total = own_weight(piece), token_mean.total
-        metrics["entropy"] = total(inputs.entropy, own) / count
-        if "approx_kl" not in metrics:
-            metrics["approx_kl"] = total(kl(inputs.old_logp, inputs.logp).loss, own) / count
-        return loss, {**metrics, "loss": loss}
-
-
-def share_of(part: Columns, share: Share, pieces: int = 1) -> Columns:
-    """The rows of a share, filled up by rows of weight 0 to a multiple of `pieces` that is the same for every share."""
-    extra = -len(part["weight"]) % (share.size * pieces)
-
-    def cut(column: jax.Array) -> jax.Array:
-        filled = jnp.pad(column, [(0, extra), *[(0, 0)] * (column.ndim - 1)])
-        dealt = filled.reshape((-1, share.size, *column.shape[1:]))
-        mine: jax.Array = lax.dynamic_index_in_dim(dealt, share.rank, axis=1, keepdims=False)
-        return mine
-
-    return {name: cut(column) for name, column in part.items()}
-
-
 class EpochState(NamedTuple):
     """What the minibatch loops carry."""
 
@@ -196,10 +123,53 @@ def start_epochs(vector: jax.Array, state: LearnerState, metrics: Iterable[str])
 class Steps:
     """One optimizer step after the other, by a resolved `TrainConfig`. Pure and traceable."""
 
-    def __init__(self, train: TrainConfig, objective: Objective) -> None:
-        self._train = train
-        self._objective = objective
+    def __init__(self, rows: Decisions, train: TrainConfig, objective: Objective) -> None:
+        self._rows, self._train, self._objective = rows, train, objective
         self.optimizer = build_optimizer(train.optimizer)
+
+    def gradient(
+        self, vector: jax.Array, part: Columns, constants: Pass, share: Share | None = None
+    ) -> tuple[jax.Array, Metrics]:
+        """Gradient and metrics of one minibatch or a share of it, in as many pieces as `accumulate` says."""
+        if self._train.algorithm.advantage is None or self._train.algorithm.advantage.normalise:
+            part = {**part, "advantage": normalised(part["advantage"], own_weight(part))}
+        scales = self._objective.scales(part["weight"], part.get("source"))
+        count, pieces = element_count(own_weight(part)), self._train.accumulate
+        mine = part if share is None else share_of(part, share, pieces)
+
+        def of_piece(piece: Columns) -> tuple[jax.Array, Metrics]:
+            gradient, metrics = jax.grad(self._loss, has_aux=True)(vector, piece, constants, scales, count)
+            return gradient, metrics
+
+        if pieces == 1:
+            return of_piece(mine)
+        stacked = {name: x.reshape((pieces, -1, *x.shape[1:])) for name, x in mine.items()}
+        shapes = jax.eval_shape(of_piece, {name: x[0] for name, x in stacked.items()})
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        total: tuple[jax.Array, Metrics]
+        total, _ = lax.scan(lambda sums, piece: (jax.tree.map(jnp.add, sums, of_piece(piece)), None), zeros, stacked)
+        return total
+
+    def _loss(
+        self, vector: jax.Array, piece: Columns, constants: Pass, scales: Scales, count: jax.Array
+    ) -> tuple[jax.Array, Metrics]:
+        params = constants.params(vector)
+        logits, value = self._rows.apply(params, piece)
+        scale = scale_of(params)
+        normalise = scale.normalise if scale is not None else lambda value: value
+        log_probs = masked_log_softmax(logits, piece.get("legal"))
+        inputs = LossInputs(
+            mask=piece["weight"],
+            logp=take_last(log_probs, piece["action"]),
+            old_logp=piece["logp"],
+            advantage=piece["advantage"],
+            value=normalise(value),
+            old_value=normalise(piece["value"]),
+            target=normalise(piece["target"]),
+            entropy=entropy(log_probs),
+            source=piece.get("source"),
+        )
+        return self._objective.measure(inputs, constants.progress, scales, count)
 
     def take(self, epochs: EpochState, gradient: jax.Array, metrics: Metrics, constants: Pass) -> EpochState:
         """One optimizer step by a whole minibatch's gradient, or none."""
@@ -250,6 +220,19 @@ class Steps:
         taken = jnp.maximum(epochs.taken, 1).astype(jnp.float32)
         means = {name: total / taken for name, total in epochs.sums.items()}
         return after, {**means, **_batch_metrics(own), **counts}
+
+
+def share_of(part: Columns, share: Share, pieces: int) -> Columns:
+    """The rows of a share, filled up by rows of weight 0 to a multiple of `pieces` that is the same for every share."""
+    extra = -len(part["weight"]) % (share.size * pieces)
+
+    def cut(column: jax.Array) -> jax.Array:
+        filled = jnp.pad(column, [(0, extra), *[(0, 0)] * (column.ndim - 1)])
+        dealt = filled.reshape((-1, share.size, *column.shape[1:]))
+        mine: jax.Array = lax.dynamic_index_in_dim(dealt, share.rank, axis=1, keepdims=False)
+        return mine
+
+    return {name: cut(column) for name, column in part.items()}
 
 
 def _batch_metrics(batch: Mapping[str, jax.Array]) -> Metrics:

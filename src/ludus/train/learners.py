@@ -87,8 +87,8 @@ def make_torch_learner(
     from ludus.lm.language_models import load_language_model
     from ludus.lm.language_shape import LanguageModelShape
     from ludus.lm.teachers import TeacherModel
+    from ludus.train.torch_credit import Teacher
     from ludus.train.torch_learner import TorchLearner
-    from ludus.train.torch_teacher import Teacher
 
     language, temperature = LanguageModelShape.from_json(shape), config.explore.sampling.temperature
     by_game = {game: sampling.temperature for game, sampling in config.sampling_by_game().items()}

@@ -20,8 +20,8 @@ from ludus.config.parts import LOSSES
 from ludus.errors import ConfigError
 from ludus.train.aggregation import Aggregation, at_least_something, token_mean
 from ludus.train.arrays import Array, as_float, namespace
-from ludus.train.losses import OWN_AGGREGATION, Elements, Loss, LossInputs, find_loss
-from ludus.train.schedules import linear, mu_at
+from ludus.train.losses import OWN_AGGREGATION, Elements, Loss, LossInputs, find_loss, kl
+from ludus.train.schedules import mu_at
 from ludus.train.sources import CODES
 
 _CONSTANTS = ("old_logp", "start_logp", "ref_logp", "advantage", "old_value", "target")
@@ -50,7 +50,8 @@ class Term:
 
     def weight_at(self, progress: Array | float, mu: MuConfig | None = None) -> Array | float:
         """The weight when this share of the run is done."""
-        weight = linear(self.weight, self.weight_end, progress)
+        change = self.weight_end - self.weight
+        weight = self.weight + change * progress if change else self.weight
         if self.share is None or mu is None:
             return weight
         share = mu_at(mu, progress)
@@ -82,13 +83,7 @@ class Objective:
     def __call__(
         self, inputs: LossInputs, progress: Array | float, scales: Scales | None = None
     ) -> tuple[Array, dict[str, Array]]:
-        """The loss, and every term and statistic by name.
-
-        Args:
-            inputs: one batch, or one part of it.
-            progress: share of the run that is done, 0 to 1.
-            scales: `self.scales(...)` of the whole batch, when `inputs` is a part of it.
-        """
+        """The loss, and every term and statistic by name; `scales` are of the whole batch, if this is a part of it."""
         scales = self.scales(inputs.mask, inputs.source) if scales is None else scales
         loss: Array = 0.0
         metrics: dict[str, Array] = {}
@@ -107,6 +102,17 @@ class Objective:
             for name, stat in elements.stats.items():
                 metrics[name] = term.averages.total(stat, mine.mask) / count
         return loss, metrics
+
+    def measure(
+        self, inputs: LossInputs, progress: Array | float, scales: Scales, own: Array | float
+    ) -> tuple[Array, dict[str, Array]]:
+        """As a call, with what a learner reports besides: the loss, and means over `own` on-policy elements."""
+        loss, metrics = self(inputs, progress, scales)
+        mask = rows_of("on_policy", inputs.mask, inputs.source)
+        metrics["entropy"] = token_mean.total(inputs.entropy, mask) / own
+        if "approx_kl" not in metrics:
+            metrics["approx_kl"] = token_mean.total(kl(inputs.old_logp, inputs.logp).loss, mask) / own
+        return loss, {**metrics, "loss": loss}
 
     def scales(self, mask: Array, source: Array | None = None) -> Scales:
         """What the totals of a batch are divided by."""

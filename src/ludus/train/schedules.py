@@ -22,11 +22,6 @@ def register_schedule(name: str, function: Schedule) -> None:
     SCHEDULES.add(name, function)
 
 
-def linear(start: float, end: float, progress: Array | float) -> Array | float:
-    """From `start` to `end` over the run."""
-    return start if start == end else start + (end - start) * progress
-
-
 def mu_at(config: MuConfig, progress: Array | float) -> Array | float:
     """CHORD's mu: up to `peak` in a line, down to `valley` along half a cosine, then level."""
     valley = config.peak if config.valley is None else config.valley

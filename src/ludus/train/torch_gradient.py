@@ -1,29 +1,35 @@
-"""The gradient of a minibatch of token sequences in PyTorch: of all of it, or of one trainer's share.
+"""The gradient of a minibatch of token sequences in PyTorch, and what an update reports.
 
-Invariant: a minibatch is normalised as a whole, by its masks and labels alone. So its gradient does not depend on how
-it is cut into parts or shared by trainers (to rounding), and every trainer finds the same scales.
+Invariants: a minibatch is normalised as a whole, by its masks and labels alone. So its gradient does not depend on how
+it is cut into parts or shared by trainers (to rounding), and every trainer finds the same scales. Every metric is
+finite, whatever the batch held, so metrics are always valid JSON.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ludus.config import AdvantageConfig, TrainConfig
 from ludus.records import Experiences
-from ludus.train.aggregation import token_mean
-from ludus.train.importance import MISMATCH_TOTALS, mismatch_totals
-from ludus.train.losses import LossInputs, kl
+from ludus.train.importance import MISMATCH_TOTALS, mismatch, mismatch_totals
+from ludus.train.losses import LossInputs
 from ludus.train.objective import Objective, Scales, rows_of
 from ludus.train.sources import keep_pairs_whole
-from ludus.train.token_metrics import Floats, added
 from ludus.train.token_rows import Ints, normalised, own_elements, targets_of
 from ludus.train.torch_scoring import Reducer, Scorer
 from ludus.train.torch_state import Leaves
 
+Floats = dict[str, float]
 Totals = dict[str, torch.Tensor]
+
+_TINY = 1e-8
 
 MICRO_BATCH = {"cpu": 2048, "cuda": 16384}
 """Tokens computed at once by default: a CPU's caches are small, a GPU wants work."""
@@ -74,7 +80,7 @@ class MetricNames:
 def _nothing(critic: bool) -> LossInputs:
     per_row = {"source": None, "partner": np.zeros(1, np.int64), "chosen": np.zeros(1, bool)}
     absent = set() if critic else {"value"}
-    names = [field.name for field in fields(LossInputs) if field.name not in per_row.keys() | absent]
+    names = [each.name for each in fields(LossInputs) if each.name not in per_row.keys() | absent]
     return LossInputs(**dict.fromkeys(names, np.zeros((1, 1), np.float32)), **per_row)
 
 
@@ -101,8 +107,8 @@ class TokenGradient:
         apart: Totals = {}
         for rows in self._reducer.share(self._parts(part)):
             inputs = self._inputs(part.take(rows), leaves)
-            loss, metrics = self._loss(inputs, progress, whole)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss, metrics = self._objective.measure(inputs, progress, whole.scales, whole.own or 1.0)
+            loss.backward()
             totals = added(totals, {name: value.detach() for name, value in metrics.items()})
             own = rows_of("on_policy", inputs.mask, inputs.source)
             apart = added(apart, mismatch_totals(inputs.logp, inputs.old_logp, own))
@@ -129,10 +135,67 @@ class TokenGradient:
             return replace(inputs, start_logp=inputs.logp.detach())
         return inputs
 
-    def _loss(self, inputs: LossInputs, progress: float, whole: Whole) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        loss, metrics = self._objective(inputs, progress, whole.scales)
-        own = rows_of("on_policy", inputs.mask, inputs.source)
-        metrics["entropy"] = token_mean.total(inputs.entropy, own) / (whole.own or 1.0)
-        if "approx_kl" not in metrics:
-            metrics["approx_kl"] = token_mean.total(kl(inputs.old_logp, inputs.logp).loss, own) / (whole.own or 1.0)
-        return loss, {**metrics, "loss": loss}
+
+@dataclass(slots=True)
+class UpdateTotals:
+    """What an update has done so far."""
+
+    sums: Floats = field(default_factory=dict)
+    """Of every metric, over the steps that were taken."""
+    times: Counter[str] = field(default_factory=Counter)
+    """In how many of those steps there was anything that it is a mean of."""
+    apart: Floats = field(default_factory=dict)
+    """Totals of how far learner and engine are apart, over what was scored before the first step."""
+    taken: int = 0
+    skipped: int = 0
+    stopped: bool = False
+    """Whether the KL went over its bound."""
+
+    def add(self, metrics: Mapping[str, float]) -> None:
+        """Count one optimizer step."""
+        self.taken += 1
+        self.sums = added(self.sums, metrics)
+        self.times.update(metrics.keys())
+
+    def report(
+        self, rows: Experiences, figures: Floats, *, skipped_in_a_row: int, learning_rate: float, critic: bool
+    ) -> Floats:
+        """The metrics of the whole update; `figures` are those of the batch before the first step."""
+        means = {name: total / self.times[name] for name, total in self.sums.items()}
+        counts = {
+            "rows": len(rows),
+            "tokens": int(np.count_nonzero(rows.steps["mask"])),
+            "optimizer_steps": self.taken,
+            "skipped": self.skipped,
+            "skipped_in_a_row": skipped_in_a_row,
+            "kl_stopped": self.stopped,
+            "learning_rate": learning_rate,
+        }
+        figures = {**means, **figures, **mismatch(self.apart), **_credit_figures(rows, critic), **counts}
+        return {name: float(np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)) for name, x in figures.items()}
+
+
+def added(totals: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Sums by name; a name that is new begins at its value."""
+    return {**totals, **{name: totals[name] + x if name in totals else x for name, x in more.items()}}
+
+
+def _credit_figures(rows: Experiences, critic: bool) -> Floats:
+    """Means over the targets of on-policy rows, and the explained variance of the old values (1 is all)."""
+    mask = own_elements(rows)
+    if not mask.any():
+        return {}
+    advantage, value, target = (_chosen(rows, name, mask) for name in ("advantage", "value", "target"))
+    if not (np.isfinite(advantage).all() and np.isfinite(value - target).all()):
+        return {}
+    figures = {"advantage_std": float(advantage.std()), "target_mean": float(target.mean())}
+    if not critic:
+        return figures
+    spread = float(target.var())
+    explained = 1.0 - float((target - value).var()) / spread if spread > _TINY else 0.0
+    return {**figures, "value_mean": float(value.mean()), "explained_variance": explained}
+
+
+def _chosen(rows: Experiences, name: str, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    column: NDArray[np.float64] = np.asarray(rows.steps[name], np.float64)[mask]
+    return column

@@ -26,24 +26,25 @@ from ludus.records import Experiences
 from ludus.train.aggregation import build_aggregation
 from ludus.train.learners import check_health
 from ludus.train.objective import build_objective
-from ludus.train.token_metrics import Floats, UpdateTotals, added
 from ludus.train.token_rows import minibatches, trainable_rows
-from ludus.train.torch_credit import Credit
+from ludus.train.torch_credit import Credit, Teacher
 from ludus.train.torch_decoder import build_forward
-from ludus.train.torch_gradient import TokenGradient
-from ludus.train.torch_optimizer import MOMENTS, init_moments, learning_rate, step
+from ludus.train.torch_gradient import Floats, TokenGradient, UpdateTotals, added
 from ludus.train.torch_scoring import Reducer, Scorer
 from ludus.train.torch_state import (
+    MOMENTS,
     Layout,
     Leaves,
     Tensors,
     TorchState,
+    init_moments,
     init_weights,
+    learning_rate,
     state_from_tensors,
     state_tensors,
+    step,
     weight_shapes,
 )
-from ludus.train.torch_teacher import Teacher
 
 __all__ = ["TorchLearner", "TorchState"]
 
