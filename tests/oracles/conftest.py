@@ -17,7 +17,7 @@ from ludus.config import AdvantageConfig, TermConfig
 from ludus.records import Experiences
 from ludus.train.advantages import compute, whitened
 from ludus.train.aggregation import AGGREGATIONS, Aggregation, constant_norm
-from ludus.train.losses import LossInputs
+from ludus.train.loss_inputs import LossInputs
 from ludus.train.objective import build_objective
 
 ROWS, LONGEST = 7, 9

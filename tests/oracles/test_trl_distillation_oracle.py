@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from ludus.config import ALGORITHMS
-from ludus.train.losses import LossInputs
+from ludus.train.loss_inputs import LossInputs
 from ludus.train.objective import build_objective
 
 VOCABULARY, POSITIONS = 11, 5

@@ -144,7 +144,10 @@ def test_a_fitting_adapter_passes_with_and_without_a_critic(model: LanguageModel
         ({"B": np.zeros((96, 4))}, r"up_proj.lora_B.weight has shape \[96, 4\], the model needs \[96, 3\]"),
         ({"B": np.zeros(3)}, r"has shape \[3\]"),
         ({"A": None}, r"there is no base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"),
-        ({"X": np.zeros(1)}, r"there is base_model.model.model.layers.1.mlp.up_proj.lora_X.weight, which belongs to no"),
+        (
+            {"X": np.zeros(1)},
+            r"there is base_model.model.model.layers.1.mlp.up_proj.lora_X.weight, which belongs to no",
+        ),
     ],
 )
 def test_an_adapter_that_does_not_fit_is_one_sentence(model: LanguageModel, changes: Any, said: str) -> None:

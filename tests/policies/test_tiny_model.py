@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from ludus.errors import ConfigError
 from ludus.lm.language_models import LanguageModel
-from ludus.lm.model_writing import writing_model
+from ludus.lm.model_folder import writing_model
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.storage.atomic import directory_hashes
 

@@ -13,7 +13,7 @@ import pytest
 from ludus.config import MuConfig, TermConfig
 from ludus.errors import ConfigError
 from ludus.train.aggregation import AGGREGATIONS, Aggregation, constant_norm
-from ludus.train.losses import LossInputs
+from ludus.train.loss_inputs import LossInputs
 from ludus.train.objective import build_objective
 from ludus.train.schedules import mu_at
 from ludus.train.sources import EXPERT, ON_POLICY

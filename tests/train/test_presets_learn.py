@@ -12,7 +12,8 @@ import torch
 from ludus.config import ALGORITHMS, AlgorithmConfig, OptimizerConfig, TrainConfig
 from ludus.lm.language_models import LanguageModel
 from ludus.records import Experiences
-from ludus.train.torch_learner import TorchLearner, TorchState
+from ludus.train.torch_learner import TorchLearner
+from ludus.train.torch_state import TorchState
 
 ON_POLICY, EXPERT, PAIRS = 32, 8, 8
 GOOD = 128

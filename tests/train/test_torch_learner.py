@@ -23,7 +23,8 @@ from ludus.errors import ConfigError, CorruptRecord, TrainError
 from ludus.lm.language_models import LanguageModel
 from ludus.records import Experiences
 from ludus.train.losses import kl
-from ludus.train.torch_learner import TorchLearner, TorchState
+from ludus.train.torch_learner import TorchLearner
+from ludus.train.torch_state import TorchState
 
 from .conftest import mixed_experiences, token_experiences
 

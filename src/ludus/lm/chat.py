@@ -101,7 +101,7 @@ class ChatFormat:
 
     def _after_answer(self, user_text: str) -> str:
         question, answer = _QUESTIONS[0], _ANSWERS[0]
-        text = self._render([_user(question), _assistant(answer), _user(user_text)])
+        text = self._render([_said("user", question), _said("assistant", answer), _said("user", user_text)])
         return text[text.index(answer) + len(answer) :]
 
     def _constant_parts(self) -> tuple[str, str] | None:
@@ -115,8 +115,8 @@ class ChatFormat:
 
     def _is_append_only(self, rules: list[dict[str, str]]) -> bool:
         """Whether a whole conversation is rendered as the parts of which it is made here."""
-        first, second, third = map(_user, _QUESTIONS)
-        yes, no = map(_assistant, _ANSWERS)
+        first, second, third = (_said("user", text) for text in _QUESTIONS)
+        yes, no = (_said("assistant", text) for text in _ANSWERS)
         try:
             whole = self._render([*rules, first, yes, second, no, third])
             opening = self._render([*rules, first])
@@ -145,12 +145,8 @@ def _marks(tokenizer: Any) -> set[str]:
     return added | set(tokenizer.all_special_tokens)
 
 
-def _user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
-def _assistant(text: str) -> dict[str, str]:
-    return {"role": "assistant", "content": text}
+def _said(role: str, text: str) -> dict[str, str]:
+    return {"role": role, "content": text}
 
 
 def _folded(messages: Messages) -> list[dict[str, str]]:
@@ -159,4 +155,4 @@ def _folded(messages: Messages) -> list[dict[str, str]]:
     others = [dict(message) for message in messages if message["role"] != "system"]
     if rules and others:
         others[0]["content"] = "\n\n".join([*rules, others[0]["content"]])
-    return others or [_user("\n\n".join(rules))]
+    return others or [_said("user", "\n\n".join(rules))]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import ConfigError
-from ludus.lm.model_writing import check_free, writing_model
+from ludus.lm.model_folder import check_free, writing_model
 from ludus.storage.atomic import sha256_file
 
 log = logging.getLogger(__name__)

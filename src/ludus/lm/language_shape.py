@@ -20,8 +20,7 @@ from pydantic import TypeAdapter
 
 from ludus.config import LanguageModelConfig
 from ludus.lm.adapters import VALUE_PREFIX, adapter_config_json
-from ludus.lm.model_folder import find_model_folder, lasting_name, read_model_json
-from ludus.lm.model_writing import writing_model
+from ludus.lm.model_folder import find_model_folder, lasting_name, read_model_json, writing_model
 from ludus.storage.atomic import write_bytes
 from ludus.storage.tensors import save_tensors
 

@@ -1,4 +1,6 @@
-"""Where a language model's files are, and which folders are refused. Reads JSON only: no PyTorch, no weights.
+"""Where a language model's files are, which folders are refused, and how one is written: whole or not at all.
+
+Reads JSON only: no PyTorch, no weights.
 
 Invariant: a folder that passed holds weights as safetensors and asks for no code of its own, so nothing that is loaded
 from it can execute. A model of the hub is first copied into the hub's cache, without pickles and without Python
@@ -14,22 +16,17 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ludus.errors import ConfigError
-from ludus.lm.fetch_model import fetch_smollm2
-from ludus.lm.tiny_model import make_tiny_model
+from ludus.storage.atomic import directory_hashes, ensure_directory, publish_directory, temporary_name
+from ludus.storage.filesystem import REAL
 
-BUILT_IN: dict[str, Callable[[Path], Path]] = {
-    "ludus/mini": partial(make_tiny_model, layers=2, width=64),
-    "ludus/tiny": make_tiny_model,
-    "ludus/smollm2": fetch_smollm2,
-}
-"""Models that ludus brings itself, by names that look like hub ids, and what writes each to a folder. They are made or
-fetched when they are first asked for, and stay as they are, in the user's cache."""
+BUILT_IN = ("ludus/mini", "ludus/tiny", "ludus/smollm2")
+"""Models that ludus brings itself, by names that look like hub ids. They are made or fetched when they are first asked
+for, and stay as they are, in the user's cache."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _FROM_HUB = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
@@ -58,8 +55,15 @@ def find_model_folder(path: str) -> Path:
 
 def built_in_folder(name: str) -> Path:
     """The folder of a built-in model, which is written first if need be."""
+    from ludus.lm.fetch_model import fetch_smollm2
+    from ludus.lm.tiny_model import make_tiny_model
+
     folder = _cache_directory() / name.partition("/")[2]
-    return folder if (folder / "config.json").is_file() else BUILT_IN[name](folder)
+    if (folder / "config.json").is_file():
+        return folder
+    if name == "ludus/smollm2":
+        return fetch_smollm2(folder)
+    return make_tiny_model(folder, layers=2, width=64) if name == "ludus/mini" else make_tiny_model(folder)
 
 
 def _cache_directory() -> Path:
@@ -93,6 +97,46 @@ def read_model_json(folder: Path, name: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{file} is not a JSON object")
     return values
+
+
+def check_free(final: Path) -> None:
+    """Refuse a name that belongs to something other than a model, before any work is done for it."""
+    if final.exists() and not (final / "config.json").is_file():
+        raise ConfigError(f"{final} exists and is not a model; choose another folder")
+
+
+@contextlib.contextmanager
+def writing_model(final: Path) -> Iterator[Path]:
+    """A folder to write a model into, which becomes `final` in one step when all went well.
+
+    Writing the same model again is a no-op.
+
+    Raises:
+        ConfigError: `final` holds something else; it is left alone.
+    """
+    check_free(final)
+    ensure_directory(final.parent)
+    staging = temporary_name(final.parent)
+    staging.mkdir()
+    try:
+        yield staging
+        _publish(staging, final)
+    finally:
+        if staging.exists():
+            REAL.remove_tree(staging)
+
+
+def _publish(staging: Path, final: Path) -> None:
+    for file in staging.iterdir():
+        file.chmod(0o644)  # some libraries write weights for the owner's eyes only
+    try:
+        if not final.exists():
+            publish_directory(staging, final)
+    except OSError:
+        if not final.exists():
+            raise
+    if staging.exists() and directory_hashes(final) != directory_hashes(staging):
+        raise ConfigError(f"{final} holds another model already; choose another folder, or remove it first")
 
 
 def _from_hub(path: str) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ludus.config import LanguageModelConfig
@@ -70,9 +71,5 @@ def _slow_decoder(folder: Path) -> Decoder:
     from ludus.lm import language_models
 
     tokenizer = language_models._load_tokenizer(str(folder), folder)
-
-    def decode(tokens: Sequence[int], marks: bool) -> str:
-        ids = [int(token) for token in tokens]
-        return str(tokenizer.decode(ids, skip_special_tokens=not marks, clean_up_tokenization_spaces=False))
-
-    return decode
+    decode = partial(tokenizer.decode, clean_up_tokenization_spaces=False)
+    return lambda tokens, marks: str(decode([int(t) for t in tokens], skip_special_tokens=not marks))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import ConfigError
-from ludus.lm.model_writing import writing_model
+from ludus.lm.model_folder import writing_model
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 CHAT_TEMPLATE = (

@@ -5,8 +5,6 @@ Invariant: the same results, to rounding, as `compiled_generation.py`, which is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,21 +15,7 @@ from ludus.lm.architectures import Architecture
 from ludus.lm.kv_cache import BLOCK, KvCache
 from ludus.lm.rows import Rows, Run, make_runs
 from ludus.lm.sampling import Draws, sample_tokens
-from ludus.lm.weights import SITES, Adapter, Layer, Linear
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What all layers of one forward pass share."""
-
-    cosines: Tensor
-    sines: Tensor
-    """`[M, 1, head_width / 2]`."""
-    blocks: Tensor
-    places: Tensor
-    """`[M]`: where each row's key and value go."""
-    runs: tuple[Run, ...]
-    adapters: tuple[tuple[slice, Adapter], ...]
+from ludus.lm.weights import SITES, Layer, Linear
 
 
 class TorchGeneration:
@@ -42,25 +26,18 @@ class TorchGeneration:
     def __init__(self, architecture: Architecture, cache: KvCache) -> None:
         self._architecture = architecture
         self._cache = cache
-        self._plan: Plan
 
     def begin(self, rows: Rows) -> None:
         """Work out where rows go and what they see."""
         device = self._architecture.cosines.device
         positions = torch.from_numpy(rows.positions.astype(np.int64)).to(device)
         blocks = rows.tables[rows.sequences, rows.positions // BLOCK]
-        self._plan = Plan(
-            cosines=self._architecture.cosines[positions].unsqueeze(1),
-            sines=self._architecture.sines[positions].unsqueeze(1),
-            blocks=torch.from_numpy(blocks.astype(np.int64)).to(device),
-            places=positions % BLOCK,
-            runs=make_runs(rows, device),
-            adapters=tuple(
-                (slice(span.start, span.stop), span.weights.adapter)
-                for span in rows.spans
-                if span.weights.adapter is not None
-            ),
-        )
+        self._cosines = self._architecture.cosines[positions].unsqueeze(1)
+        self._sines = self._architecture.sines[positions].unsqueeze(1)
+        self._blocks, self._places = torch.from_numpy(blocks.astype(np.int64)).to(device), positions % BLOCK
+        self._runs = make_runs(rows, device)
+        adapters = ((slice(span.start, span.stop), span.weights.adapter) for span in rows.spans)
+        self._adapters = [(rows, adapter) for rows, adapter in adapters if adapter is not None]
 
     def rms_norm(self, x: Tensor, weight: Tensor) -> Tensor:
         """Root-mean-square norm of `[..., width]`."""
@@ -70,7 +47,7 @@ class TorchGeneration:
         """`residual + x @ matrix + bias`, with the spans' adapters."""
         out = torch_layers.linear(x, linear.matrix, linear.bias, residual)
         layer, site = divmod(linear.number, len(SITES))
-        for rows, adapter in self._plan.adapters:
+        for rows, adapter in self._adapters:
             if (added := adapter.layers[layer][site]) is None:
                 continue
             inner = x[rows] @ added.down
@@ -81,13 +58,13 @@ class TorchGeneration:
 
     def attention(self, qkv: Tensor, layer: Layer) -> Tensor:
         """Store keys and values; what each row takes from the positions it sees, `[M, heads * head_width]`."""
-        a, plan = self._architecture, self._plan
+        a = self._architecture
         q, k, v = qkv.view(len(qkv), -1, a.head_width).tensor_split((a.heads, a.heads + a.kv_heads), 1)
-        q, k = torch_layers.turn_heads(q, k, layer, plan.cosines, plan.sines, a.epsilon)
-        self._cache.store(layer.number, plan.blocks, plan.places, k, v)
+        q, k = torch_layers.turn_heads(q, k, layer, self._cosines, self._sines, a.epsilon)
+        self._cache.store(layer.number, self._blocks, self._places, k, v)
         q = q * a.head_width**-0.5
         out = torch.empty_like(q)
-        for run in plan.runs:
+        for run in self._runs:
             rows = run.rows.view(-1)
             out[rows] = self._attend_run(q[rows], layer.number, run)
         return out.view(len(q), -1)

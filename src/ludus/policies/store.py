@@ -93,12 +93,7 @@ class PolicyStore:
     @overload
     def load(self, ref: PolicyRef, kind: type[ShapeT_co]) -> Policy[ShapeT_co]: ...
     def load(self, ref: PolicyRef, kind: type[Any] | None = None) -> Policy[Any]:
-        """Load a version, whole and checked against its hash.
-
-        Args:
-            ref: which version.
-            kind: the kind of shape that the caller can use; any other is a `StorageError`.
-        """
+        """Load a version, whole and checked against its hash; a shape of another `kind` is a `StorageError`."""
         card = self._card(ref)
         shape = self._shape(ref, card)
         if kind is not None and not isinstance(shape, kind):

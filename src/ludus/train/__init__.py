@@ -9,7 +9,8 @@ from ludus.lazy import import_later
 from ludus.train.advantages import compute, register_advantage
 from ludus.train.aggregation import AGGREGATIONS, Aggregation, build_aggregation, constant_norm
 from ludus.train.group_advantages import group_advantages
-from ludus.train.losses import LOSSES, Elements, Loss, LossInputs, register_loss
+from ludus.train.loss_inputs import Elements, Loss, LossInputs
+from ludus.train.losses import LOSSES, register_loss
 from ludus.train.objective import Objective, build_objective
 from ludus.train.schedules import register_schedule
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from ludus.train.jax_learner import JaxLearner
     from ludus.train.learner_state import LearnerState
     from ludus.train.parallel import ParallelLearner
-    from ludus.train.torch_learner import TorchLearner, TorchState
+    from ludus.train.torch_learner import TorchLearner
+from ludus.train.torch_state import TorchState
 
 __all__ = [
     "AGGREGATIONS",

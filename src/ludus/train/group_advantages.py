@@ -31,9 +31,7 @@ def group_advantages(
     """Advantage `[N]` and target `[N]` (the reward itself) by the config's kind. Raises TrainError without groups."""
     if "group" not in experiences.sequences:
         raise TrainError(f"the experience has no groups, so an advantage of kind {config.kind} cannot be had")
-    member, group = _members(experiences)
-    reward = _sequence_rewards(experiences)
-    of_member = _member_rewards(reward, member, len(group))
+    member, group, reward, of_member = _members(experiences)
     baseline, scale = _COMPARISONS[config.kind](of_member, group, config)
     scale = np.where(_means(of_member, group)[0] > 1, scale, 0.0)
     advantage = (reward - baseline[member]) * scale[member]
@@ -83,8 +81,7 @@ def equal_groups(experiences: Experiences) -> float:
     """Share of the groups of more than one member in which all got the same, so that nothing is learnt from them."""
     if "group" not in experiences.sequences or not len(experiences):
         return 0.0
-    member, group = _members(experiences)
-    reward = _member_rewards(_sequence_rewards(experiences), member, len(group))
+    _, group, _, reward = _members(experiences)
     low, high = np.full(len(group), np.inf), np.full(len(group), -np.inf)
     np.minimum.at(low, group, reward)
     np.maximum.at(high, group, reward)
@@ -99,15 +96,8 @@ def _means(reward: Floats, group: Ints) -> tuple[Floats, Floats]:
     return count[group], mean[group]
 
 
-def _member_rewards(reward: Floats, member: Ints, count: int) -> Floats:
-    """The mean reward of each member's sequences, `[m]`."""
-    share = np.bincount(member, minlength=count)
-    mean: Floats = np.bincount(member, reward, minlength=count) / np.maximum(share, 1)
-    return mean
-
-
-def _members(experiences: Experiences) -> tuple[Ints, Ints]:
-    """The member that each sequence belongs to, `[n]`, and the group of each member, `[m]`."""
+def _members(experiences: Experiences) -> tuple[Ints, Ints, Floats, Floats]:
+    """Of each sequence its member, `[n]`; of each member its group, `[m]`; the reward of each sequence and member."""
     columns, count = experiences.sequences, len(experiences)
     names = columns["group"].tolist()
     seats = columns["seat"].tolist() if "seat" in columns else [0] * count
@@ -118,7 +108,9 @@ def _members(experiences: Experiences) -> tuple[Ints, Ints]:
     keys = [(name, seat if name else which) for name, seat, which in zip(names, seats, member.tolist(), strict=True)]
     group_of_member = np.zeros(int(member.max(initial=-1)) + 1, np.int64)
     group_of_member[member] = _numbered(keys)
-    return member, group_of_member
+    reward, count = _sequence_rewards(experiences), len(group_of_member)
+    share = np.maximum(np.bincount(member, minlength=count), 1)
+    return member, group_of_member, reward, np.bincount(member, reward, minlength=count) / share
 
 
 def _numbered(keys: list[Any]) -> Ints:

@@ -40,8 +40,6 @@ from ludus.train.minibatches import deal, make_deck, own_weight, round_keys, shu
 from ludus.train.objective import Objective, build_objective
 from ludus.train.sources import labelled
 
-__all__ = ["JaxLearner", "LearnerState", "key_of"]
-
 
 class JaxLearner:
     """Trains a network by a resolved `TrainConfig` (with `advantage` and `objective` filled in).

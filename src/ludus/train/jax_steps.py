@@ -27,12 +27,14 @@ from jax import lax
 from ludus.config import OptimizerConfig, TrainConfig
 from ludus.config.parts import SCHEDULES
 from ludus.policies.value_scale import scale_of
+from ludus.train.aggregation import at_least_something
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Decisions
 from ludus.train.learner_state import LearnerState
-from ludus.train.losses import LossInputs, entropy
+from ludus.train.loss_inputs import LossInputs
+from ludus.train.losses import entropy
 from ludus.train.minibatches import Columns, normalised, own_weight
-from ludus.train.objective import Objective, Scales, element_count
+from ludus.train.objective import Objective, Scales
 
 Metrics = dict[str, jax.Array]
 
@@ -134,7 +136,7 @@ class Steps:
         if self._train.algorithm.advantage is None or self._train.algorithm.advantage.normalise:
             part = {**part, "advantage": normalised(part["advantage"], own_weight(part))}
         scales = self._objective.scales(part["weight"], part.get("source"))
-        count, pieces = element_count(own_weight(part)), self._train.accumulate
+        count, pieces = at_least_something(jnp.sum(own_weight(part))), self._train.accumulate
         mine = part if share is None else share_of(part, share, pieces)
 
         def of_piece(piece: Columns) -> tuple[jax.Array, Metrics]:

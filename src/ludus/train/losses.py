@@ -21,18 +21,6 @@ from ludus.train.importance import MAX_LOG_RATIO, row_sum
 from ludus.train.loss_inputs import Elements, Loss, LossInputs
 from ludus.train.policy_losses import POLICY_LOSSES, start_of
 
-__all__ = [
-    "LOSSES",
-    "OWN_AGGREGATION",
-    "Elements",
-    "Loss",
-    "LossInputs",
-    "entropy",
-    "find_loss",
-    "kl",
-    "register_loss",
-]
-
 Estimator = Literal["k1", "k2", "k3"]
 Weighting = Literal["none", "is", "phi"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ludus.config import MuConfig, Source, TermConfig
@@ -20,7 +20,8 @@ from ludus.config.parts import LOSSES
 from ludus.errors import ConfigError
 from ludus.train.aggregation import Aggregation, at_least_something, token_mean
 from ludus.train.arrays import Array, as_float, namespace
-from ludus.train.losses import OWN_AGGREGATION, Elements, Loss, LossInputs, find_loss, kl
+from ludus.train.loss_inputs import Elements, Loss, LossInputs
+from ludus.train.losses import OWN_AGGREGATION, find_loss, kl
 from ludus.train.schedules import mu_at
 from ludus.train.sources import CODES
 
@@ -154,11 +155,6 @@ def rows_of(wanted: Source, mask: Array, source: Array | None) -> Array:
     return mask * (mine if mask.ndim == 1 else mine[:, None])
 
 
-def element_count(mask: Array) -> Array:
-    """How many elements a mask has; never 0."""
-    return at_least_something(token_mean.normaliser(mask))
-
-
 def build_objective(
     terms: Iterable[TermConfig], aggregation: Aggregation = token_mean, mu: MuConfig | None = None
 ) -> Objective:
@@ -195,9 +191,6 @@ def _only(wanted: Source, inputs: LossInputs) -> LossInputs:
     """The inputs with the mask of one source, and constants 0 wherever that is 0: NaN there cannot reach a gradient."""
     mask = rows_of(wanted, inputs.mask, inputs.source)
     xp = namespace(mask)
-    cleaned = {}
-    for field in fields(inputs):
-        column = getattr(inputs, field.name)
-        if field.name in _CONSTANTS and column is not None:
-            cleaned[field.name] = xp.where(mask > 0, column, xp.zeros_like(column))
+    columns = {name: column for name in _CONSTANTS if (column := getattr(inputs, name)) is not None}
+    cleaned = {name: xp.where(mask > 0, column, xp.zeros_like(column)) for name, column in columns.items()}
     return replace(inputs, mask=mask, **cleaned)

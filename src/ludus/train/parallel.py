@@ -74,17 +74,24 @@ class ParallelLearner:
         teacher: Mapping[str, Any] | None = None,
         scratch: Path | None = None,
     ) -> None:
-        self._room = temporary_name(scratch or Path(tempfile.gettempdir()))
-        self._room.mkdir()
-        meeting_place = self._room / "store"
-        size = config.train.trainers
-        self._helpers = HelperProcesses(
-            [_setup(config, shape, teacher, rank, meeting_place) for rank in range(1, size)]
-        )
-        # At the meeting place there is no way to see that one has died.
-        self._await_helpers(meeting_place)
+        room = temporary_name(scratch or Path(tempfile.gettempdir()))
+        room.mkdir()
+        meeting_place, size = room / "store", config.train.trainers
+        setup = {
+            "config": config.model_dump_json(),
+            "shape": dict(shape),
+            "teacher": dict(teacher) if teacher else None,
+            "meeting_place": str(meeting_place),
+            "threads": torch.get_num_threads(),
+        }
+        self._helpers = HelperProcesses([{**setup, "rank": rank} for rank in range(1, size)])
+        try:  # at the meeting place there is no way to see that one has died
+            self._helpers.await_all(lambda rank: sign_of(meeting_place, rank).exists())
+        except WorkerError:
+            shutil.rmtree(room, ignore_errors=True)
+            raise
         self._reducer = GlooReducer(rank=0, size=size, meeting_place=meeting_place, timeout_s=config.runtime.stall_s)
-        shutil.rmtree(self._room)
+        shutil.rmtree(room)
         self._learner = make_torch_learner(config, shape, teacher=teacher, reducer=self._reducer)
         self._handed_out: torch.Tensor | None = None
 
@@ -119,13 +126,6 @@ class ParallelLearner:
             self._reducer.hand_out(torch.tensor([STOP, 0, 0, 0]))
             self._reducer.close()
         self._helpers.end()
-
-    def _await_helpers(self, meeting_place: Path) -> None:
-        try:
-            self._helpers.await_all(lambda rank: sign_of(meeting_place, rank).exists())
-        except WorkerError:
-            shutil.rmtree(self._room, ignore_errors=True)
-            raise
 
 
 def sign_of(meeting_place: Path, rank: int) -> Path:
@@ -166,16 +166,3 @@ def follow(learner: TorchLearner, reducer: GlooReducer) -> None:
             reducer.hand_out(blob)
             progress = float(torch.tensor(second).view(torch.float64))
             state, _ = learner.train_batch(state, experiences_from_bytes(blob.numpy().tobytes()), first, progress)
-
-
-def _setup(
-    config: RunConfig, shape: Mapping[str, Any], teacher: Mapping[str, Any] | None, rank: int, meeting_place: Path
-) -> dict[str, Any]:
-    return {
-        "config": config.model_dump_json(),
-        "shape": dict(shape),
-        "teacher": dict(teacher) if teacher else None,
-        "rank": rank,
-        "meeting_place": str(meeting_place),
-        "threads": torch.get_num_threads(),
-    }

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ludus.config import GROUP_KINDS, AdvantageConfig, TrainConfig
 from ludus.errors import ConfigError, TrainError
 from ludus.lm.adapters import adapter_shapes, check_adapter
-from ludus.lm.language_models import LanguageModel, load_language_model
+from ludus.lm.language_models import load_language_model
 from ludus.lm.language_shape import ADAPTER
 from ludus.lm.teachers import TeacherModel
 from ludus.records import Experiences
@@ -52,7 +52,10 @@ class Teacher:
         reducer: Reducer | None = None,
     ) -> None:
         """`context`: tokens that the policy's conversations may have."""
-        loaded = _load(source, context)
+        try:
+            loaded = load_language_model(source.model.model_copy(update={"context": context}), speaks=False)
+        except ConfigError as error:
+            raise ConfigError(*(f"policy.teacher: {problem}" for problem in error.problems)) from error
         lora, device = source.model.lora, loaded.model.device
         self._path = source.model.path
         self._vocabulary = loaded.vocabulary
@@ -78,13 +81,6 @@ class Teacher:
             return self._scorer.evaluate(rows, self._weights, tokens)[0]
         finally:
             self._forward.release()
-
-
-def _load(source: TeacherModel, context: int) -> LanguageModel:
-    try:
-        return load_language_model(source.model.model_copy(update={"context": context}), speaks=False)
-    except ConfigError as error:
-        raise ConfigError(*(f"policy.teacher: {problem}" for problem in error.problems)) from error
 
 
 class Credit:

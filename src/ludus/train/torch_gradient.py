@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ludus.config import AdvantageConfig, TrainConfig
 from ludus.records import Experiences
 from ludus.train.importance import MISMATCH_TOTALS, mismatch, mismatch_totals
-from ludus.train.losses import LossInputs
+from ludus.train.loss_inputs import LossInputs
 from ludus.train.objective import Objective, Scales, rows_of
 from ludus.train.sources import keep_pairs_whole
 from ludus.train.token_rows import Ints, normalised, own_elements, targets_of
@@ -106,7 +105,9 @@ class TokenGradient:
         totals: Totals = {}
         apart: Totals = {}
         for rows in self._reducer.share(self._parts(part)):
-            inputs = self._inputs(part.take(rows), leaves)
+            inputs = self._scorer.inputs(part.take(rows), leaves)
+            if inputs.start_logp is None and self._corrects:
+                inputs = replace(inputs, start_logp=inputs.logp.detach())
             loss, metrics = self._objective.measure(inputs, progress, whole.scales, whole.own or 1.0)
             loss.backward()
             totals = added(totals, {name: value.detach() for name, value in metrics.items()})
@@ -128,12 +129,6 @@ class TokenGradient:
         if pair is None:
             return self._scorer.parts(part, tokens)
         return keep_pairs_whole(self._scorer.parts(part, max(1, tokens // 2)), pair)
-
-    def _inputs(self, piece: Experiences, leaves: Leaves) -> LossInputs:
-        inputs = self._scorer.inputs(piece, leaves)
-        if inputs.start_logp is None and self._corrects:
-            return replace(inputs, start_logp=inputs.logp.detach())
-        return inputs
 
 
 @dataclass(slots=True)
@@ -185,7 +180,8 @@ def _credit_figures(rows: Experiences, critic: bool) -> Floats:
     mask = own_elements(rows)
     if not mask.any():
         return {}
-    advantage, value, target = (_chosen(rows, name, mask) for name in ("advantage", "value", "target"))
+    columns = (rows.steps[name] for name in ("advantage", "value", "target"))
+    advantage, value, target = (np.asarray(column, np.float64)[mask] for column in columns)
     if not (np.isfinite(advantage).all() and np.isfinite(value - target).all()):
         return {}
     figures = {"advantage_std": float(advantage.std()), "target_mean": float(target.mean())}
@@ -194,8 +190,3 @@ def _credit_figures(rows: Experiences, critic: bool) -> Floats:
     spread = float(target.var())
     explained = 1.0 - float((target - value).var()) / spread if spread > _TINY else 0.0
     return {**figures, "value_mean": float(value.mean()), "explained_variance": explained}
-
-
-def _chosen(rows: Experiences, name: str, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
-    column: NDArray[np.float64] = np.asarray(rows.steps[name], np.float64)[mask]
-    return column

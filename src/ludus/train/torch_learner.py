@@ -46,8 +46,6 @@ from ludus.train.torch_state import (
     weight_shapes,
 )
 
-__all__ = ["TorchLearner", "TorchState"]
-
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's `mallopt`."""
 _KEPT_BYTES = 1 << 30

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ludus.lm.weights import VALUE_BIAS, VALUE_WEIGHT
 from ludus.records import Experiences
-from ludus.train.losses import LossInputs
+from ludus.train.loss_inputs import LossInputs
 from ludus.train.sources import partners
 from ludus.train.token_rows import Ints, Targets, targets_of
 from ludus.train.torch_forward import Forward, Scores

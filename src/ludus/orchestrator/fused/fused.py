@@ -34,7 +34,7 @@ from ludus.records import PolicyName, PolicyRef, derive_seed
 from ludus.sources.protocol import Batch, OwnSource
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.tensors import save_tensors
-from ludus.train.jax_learner import LearnerState
+from ludus.train.learner_state import LearnerState
 from ludus.train.learners import check_health
 
 UNIFORM_PLAYER = "random"

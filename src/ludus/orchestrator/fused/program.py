@@ -25,8 +25,9 @@ from ludus.games.protocol import DeviceGame
 from ludus.games.tabulated import TabulatedGame
 from ludus.policies import PolicyShape
 from ludus.train.device_advantages import gae_on_device
-from ludus.train.jax_learner import JaxLearner, LearnerState
+from ludus.train.jax_learner import JaxLearner
 from ludus.train.jax_shards import AXIS, add_up, share_of
+from ludus.train.learner_state import LearnerState
 
 PROGRAMS_KEPT = 4
 
