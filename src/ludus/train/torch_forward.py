@@ -81,8 +81,14 @@ class TransformersForward:
         first = int(column.min())
         device = self._model.device
         tokens, attention = (x.to(device) for x in _padded_tokens(rows))
-        keep = tokens.shape[1] - first
-        output = self._run(tokens, attention, weights, keep)
+        self._install(weights)
+        output: Any = self._model(
+            input_ids=tokens,
+            attention_mask=attention,
+            logits_to_keep=tokens.shape[1] - first,
+            use_cache=False,
+            output_hidden_states=True,
+        )
         at = (torch.from_numpy(owner).to(device), torch.from_numpy(column - first).to(device))
         logits = output.logits[at].float() / temperature
         sampled = torch.from_numpy(rows.steps["action"][targets.elements].astype(np.int64)).to(device)
@@ -97,16 +103,6 @@ class TransformersForward:
     def release(self) -> None:
         """Take adapters and trained parameters out of the model again."""
         self._install(None)
-
-    def _run(self, tokens: torch.Tensor, attention: torch.Tensor, weights: Leaves | None, keep: int) -> Any:
-        self._install(weights)
-        return self._model(
-            input_ids=tokens,
-            attention_mask=attention,
-            logits_to_keep=keep,
-            use_cache=False,
-            output_hidden_states=True,
-        )
 
     def _install(self, weights: Leaves | None) -> None:
         """Let the model compute with these. They stay until `release`: checkpointing computes again in the gradient."""

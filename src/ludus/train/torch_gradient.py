@@ -111,8 +111,9 @@ class TokenGradient:
             loss, metrics = self._objective.measure(inputs, progress, whole.scales, whole.own or 1.0)
             loss.backward()
             totals = added(totals, {name: value.detach() for name, value in metrics.items()})
-            own = rows_of("on_policy", inputs.mask, inputs.source)
-            apart = added(apart, mismatch_totals(inputs.logp, inputs.old_logp, own))
+            if compares:
+                own = rows_of("on_policy", inputs.mask, inputs.source)
+                apart = added(apart, mismatch_totals(inputs.logp, inputs.old_logp, own))
         self._reducer.add_up(leaves.gradient)
         differences = self._reducer.add_up_totals(apart, MISMATCH_TOTALS) if compares else {}
         found = self._reducer.add_up_totals(totals, self._names.every)

@@ -100,12 +100,14 @@ class Scorer:
             return padded.scatter(0, place, flat).view(targets.shape)
 
         value = _values(scores, weights)
+        columns = {name: rows.steps[column] for name, column in CONSTANTS.items() if column in rows.steps}
+        constants = {name: self._tensor(targets.padded(column)) for name, column in columns.items()}
         return LossInputs(
             mask=self._tensor(targets.mask),
             logp=spread(scores.logp),
             entropy=spread(scores.entropy),
             value=None if value is None else spread(value),
-            **self._constants(rows, targets),
+            **constants,
             **self._labels(rows),
         )
 
@@ -127,13 +129,6 @@ class Scorer:
         for column in (logp, value):  # each trainer has filled its own places
             self._reducer.add_up(torch.from_numpy(column))
         return logp, value
-
-    def _constants(self, rows: Experiences, targets: Targets) -> dict[str, torch.Tensor]:
-        return {
-            name: self._tensor(targets.padded(rows.steps[column]))
-            for name, column in CONSTANTS.items()
-            if column in rows.steps
-        }
 
     def _labels(self, rows: Experiences) -> dict[str, torch.Tensor]:
         """A number per row, where not all are on-policy."""
