@@ -61,7 +61,7 @@ class LanguageModelShape:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> LanguageModelShape:
         """The inverse of `to_json`; other keys are passed over."""
-        return _SHAPE.validate_python(values)
+        return _SHAPE.validate_python(dict(values))
 
     def standing_on(self, base: Path) -> LanguageModelShape:
         """The same on the base model that a run made for itself, if it did; it may have been moved since."""

@@ -75,7 +75,7 @@ class PolicyShape(_OneFile):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PolicyShape:
         """The inverse of `to_json`; other keys are passed over."""
-        return _POLICY.validate_python(values)
+        return _POLICY.validate_python(dict(values))
 
     def build(self) -> PolicyNetwork:
         """The network, without weights."""
