@@ -88,11 +88,11 @@ def check_fit(
     """Raise ConfigError, a `problem` and its cause, unless the tensors are the `needed` ones, with these shapes."""
     if missing := [name for name in needed if name not in tensors]:
         raise ConfigError(f"{problem}: there is no {missing[0]}")
-    for name in sorted(name for name in tensors if not name.startswith(VALUE_PREFIX)):
-        if name not in shapes:
-            raise ConfigError(f"{problem}: there is {name}, which belongs to no layer")
-        if (found := tuple(tensors[name].shape)) != tuple(shapes[name]):
-            raise ConfigError(f"{problem}: {name} has shape {list(found)}, the model needs {list(shapes[name])}")
+    for name, shape in shapes.items():
+        if name in tensors and (found := tuple(tensors[name].shape)) != shape:
+            raise ConfigError(f"{problem}: {name} has shape {list(found)}, the model needs {list(shape)}")
+    if unknown := sorted(name for name in tensors if name not in shapes and not name.startswith(VALUE_PREFIX)):
+        raise ConfigError(f"{problem}: there is {unknown[0]}, which belongs to no layer")
 
 
 def adapter_config_json(path: str, lora: LoraConfig, tensors: Iterable[str]) -> dict[str, Any]:

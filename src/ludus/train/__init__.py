@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ludus.train.learner_state import LearnerState
     from ludus.train.parallel import ParallelLearner
     from ludus.train.torch_learner import TorchLearner
-from ludus.train.torch_state import TorchState
+    from ludus.train.torch_state import TorchState
 
 __all__ = [
     "AGGREGATIONS",
