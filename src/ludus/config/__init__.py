@@ -25,12 +25,12 @@ from ludus.config.loading.validation import validate
 from ludus.config.problems import Path, dotted, nearest_word, printable, report, shorten, show
 from ludus.config.run import RunConfig
 from ludus.config.sections.buffer import BufferConfig, ExpertConfig, LoaderConfig, PairsConfig
+from ludus.config.sections.cycle import CycleConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import ExperienceConfig
 from ludus.config.sections.explore import EndpointConfig, ExploreConfig, JudgeConfig, PromptConfig, SamplingConfig
 from ludus.config.sections.games import GameChoice
 from ludus.config.sections.league import LeagueConfig, OpponentConfig, TrueSkillConfig
-from ludus.config.sections.operation import RuntimeConfig, TelemetryConfig, WandbConfig
 from ludus.config.sections.policy import (
     CustomNetworkConfig,
     LanguageModelConfig,
@@ -41,12 +41,12 @@ from ludus.config.sections.policy import (
     PolicyConfig,
     ResNetConfig,
     TeacherConfig,
-    WarmStartConfig,
 )
 from ludus.config.sections.population import PayoffConfig, PopulationConfig, StopConfig
 from ludus.config.sections.rewards import RewardConfig, RewardConfigs, SandboxConfig, label_of
-from ludus.config.sections.synchronise import CycleConfig
+from ludus.config.sections.runtime import RuntimeConfig
 from ludus.config.sections.tasks import TasksetConfig
+from ludus.config.sections.telemetry import TelemetryConfig, WandbConfig
 from ludus.config.sections.train import (
     GROUP_KINDS,
     AdvantageConfig,
@@ -68,6 +68,7 @@ from ludus.config.sections.train_presets import (
     register_preset,
     wanted_sources,
 )
+from ludus.config.sections.warm_start import WarmStartConfig
 from ludus.config.sections.workflow import WorkflowConfig
 
 __all__ = [

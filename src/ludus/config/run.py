@@ -7,46 +7,35 @@ To add a key: a field with its documentation under it; a default that depends on
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from ludus.config.base import Model
 from ludus.config.sections.buffer import BufferConfig
+from ludus.config.sections.checkpoint import CheckpointConfig
+from ludus.config.sections.cycle import CycleConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import ExperienceConfig
 from ludus.config.sections.explore import ExploreConfig, SamplingConfig
 from ludus.config.sections.games import GameChoice
 from ludus.config.sections.league import LeagueConfig
-from ludus.config.sections.operation import CheckpointConfig, RecordConfig, RuntimeConfig, TelemetryConfig
-from ludus.config.sections.policy import PolicyConfig, WarmStartConfig
+from ludus.config.sections.policy import PolicyConfig
 from ludus.config.sections.population import PopulationConfig
+from ludus.config.sections.record import RecordConfig
 from ludus.config.sections.rewards import RewardConfigs
-from ludus.config.sections.synchronise import CycleConfig, SynchroniseConfig
+from ludus.config.sections.runtime import RuntimeConfig
+from ludus.config.sections.stages import StageConfig
+from ludus.config.sections.synchronise import SynchroniseConfig
 from ludus.config.sections.tasks import TasksetConfig
+from ludus.config.sections.telemetry import TelemetryConfig
 from ludus.config.sections.train import TrainConfig
+from ludus.config.sections.warm_start import WarmStartConfig
 from ludus.config.sections.workflow import SingleTurnConfig, WorkflowConfig
 
 Topology = Literal["fused", "split", "tabular"]
 Schedule = Literal["sync", "async"]
 Mode = Literal["both", "explore", "train", "evaluate"]
-
-
-class StageConfig(Model):
-    """One stage of a run: a name, and any keys of the run that are others in it.
-
-    Mappings are joined key by key, unless their `kind` is another; everything else, lists too, is replaced.
-    """
-
-    model_config = ConfigDict(extra="allow")
-
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$", examples=["sft"])
-    """Name of the stage; it runs in `<number>_<name>` below the run's directory."""
-
-    @property
-    def changes(self) -> dict[str, Any]:
-        """Plain values by key, as they were written; not checked yet."""
-        return dict(self.model_extra or {})
 
 
 class RunConfig(Model):

@@ -17,24 +17,26 @@ from ludus.config.parts import check_parts
 from ludus.config.problems import Contradiction, dotted
 from ludus.config.run import RunConfig
 from ludus.config.sections.buffer import check_buffer
+from ludus.config.sections.cycle import check_cycle
 from ludus.config.sections.evaluate import check_evaluate
 from ludus.config.sections.explore import check_explore
 from ludus.config.sections.games import check_games, seats_per_game
 from ludus.config.sections.league import check_league
-from ludus.config.sections.operation import check_record
-from ludus.config.sections.policy import check_policy, check_warm_start
+from ludus.config.sections.policy import check_policy
 from ludus.config.sections.population import (
     NO_EVALUATION,
     PopulationConfig,
     check_exact_population,
     check_learned_population,
 )
-from ludus.config.sections.synchronise import check_cycle, check_synchronise
+from ludus.config.sections.record import check_record
+from ludus.config.sections.synchronise import check_synchronise
 from ludus.config.sections.tasks import check_tasks
 from ludus.config.sections.topology import check_topology, fused_obstacles
 from ludus.config.sections.train import AlgorithmConfig, TrainConfig
 from ludus.config.sections.train_checks import check_train
 from ludus.config.sections.train_presets import preset_of
+from ludus.config.sections.warm_start import check_warm_start
 from ludus.errors import ConfigError
 
 _STEPS_PER_GAME = 16

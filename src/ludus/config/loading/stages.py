@@ -18,7 +18,8 @@ from ludus.config.loading.validation import validate
 from ludus.config.loading.yaml_text import Document
 from ludus.config.problems import Contradiction, Place, Problem, dotted, nearest_place, report
 from ludus.config.problems import Path as KeyPath
-from ludus.config.run import RunConfig, StageConfig
+from ludus.config.run import RunConfig
+from ludus.config.sections.stages import StageConfig
 from ludus.errors import ConfigError
 
 

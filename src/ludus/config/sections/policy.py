@@ -117,26 +117,6 @@ class PolicyConfig(Model):
     """Language models, with the advantage `distill`: the teacher to distil from."""
 
 
-class WarmStartConfig(Model):
-    """Supervised training of a language model on games of fixed players, before it plays itself.
-
-    Every parameter is trained; what comes out is the model that the run's adapters stand on.
-    """
-
-    games: int = Field(default=2000, gt=0, le=10**7)
-    """Games that the fixed players play; the moves of every seat are learnt from."""
-    players: tuple[str, ...] = Field(default=("random",), strict=False, min_length=1)
-    """Players, drawn for each seat of each game."""
-    learn: Literal["everything", "replies"] = "everything"
-    """`replies`: what the players say. `everything`: also what the game tells them, by which a model that knows nothing
-    yet finds out sooner how moves and positions hang together."""
-    epochs: int = Field(default=1, gt=0, le=1000)
-    minibatch: int = Field(default=32, gt=0)
-    """Sequences per optimizer step."""
-    rate: float = Field(default=3e-3, gt=0)
-    """The learning rate at its highest, after a short rise; it falls to a fiftieth."""
-
-
 def check_policy(config: RunConfig) -> Iterator[Contradiction]:
     """What a network, a language model and a teacher need from other keys."""
     model, engine = config.policy.model, config.explore.engine
@@ -188,16 +168,3 @@ def _teacher(config: RunConfig) -> Iterator[Contradiction]:
     if (teacher.path is None) == (teacher.run is None):
         text = "policy.teacher.path is a model and policy.teacher.run another run's policy; write one of the two"
         yield at("policy.teacher", text)
-
-
-def check_warm_start(config: RunConfig) -> Iterator[Contradiction]:
-    """It is for language models, and its players are played here."""
-    if config.warm_start is None:
-        return
-    if config.policy.model is None:
-        yield at("warm_start", "is for language models; give policy.model, or leave it out")
-        return
-    for i, player in enumerate(config.warm_start.players):
-        if player in config.explore.endpoints:
-            text = f"{player} is an endpoint, and what it says is not trained on; write players such as random"
-            yield at(("warm_start", "players", i), text)
