@@ -64,7 +64,10 @@ class Reporter:
             schedule=Schedule(**asdict(loop.schedule())),
             rooms=self.rooms(found),
             metrics={name: value if isfinite(value) else None for name, value in found.metrics.items()},
-            sinks=tuple(SinkStatus(**asdict(sink)) for sink in loop.sinks()),
+            sinks=tuple(
+                SinkStatus(name=sink.name, queued=sink.queued, dropped=sink.dropped, error=sink.error)
+                for sink in loop.sinks()
+            ),
             commands=possible_commands(stage),
         )
 
