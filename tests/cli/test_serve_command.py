@@ -17,7 +17,7 @@ import pytest
 from ludus.cli.serve import serve
 from ludus.config import load_config
 from ludus.errors import ConfigError
-from ludus.http.access import TOKEN_VARIABLE
+from ludus.http.routes import TOKEN_VARIABLE
 from ludus.lm.adapters import init_adapter
 from ludus.lm.language_models import load_language_model
 from ludus.lm.language_shape import LanguageModelShape

@@ -143,9 +143,9 @@ def test_requests_are_not_logged_one_by_one(played: tuple[Path, ScriptedServer])
 def test_a_served_run_is_an_opponent_of_another(
     played: tuple[Path, ScriptedServer], model: Path, tmp_path: Path
 ) -> None:
+    from ludus.http.server import serving
     from ludus.serve.app import make_app
     from ludus.serve.opening import open_service
-    from ludus.serve.running import serving
 
     directory = RunDirectory(played[0])
     text = """

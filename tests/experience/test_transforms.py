@@ -24,8 +24,8 @@ from ludus.experience.transforms import (
 )
 from ludus.records import Experiences
 from ludus.testing.conformance import ConformanceError
+from ludus.testing.data_parts import check_transform
 from ludus.testing.experiences import sample_experiences
-from ludus.testing.transforms import check_transform
 
 
 def build(**stages: list[dict[str, Any]]) -> Any:

@@ -11,7 +11,7 @@ from ludus.runtime import limit_threads
 limit_threads(1, os.environ)
 
 from ludus import SingleRun, load_config  # noqa: E402
-from ludus.bench.cpu import descendants  # noqa: E402
+from ludus.bench.measuring import descendants  # noqa: E402
 
 
 def resident_mb(pid: int) -> float:

@@ -51,7 +51,7 @@ def main(port: int, log: Path) -> None:
     sys.path.insert(0, str(ENGINE_TESTS))
     from fake_vllm import FakeVllm
 
-    from ludus.serve.running import bind, run
+    from ludus.http.server import bind, run
 
     server = FakeVllm()
     with log.open("w", buffering=1) as lines, bind("127.0.0.1", port, token="") as listener:

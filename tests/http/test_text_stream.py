@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ludus.http.text_stream import BROKEN, TextStream
+from ludus.http.token_text import BROKEN, TextStream
 
 
 def decode(tokens: Sequence[int]) -> str:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ludus.serve.running import serving
+from ludus.http.server import serving
 
 FIRST, LETTERS, CONTEXT = 32, 95, 512
 

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from ludus.serve.running import serving
+from ludus.http.server import serving
 
 WORDS, CONTEXT = 32, 512
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ludus.serve.running import serving
+from ludus.http.server import serving
 
 Answer = Callable[[dict[str, Any]], Awaitable[Response] | Response]
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from ludus.config import RunConfig, load_config
+from ludus.http.server import serving
 from ludus.lm.adapters import init_adapter
 from ludus.lm.language_models import LanguageModel, load_language_model
 from ludus.lm.language_shape import LanguageModelShape
@@ -20,7 +21,6 @@ from ludus.policies import PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.serve.app import make_app
 from ludus.serve.opening import open_service
-from ludus.serve.running import serving
 from ludus.storage.run_directory import RunDirectory
 
 torch.set_num_threads(1)

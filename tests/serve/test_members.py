@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ludus.config import LanguageModelConfig, LeagueConfig
-from ludus.http.problems import BadRequest
+from ludus.http.chat_request import BadRequest
 from ludus.league import Pool
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import PolicyStore

@@ -21,12 +21,12 @@ from scripted_engine import ScriptedEngine
 
 from ludus.config import SamplingConfig
 from ludus.errors import ConfigError, PolicyError, TimeoutExceeded
-from ludus.http.access import TOKEN_VARIABLE, read_token
+from ludus.http.routes import TOKEN_VARIABLE, read_token
+from ludus.http.server import bind, serving, url_of
 from ludus.http.token_text import TokenText
 from ludus.lm.chat import ChatFormat
 from ludus.serve.app import Service, make_app
 from ludus.serve.members import Members
-from ludus.serve.running import bind, serving, url_of
 from ludus.serve.writer import Writer
 
 TOKEN = "0123456789abcdef-token"  # noqa: S105
@@ -238,7 +238,7 @@ def test_no_more_than_so_many_are_worked_on_at_a_time(serve: Serve) -> None:
 
 
 def test_stopping_the_server_ends_what_is_in_flight(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ludus.serve.running.SHUTDOWN_S", 1)
+    monkeypatch.setattr("ludus.http.server.SHUTDOWN_S", 1)
     engine = ScriptedEngine("hello there, how are you", waits_after=8)
     with serve(engine) as url:
         caller = client(url)

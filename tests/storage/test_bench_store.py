@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ludus.bench.figure import Figure
+from ludus.bench.measuring import Figure
 from ludus.bench.store import bench_store
 
 

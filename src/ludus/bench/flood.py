@@ -1,7 +1,12 @@
-"""A daemon that never stops talking: so many events a second, and a status each second. Run as a module."""
+"""A daemon that never stops talking, and the real dashboard with it as its daemon. Run as a module.
+
+`flood RATE SECONDS` writes so many events a second, and a status each second; `dashboard RATE SECONDS`, in a terminal,
+shows them and says at the end what it read.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 
@@ -26,8 +31,24 @@ def flood(rate: int, seconds: float) -> None:
         time.sleep(max(0.0, began + (number + 1) / BATCHES_PER_S - time.monotonic()))
 
 
+def show(rate: int, seconds: float) -> None:
+    """Show the flood until somebody quits."""
+    from ludus.monitor.live_sources import ChildSource
+    from ludus.tui.app import Dashboard
+
+    command = [sys.executable, "-m", "ludus.bench.flood", "flood", str(rate), str(seconds)]
+    source = ChildSource(command, graces_s=(0.1, 5.0, 5.0))
+    dashboard = Dashboard(source)
+    try:
+        dashboard.run()
+    finally:
+        source.close()
+    news = dashboard.message_queue.drain()
+    print(json.dumps({"received": news.received, "skipped": news.losses.skipped_in_all}))
+
+
 if __name__ == "__main__":
     try:
-        flood(int(sys.argv[1]), float(sys.argv[2]))
+        {"flood": flood, "dashboard": show}[sys.argv[1]](int(sys.argv[2]), float(sys.argv[3]))
     except BrokenPipeError:
         sys.exit(0)

@@ -21,7 +21,7 @@ import termios
 import time
 from dataclasses import dataclass, field
 
-from ludus.bench.figure import Figure
+from ludus.bench.measuring import Figure
 from ludus.errors import LudusError
 
 EVENTS_PER_S = 100_000
@@ -58,7 +58,7 @@ def bench_tui(*, rounds: int, seconds: float) -> list[Figure]:
 def _flooded(seconds: float) -> Flooded:
     main, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    command = [sys.executable, "-m", "ludus.bench.flooded_dashboard", str(EVENTS_PER_S), str(seconds)]
+    command = [sys.executable, "-m", "ludus.bench.flood", "dashboard", str(EVENTS_PER_S), str(seconds)]
     environment = {**os.environ, "TERM": "xterm-256color"}
     process = subprocess.Popen(
         command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment, start_new_session=True

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from ludus.bench.figure import Figure
+from ludus.bench.measuring import Figure
 from ludus.daemon.sockets import connect
 from ludus.errors import LudusError
 from ludus.storage.jsonl import read_jsonl

@@ -11,7 +11,7 @@ import typer
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ludus.bench.figure import Figure
+    from ludus.bench.measuring import Figure
 
 NAMES = ("store", "loop", "lm", "telemetry", "watch", "tui")
 

@@ -29,10 +29,10 @@ def serve(
     Example: ludus serve runs/tictactoe --port 8000
     """
     need_packages("serving needs", "starlette", "torch", "transformers", "uvicorn")
-    from ludus.http.access import read_token
+    from ludus.http.routes import read_token
+    from ludus.http.server import bind, url_of
+    from ludus.http.server import run as run_server
     from ludus.serve.app import make_app
-    from ludus.serve.running import bind, url_of
-    from ludus.serve.running import run as run_server
 
     directory, config = open_run(run)
     token = read_token()

@@ -10,11 +10,9 @@ from ludus.lazy import import_later
 
 if TYPE_CHECKING:
     from ludus.http.answers import Answers
-    from ludus.http.chat_request import ChatRequest, read_chat_request
-    from ludus.http.loop_server import LoopServer
-    from ludus.http.problems import BadRequest
-    from ludus.http.text_stream import TextStream
-    from ludus.http.token_text import TokenText
+    from ludus.http.chat_request import BadRequest, ChatRequest, read_chat_request
+    from ludus.http.server import LoopServer
+    from ludus.http.token_text import TextStream, TokenText
 
 __all__ = ["Answers", "BadRequest", "ChatRequest", "LoopServer", "TextStream", "TokenText", "read_chat_request"]
 

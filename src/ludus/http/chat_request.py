@@ -1,6 +1,7 @@
 """A chat-completions request, checked. What would change the reply and is not supported is refused, never ignored.
 
-To support another field of the API: add it to `ChatRequest`, take it out of `UNSUPPORTED`, and use it in
+What can be wrong with a request is a `BadRequest`: an HTTP status and the error object that OpenAI's clients
+understand. To support another field of the API: add it to `ChatRequest`, take it out of `UNSUPPORTED`, and use it in
 `ludus.serve.writer`.
 """
 
@@ -12,8 +13,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ludus.http.problems import BadRequest
+from ludus.errors import LudusError, TimeoutExceeded
 
+CODES = {401: "invalid_api_key", 403: "forbidden", 404: "not_found", 429: "too_many_requests"}
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "audio": (None,),
     "frequency_penalty": (None, 0),
@@ -30,6 +32,28 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 """Fields that we do not serve, and the values with which they ask for nothing."""
 MOST_MESSAGES, MOST_STOPS, MOST_CHOICES = 4096, 16, 64
+
+
+class BadRequest(LudusError):
+    """A request that cannot be served. `status` is HTTP's; `parameter` names the field to blame, if there is one."""
+
+    def __init__(self, message: str, *, status: int = 400, parameter: str | None = None, code: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.parameter = parameter
+        self.code = code or CODES.get(status)
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of the answer."""
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        return {"error": {"message": str(self), "type": kind, "param": self.parameter, "code": self.code}}
+
+
+def as_bad_request(error: LudusError) -> BadRequest:
+    """What went wrong while a request was served, as an answer."""
+    if isinstance(error, BadRequest):
+        return error
+    return BadRequest(str(error), status=504 if isinstance(error, TimeoutExceeded) else 500)
 
 
 def join_parts(content: Any) -> Any:

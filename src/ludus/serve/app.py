@@ -19,11 +19,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ludus.errors import LudusError
-from ludus.http.access import Guard
 from ludus.http.answers import DONE, Answers, Choice, Piece, sse
-from ludus.http.chat_request import ChatRequest, read_chat_request
-from ludus.http.http import EventStream, answering, http_problem, read_body, while_wanted
-from ludus.http.problems import BadRequest, as_bad_request
+from ludus.http.chat_request import BadRequest, ChatRequest, as_bad_request, read_chat_request
+from ludus.http.routes import EventStream, Guard, answering, http_problem, read_body, while_wanted
 from ludus.http.token_text import TokenText
 from ludus.inference.protocol import Engine
 from ludus.serve.members import Members

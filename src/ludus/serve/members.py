@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import StorageError
-from ludus.http.problems import BadRequest
+from ludus.http.chat_request import BadRequest
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef
 from ludus.reports.ladder import LadderRow, standing_of_run

@@ -11,14 +11,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ludus.config import SamplingConfig
 from ludus.errors import TimeoutExceeded
 from ludus.http.answers import Piece
-from ludus.http.chat_request import ChatRequest
-from ludus.http.problems import BadRequest
-from ludus.http.text_stream import TextStream
+from ludus.http.chat_request import BadRequest, ChatRequest
+from ludus.http.token_text import TextStream
 from ludus.inference.conversation import conversation_tokens
 from ludus.inference.protocol import Engine, Finish, Request, Sampling
 from ludus.lm.chat import ChatFormat
@@ -95,7 +94,7 @@ class Writer:
             Request(
                 prompt=(*generation.prompt, *stream.tokens),
                 policy=generation.policy,
-                sampling=_limited(generation.sampling, min(left, TOKENS_AT_ONCE)),
+                sampling=replace(generation.sampling, max_tokens=min(left, TOKENS_AT_ONCE)),
                 seed=derive_seed(generation.seed, len(stream.tokens)),
                 deadline_s=_remaining(ends, self._deadline_s),
                 session=session,
@@ -140,16 +139,6 @@ class Writer:
             top_k=defaults.top_k if request.top_k is None else request.top_k,
             stop_tokens=self._chat.stop_tokens,
         )
-
-
-def _limited(sampling: Sampling, max_tokens: int) -> Sampling:
-    return Sampling(
-        max_tokens=max_tokens,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        top_k=sampling.top_k,
-        stop_tokens=sampling.stop_tokens,
-    )
 
 
 def _remaining(ends: float, deadline_s: float) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ludus.errors import EnvError, PolicyError, boundary
 
@@ -40,3 +41,11 @@ def require_refusal(what: str, function: Callable[P, object], *args: P.args, **k
     except PolicyError as error:
         raise ConformanceError(f"{what}: expected EnvError, got {type(error.__cause__).__name__}") from error
     raise ConformanceError(f"{what}: was accepted, expected EnvError")
+
+
+def through_json(state: object) -> Any:
+    """A state as a checkpoint gives it back."""
+    try:
+        return json.loads(json.dumps(state, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ConformanceError(f"state is not JSON: {error}") from error

@@ -62,3 +62,22 @@ def sample_experiences(
         "truncated": np.zeros(count, np.bool_),
     }
     return Experiences(sequences=sequences, offsets=offsets, steps=steps)
+
+
+def sample_batches(seed: int = 0) -> list[Experiences]:
+    """Batches of several kinds: two games and seats, equal rewards, one sequence, tokens."""
+    return [
+        sample_experiences((3, 1, 2, 5), seats=(0, 1, 0, 1), games=("a", "a", "b", "b"), seed=seed),
+        sample_experiences((2, 2, 2), rewards=(1.0, 1.0, 1.0), seed=seed),
+        sample_experiences((1,), seed=seed),
+        sample_experiences((4, 3), tokens=True, seed=seed),
+    ]
+
+
+def are_equal(one: Experiences, other: Experiences) -> bool:
+    """Whether two batches have the same columns with the same contents."""
+    pairs = ((one.steps, other.steps), (one.sequences, other.sequences), ({"": one.offsets}, {"": other.offsets}))
+    return all(
+        mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+        for mine, theirs in pairs
+    )

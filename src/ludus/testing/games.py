@@ -6,18 +6,23 @@ Not covered: whether the rules are right; compare with another implementation fo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from math import isnan
+from itertools import pairwise
+from math import isfinite, isnan
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ludus.games.protocol import Game, GameSpec, Position
+from ludus.games.protocol import Game, GameSpec, Position, StatePosition, TextGame
 from ludus.testing.conformance import ConformanceError, call, require, require_refusal
-from ludus.testing.snapshot import Snapshot, check_acting, check_legal, check_observation, take_snapshot
 
 CLOSE_LOOK_PLIES = 12
 """Every ply is looked at closely up to here, and after it one in `CLOSE_LOOK_EVERY`."""
 CLOSE_LOOK_EVERY = 32
+MAX_NAMED_ACTIONS = 3
 TOLERANCE = 1e-5
 
 Moves = dict[int, int]
@@ -25,40 +30,84 @@ Moves = dict[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedGame:
-    """What happened in one game: enough to play it again and compare."""
+    """What happened in one game of either kind: enough to play it again and compare."""
 
     seed: int
-    moves: list[Moves]
-    snapshots: dict[int, Snapshot]
+    moves: list[Any]
+    snapshots: dict[int, Any]
     """By the number of plies before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a position shows; two equal positions have equal snapshots."""
+
+    acting: tuple[int, ...]
+    legal: tuple[tuple[int, ...], ...]
+    """Of each acting seat."""
+    observations: tuple[bytes, ...]
+    """Of every seat; none when the game is over."""
+    state: bytes
+    """The whole of it, where the game has such a thing."""
+    returns: tuple[float, ...]
+    texts: tuple[str, ...]
 
 
 def check_game(game: Game, *, games: int = 20, seed: int = 0) -> None:
     """Check that a game keeps the promises of the protocol; raise `ConformanceError` naming the one it breaks."""
+    with checked_spec(game) as spec:
+        require(spec.actions >= 1, "spec has at least one action")
+        require(all(size >= 1 for size in spec.observation_shape), "spec.observation_shape has positive sizes")
+        require(all(size >= 1 for size in spec.state_shape), "spec.state_shape has positive sizes")
+        for number in range(games):
+            played = _play(game, spec, seed + number)
+            _repeat_beside_another(game, spec, played)
+        check_chance(spec, lambda shift: take_snapshot(_start(game, seed + shift), spec))
+
+
+@contextmanager
+def checked_spec(game: Game | TextGame) -> Iterator[GameSpec]:
+    """The spec of a game, after what every spec promises; promises that are broken inside are named after the game."""
     spec: object = call("spec", lambda: game.spec)
     if not isinstance(spec, GameSpec):
         raise ConformanceError(f"{type(game).__name__}: spec is a GameSpec; got {type(spec).__name__}")
     try:
-        _check_spec(game, spec)
-        for number in range(games):
-            played = _play(game, spec, seed + number)
-            _repeat_beside_another(game, spec, played)
-        _check_seed_matters_only_with_chance(game, spec, seed)
+        require(bool(spec.key), "spec has a key")
+        require(game.spec == spec, "spec is constant")
+        require(spec.players >= 1, "spec has at least one player")
+        require(spec.max_length >= 1, "spec.max_length is at least 1")
+        is_range = spec.min_return <= spec.max_return and not isnan(spec.min_return) and not isnan(spec.max_return)
+        require(is_range, "spec.min_return is at most spec.max_return")
+        require(len(spec.teams) in (0, spec.players), "spec.teams is empty or names a team for each seat")
+        require(not (spec.is_zero_sum and spec.players == 1), "a game for one player is not zero-sum")
+        yield spec
     except ConformanceError as error:
         raise ConformanceError(f"{spec.key}: {error}") from error
 
 
-def _check_spec(game: Game, spec: GameSpec) -> None:
-    require(bool(spec.key), "spec has a key")
-    require(game.spec == spec, "spec is constant")
-    require(spec.players >= 1 and spec.actions >= 1, "spec has at least one player and one action")
-    require(spec.max_length >= 1, "spec.max_length is at least 1")
-    require(all(size >= 1 for size in spec.observation_shape), "spec.observation_shape has positive sizes")
-    require(all(size >= 1 for size in spec.state_shape), "spec.state_shape has positive sizes")
-    is_range = spec.min_return <= spec.max_return and not isnan(spec.min_return) and not isnan(spec.max_return)
-    require(is_range, "spec.min_return is at most spec.max_return")
-    require(len(spec.teams) in (0, spec.players), "spec.teams is empty or names a team for each seat")
-    require(not (spec.is_zero_sum and spec.players == 1), "a game for one player is not zero-sum")
+def check_returns(returns: Sequence[float], spec: GameSpec) -> tuple[float, ...]:
+    """What a position of a game pays, at any time."""
+    values = tuple(float(value) for value in returns)
+    require(len(values) == spec.players, f"returns() has one number per seat; got {len(values)} for {spec.players}")
+    require(all(isfinite(value) for value in values), f"returns() are finite; got {values}")
+    return values
+
+
+def check_payoffs(returns: Sequence[float], spec: GameSpec) -> None:
+    """What a finished game has paid."""
+    scale = max(1.0, *(abs(value) for value in returns))
+    low, high = spec.min_return - TOLERANCE * scale, spec.max_return + TOLERANCE * scale
+    within = all(low <= value <= high for value in returns)
+    require(within, f"returns lie within [{spec.min_return}, {spec.max_return}]; got {returns}")
+    balanced = not spec.is_zero_sum or abs(sum(returns)) <= TOLERANCE * scale
+    require(balanced, f"returns of a zero-sum game sum to 0; got {returns}")
+
+
+def check_chance(spec: GameSpec, start: Callable[[int], object]) -> None:
+    """That the seed matters only with chance; `start` takes a snapshot of the beginning with another seed."""
+    if not spec.has_chance:
+        starts = [start(shift) for shift in range(5)]
+        require(all(one == starts[0] for one in starts), "a game without chance starts the same with every seed")
 
 
 def _start(game: Game, seed: int) -> Position:
@@ -74,7 +123,7 @@ def _play(game: Game, spec: GameSpec, seed: int) -> PlayedGame:
     while check_acting(position, spec):
         ply = len(played.moves)
         require(ply < spec.max_length, f"a game ends within max_length ({spec.max_length}) plies")
-        if _is_looked_at_closely(ply):
+        if ply < CLOSE_LOOK_PLIES or ply % CLOSE_LOOK_EVERY == 0:
             played.snapshots[ply] = take_snapshot(position, spec)
             _check_refusals(position, spec, played.snapshots[ply])
         moves = _choose(position, spec, rng)
@@ -110,12 +159,7 @@ def _check_refusals(position: Position, spec: GameSpec, before: Snapshot) -> Non
 
 def _check_end(position: Position, spec: GameSpec) -> Snapshot:
     end = take_snapshot(position, spec)
-    scale = max(1.0, *(abs(value) for value in end.returns))
-    low, high = spec.min_return - TOLERANCE * scale, spec.max_return + TOLERANCE * scale
-    within = all(low <= value <= high for value in end.returns)
-    require(within, f"returns lie within [{spec.min_return}, {spec.max_return}]; got {end.returns}")
-    balanced = not spec.is_zero_sum or abs(sum(end.returns)) <= TOLERANCE * scale
-    require(balanced, f"returns of a zero-sum game sum to 0; got {end.returns}")
+    check_payoffs(end.returns, spec)
     paid: dict[int, float] = {}
     for team, value in zip(spec.teams if spec.teams_share_rewards else (), end.returns, strict=False):
         require(paid.setdefault(team, value) == value, f"seats of one team get the same; got {end.returns}")
@@ -138,12 +182,78 @@ def _repeat_beside_another(game: Game, spec: GameSpec, played: PlayedGame) -> No
             call("act() in another game", other.act, _choose(other, spec, rng))
 
 
-def _check_seed_matters_only_with_chance(game: Game, spec: GameSpec, seed: int) -> None:
-    if spec.has_chance:
-        return
-    starts = [take_snapshot(_start(game, seed + shift), spec) for shift in range(5)]
-    require(all(start == starts[0] for start in starts), "a game without chance starts the same with every seed")
+def take_snapshot(position: Position, spec: GameSpec) -> Snapshot:
+    """Look at everything; what is looked at is checked."""
+    acting = check_acting(position, spec)
+    legal = tuple(check_legal(position, spec, seat) for seat in acting)
+    seats = range(spec.players) if acting else ()
+    observations = tuple(check_observation(position, spec, seat).tobytes() for seat in seats)
+    returns = check_returns(call("returns()", position.returns), spec)
+    is_early = any(returns) and acting and not spec.rewards_every_move
+    require(not is_early, f"returns() are 0 before the end unless rewards_every_move; got {returns}")
+    return Snapshot(
+        acting=acting,
+        legal=legal,
+        observations=observations,
+        state=_check_state(position, spec).tobytes(),
+        returns=returns,
+        texts=_check_texts(position, spec, dict(zip(acting, legal, strict=True))),
+    )
 
 
-def _is_looked_at_closely(ply: int) -> bool:
-    return ply < CLOSE_LOOK_PLIES or ply % CLOSE_LOOK_EVERY == 0
+def check_acting(position: Position, spec: GameSpec) -> tuple[int, ...]:
+    """The seats that act now."""
+    acting = tuple(call("acting()", position.acting))
+    is_sound = len(set(acting)) == len(acting) and all(0 <= seat < spec.players for seat in acting)
+    require(is_sound, f"acting() gives seats of 0..{spec.players - 1}, each once; got {acting}")
+    require(spec.is_simultaneous or len(acting) <= 1, f"several seats act ({acting}) but is_simultaneous is False")
+    return acting
+
+
+def check_legal(position: Position, spec: GameSpec, seat: int) -> tuple[int, ...]:
+    """The legal actions of an acting seat."""
+    legal = tuple(call(f"legal({seat})", position.legal, seat))
+    require(bool(legal), f"legal({seat}) is never empty for an acting seat")
+    ascending = all(first < second for first, second in pairwise(legal))
+    require(ascending, f"legal({seat}) ascends without repetition; got {legal[:20]}")
+    in_range = legal[0] >= 0 and legal[-1] < spec.actions
+    require(in_range, f"legal({seat}) lies within 0..{spec.actions - 1}; got {legal[0]}..{legal[-1]}")
+    return legal
+
+
+def check_observation(position: Position, spec: GameSpec, seat: int) -> NDArray[np.float32]:
+    """What the seat sees, looked at twice through windows of a larger array."""
+    return _look_twice(f"observe({seat}, out)", lambda out: position.observe(seat, out), spec.observation_shape)
+
+
+def _check_state(position: Position, spec: GameSpec) -> NDArray[np.float32]:
+    """The whole state, where the game has one."""
+    if not spec.state_shape:
+        return np.zeros((), np.float32)
+    require(hasattr(position, "state"), "a position of a game with a state_shape has a method state(out)")
+    return _look_twice("state(out)", cast("StatePosition", position).state, spec.state_shape)
+
+
+def _look_twice(what: str, look: Callable[[NDArray[np.float32]], None], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    seen = []
+    for blank in (np.float32(np.nan), np.float32(12345.0)):
+        rows = np.full((3, *shape), blank, np.float32)
+        if shape:
+            call(what, look, rows[1])
+        untouched = np.array_equal(rows[[0, 2]], np.full_like(rows[[0, 2]], blank), equal_nan=True)
+        require(untouched, f"{what} writes to out alone")
+        seen.append(rows[1].copy() if shape else np.zeros((), np.float32))
+    require(bool(np.isfinite(seen[0]).all()), f"{what} fills all of out with finite numbers")
+    require(np.array_equal(seen[0], seen[1]), f"{what} fills all of out, from the position alone")
+    return seen[0]
+
+
+def _check_texts(position: Position, spec: GameSpec, legal: dict[int, tuple[int, ...]]) -> tuple[str, ...]:
+    # `object`, because the game may be written without types.
+    texts: list[object] = [call(f"text({seat})", position.text, seat) for seat in (None, *range(spec.players))]
+    for seat, actions in legal.items():
+        named = actions[:MAX_NAMED_ACTIONS]
+        texts += [call(f"action_text({seat}, {action})", position.action_text, seat, action) for action in named]
+    shown = tuple(text for text in texts if isinstance(text, str) and text.strip())
+    require(len(shown) == len(texts), "text() and action_text() give non-empty strings")
+    return shown

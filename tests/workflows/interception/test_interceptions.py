@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from attempting import ParrotEngine, attempt
 
 from ludus.config import SamplingConfig
-from ludus.http.problems import BadRequest
+from ludus.http.chat_request import BadRequest
 from ludus.inference.policy_sampler import PolicySampler, make_sampling
 from ludus.inference.protocol import Completion, Request
 from ludus.lm.chat import ChatFormat

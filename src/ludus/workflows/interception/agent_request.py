@@ -17,8 +17,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from ludus.http.chat_request import MOST_MESSAGES, UNSUPPORTED, ChatRequest, check_request, join_parts, read_fields
-from ludus.http.problems import BadRequest
+from ludus.http.chat_request import (
+    MOST_MESSAGES,
+    UNSUPPORTED,
+    BadRequest,
+    ChatRequest,
+    check_request,
+    join_parts,
+    read_fields,
+)
 from ludus.workflows.protocol import whole_text
 from ludus.workflows.tools.calls import ToolCall, describe_tools, write_call, write_result
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ludus.http.answers import Piece
-from ludus.http.problems import BadRequest
+from ludus.http.chat_request import BadRequest
 from ludus.inference.conversation import Conversation
 from ludus.inference.policy_sampler import Interrupted
 from ludus.inference.protocol import Completion, Finish

@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ludus.http.answers import DONE, Answers, Choice, Piece, new_id
-from ludus.http.http import EventStream, answering, http_problem, read_body, while_wanted
-from ludus.http.loop_server import LoopServer
-from ludus.http.problems import BadRequest
+from ludus.http.chat_request import BadRequest
+from ludus.http.routes import EventStream, answering, http_problem, read_body, while_wanted
+from ludus.http.server import LoopServer
 from ludus.http.token_text import TokenText, token_text
 from ludus.workflows.interception.agent_request import AgentRequest, read_agent_request, read_reward
 from ludus.workflows.interception.interception import Interception

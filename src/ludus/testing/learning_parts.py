@@ -1,4 +1,4 @@
-"""The promises of a loss, an advantage, a learning-rate schedule and a preset, as public checks.
+"""The promises of a loss, an advantage, a learning-rate schedule, a preset and a network, as public checks.
 
 from ludus.testing import check_loss
 def test_mine(): check_loss(mine, epsilon=0.1)
@@ -14,16 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from ludus.config import Preset
-from ludus.config.parts import LOSSES, loss_options
-from ludus.records import Experiences
+from ludus.config import CustomNetworkConfig, Preset
+from ludus.config.parts import LOSSES, NETWORKS, loss_options
+from ludus.policies.shapes import NetworkFactory
 from ludus.testing.conformance import call, require
-from ludus.testing.experiences import sample_experiences
+from ludus.testing.experiences import are_equal, sample_batches
 from ludus.train.advantages import Advantage
 from ludus.train.loss_inputs import Elements, Loss, LossInputs
 from ludus.train.schedules import Schedule
 
 CLOSE = 1e-4
+ROWS = 5
+_NETWORK = "being_checked"
 _DIFFERENTIABLE = ("logp", "value", "entropy")
 Columns = Mapping[str, Any]
 Gradients = tuple[Any, dict[str, Any]]
@@ -60,12 +62,7 @@ def check_advantage(advantage: Advantage, *, seed: int = 0, **options: Any) -> N
     Covered: two finite columns with a number for every step, of boards and of tokens, also for one sequence and for
     equal rewards; arguments left alone; the same result from the same experience. Not covered: the formula.
     """
-    for batch in (
-        sample_experiences((3, 1, 2, 5), seats=(0, 1, 0, 1), seed=seed),
-        sample_experiences((2, 2, 2), rewards=(1.0, 1.0, 1.0), seed=seed),
-        sample_experiences((1,), seed=seed),
-        sample_experiences((4, 3), tokens=True, seed=seed),
-    ):
+    for batch in sample_batches(seed):
         kept = deepcopy(batch)
         found = call("the advantage", advantage, batch, **options)
         require(isinstance(found, tuple) and len(found) == 2, "an advantage gives (advantage, target)")
@@ -73,7 +70,7 @@ def check_advantage(advantage: Advantage, *, seed: int = 0, **options: Any) -> N
             shape = np.asarray(column).shape
             require(shape == (batch.step_count,), f"a column has a number for every step, {batch.step_count}: {shape}")
             require(bool(np.isfinite(column).all()), "advantages and targets are finite")
-        require(_are_equal(batch, kept), "the advantage changed the experiences")
+        require(are_equal(batch, kept), "the advantage changed the experiences")
         again = call("the advantage", advantage, batch, **options)
         require(all(map(np.array_equal, found, again)), "the same experience gave another result")
 
@@ -107,6 +104,47 @@ def check_preset(preset: Preset) -> None:
         require(not unknown, f"the loss {term.loss} has no option {', '.join(unknown)}")
     shares = [term for term in preset.objective if term.share]
     require(not shares or preset.mu is not None, "a term has a share, but the preset has no mu")
+
+
+def check_network(factory: NetworkFactory, *, shape: tuple[int, ...], actions: int, **options: Any) -> None:
+    """Raise `ConformanceError` naming the promise that the network breaks.
+
+    Covered: finite logits `[B, A]` and values `[B]`; a row that does not depend on the others; weights that follow from
+    the seed; finite gradients, of which not all are 0; no state besides the weights. Not covered: whether it learns.
+
+    Args:
+        factory: As for `register_network`.
+        shape: What a seat sees; a board as `[H, W, C]`.
+        actions: Number of actions.
+        **options: Further arguments of the factory.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from ludus.policies.networks import PolicyNetwork
+
+    config = CustomNetworkConfig(name=_NETWORK, options=options)
+    NETWORKS.added[_NETWORK] = factory
+    try:
+        network = PolicyNetwork(config, observation_shape=shape, actions=actions, layout="channels_last")
+        weights, again, others = (call("making the network", network.init, seed) for seed in (0, 0, 1))
+        apply = jax.jit(network.apply)
+        seen = jnp.asarray(np.random.default_rng(0).normal(size=(ROWS, *shape)), jnp.float32)
+        logits, value = call("the network", apply, weights, seen)
+        alone = [call("the network", apply, weights, seen[row : row + 1]) for row in range(ROWS)]
+        slope = jax.grad(lambda weights: sum(jnp.sum(jnp.square(out)) for out in network.apply(weights, seen)))(weights)
+    finally:
+        del NETWORKS.added[_NETWORK]
+    require(logits.shape == (ROWS, actions), f"logits are [B, A] = {(ROWS, actions)}, got {logits.shape}")
+    require(value.shape == (ROWS,), f"values are [B] = {(ROWS,)}, got {value.shape}")
+    require(bool(jnp.isfinite(logits).all() and jnp.isfinite(value).all()), "logits and values are finite")
+    for row, (its_logits, its_value) in enumerate(alone):
+        same = np.allclose(its_logits[0], logits[row], atol=CLOSE) and np.allclose(its_value[0], value[row], atol=CLOSE)
+        require(bool(same), "a row gives the same alone and among others: no statistics over the batch")
+    require(all(map(np.array_equal, weights.values(), again.values())), "the same seed gives the same weights")
+    require(not all(map(np.array_equal, weights.values(), others.values())), "another seed gives other weights")
+    require(all(bool(jnp.isfinite(one).all()) for one in slope.values()), "gradients are finite")
+    require(any(bool(one.any()) for one in slope.values()), "some weight has a gradient that is not 0")
 
 
 def _columns(shape: tuple[int, ...], seed: int) -> Columns:
@@ -156,8 +194,3 @@ def _in_torch(loss: Loss, columns: Columns, options: Mapping[str, Any]) -> tuple
     gradients = torch.autograd.grad(value.sum(), learnt, allow_unused=True, materialize_grads=True)
     found = dict(zip(_DIFFERENTIABLE, (one.numpy() for one in gradients), strict=True))
     return "PyTorch", (value.detach().numpy(), found)
-
-
-def _are_equal(one: Experiences, other: Experiences) -> bool:
-    columns = ((one.steps, other.steps), (one.sequences, other.sequences))
-    return all(np.array_equal(mine[name], theirs[name]) for mine, theirs in columns for name in theirs)

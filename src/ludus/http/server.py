@@ -1,4 +1,4 @@
-"""Running the application on a socket: for the command, until it is interrupted; for tests and notebooks, in a thread.
+"""Running an application on a socket: until the process is interrupted, in a thread, or in a running event loop.
 
 Invariant: the socket is bound before anything else happens, so a port that is taken is one clear error, and clients may
 connect from then on.
@@ -6,20 +6,23 @@ connect from then on.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from ludus.errors import ConfigError, WorkerError
-from ludus.http.access import check_reach
-from ludus.http.loop_server import server_config
+from ludus.http.routes import check_reach
 
+HOST = "127.0.0.1"
 SHUTDOWN_S = 10
 """What replies in flight are given to finish when the server stops."""
+LOOP_SHUTDOWN_S = 1
+"""The same for a server in somebody else's event loop."""
 
 
 def bind(host: str, port: int, *, token: str) -> socket.socket:
@@ -46,14 +49,14 @@ def url_of(listener: socket.socket) -> str:
 
 def run(app: ASGIApp, listener: socket.socket) -> None:
     """Serve until the process is asked to stop."""
-    uvicorn.Server(_config(app)).run(sockets=[listener])
+    uvicorn.Server(_config(app, SHUTDOWN_S)).run(sockets=[listener])
 
 
 @contextlib.contextmanager
-def serving(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, token: str = "") -> Iterator[str]:
+def serving(app: ASGIApp, *, host: str = HOST, port: int = 0, token: str = "") -> Iterator[str]:
     """Serve in a thread while the context is open; gives the URL of the API."""
     with bind(host, port, token=token) as listener:
-        server = uvicorn.Server(_config(app))
+        server = uvicorn.Server(_config(app, SHUTDOWN_S))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="ludus-serve", daemon=True)
         thread.start()
         try:
@@ -65,5 +68,37 @@ def serving(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, token: str 
                 raise WorkerError("the server did not stop")
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
-    return server_config(app, shutdown_s=SHUTDOWN_S)
+class LoopServer:
+    """A server in the event loop that makes it, on this machine's own address. Signal handlers are left as they are."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._listener = socket.create_server((HOST, 0), backlog=2048)
+        self.url = f"http://{HOST}:{self._listener.getsockname()[1]}/v1"
+        self._server = _SignalsLeftAlone(_config(app, LOOP_SHUTDOWN_S))
+        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[self._listener]))
+
+    async def stop(self) -> None:
+        """Stop answering; what is in flight is given up after a moment."""
+        self._server.should_exit = True
+        await self._serving
+        self._listener.close()
+
+
+class _SignalsLeftAlone(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def _config(app: ASGIApp, shutdown_s: int) -> uvicorn.Config:
+    """How the API is served: no logs of requests, no headers of proxies believed, no web sockets."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        lifespan="on",
+        ws="none",
+        timeout_graceful_shutdown=shutdown_s,
+    )

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 from random import Random
 
 from ludus.games.protocol import GameSpec, InvalidMove, TextGame, TextPosition
 from ludus.testing.conformance import ConformanceError, call, require
+from ludus.testing.games import PlayedGame, check_chance, check_payoffs, check_returns, checked_spec
 
 NONSENSE = "~ no such move ~"
 GUESSES = ("[1]", "[pass]", "[accept]", "[a1]", "[up]", "[check]", "[0 0]", "Hello.")
@@ -22,7 +22,6 @@ MAX_GUESSES = 8
 CLOSE_LOOK_PLIES = 8
 """Every ply is looked at closely up to here, and after it one in `CLOSE_LOOK_EVERY`."""
 CLOSE_LOOK_EVERY = 16
-TOLERANCE = 1e-5
 
 _BRACKETED = re.compile(r"\[[^\[\]\n]{1,40}\]")
 
@@ -38,16 +37,6 @@ class TextSnapshot:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlayedTextGame:
-    """What happened in one game: enough to play it again and compare."""
-
-    seed: int
-    moves: list[str]
-    snapshots: dict[int, TextSnapshot]
-    """By the number of moves before it."""
-
-
 def check_text_game(
     game: TextGame, *, games: int = 5, seed: int = 0, max_plies: int = 200, guesses: Sequence[str] = GUESSES
 ) -> None:
@@ -56,29 +45,14 @@ def check_text_game(
     Games are left after `max_plies` moves. `guesses` are moves to try where the game cannot list them, beside those
     that stand in brackets in its news.
     """
-    spec: object = call("spec", lambda: game.spec)
-    if not isinstance(spec, GameSpec):
-        raise ConformanceError(f"{type(game).__name__}: spec is a GameSpec; got {type(spec).__name__}")
-    try:
-        _check_spec(game, spec)
+    with checked_spec(game) as spec:
+        require(isinstance(game.blocks, bool), "blocks is True or False")
+        require(spec.actions == 0 and spec.observation_shape == (), "spec of a text game has no actions and no tensor")
+        require(not spec.is_simultaneous, "seats of a text game act one at a time, so spec.is_simultaneous is False")
         for number in range(games):
             played = _play(game, spec, seed + number, max_plies, guesses)
             _repeat_beside_another(game, spec, played, guesses)
-        _check_seed_matters_only_with_chance(game, spec, seed)
-    except ConformanceError as error:
-        raise ConformanceError(f"{spec.key}: {error}") from error
-
-
-def _check_spec(game: TextGame, spec: GameSpec) -> None:
-    require(bool(spec.key), "spec has a key")
-    require(game.spec == spec, "spec is constant")
-    require(isinstance(game.blocks, bool), "blocks is True or False")
-    require(spec.players >= 1 and spec.max_length >= 1, "spec has at least one player and one ply")
-    require(spec.actions == 0 and spec.observation_shape == (), "spec of a text game has no actions and no tensor")
-    require(not spec.is_simultaneous, "seats of a text game act one at a time, so spec.is_simultaneous is False")
-    require(spec.min_return <= spec.max_return, "spec.min_return is at most spec.max_return")
-    require(len(spec.teams) in (0, spec.players), "spec.teams is empty or names a team for each seat")
-    require(not (spec.is_zero_sum and spec.players == 1), "a game for one player is not zero-sum")
+        check_chance(spec, lambda shift: _look(_start(game, seed + shift), spec))
 
 
 def _start(game: TextGame, seed: int) -> TextPosition:
@@ -87,14 +61,14 @@ def _start(game: TextGame, seed: int) -> TextPosition:
     return position
 
 
-def _play(game: TextGame, spec: GameSpec, seed: int, max_plies: int, guesses: Sequence[str]) -> PlayedTextGame:
+def _play(game: TextGame, spec: GameSpec, seed: int, max_plies: int, guesses: Sequence[str]) -> PlayedGame:
     rng = Random(seed)
     position = _start(game, seed)
-    played = PlayedTextGame(seed=seed, moves=[], snapshots={})
+    played = PlayedGame(seed=seed, moves=[], snapshots={})
     while (seat := _acting(position, spec)) is not None and len(played.moves) < max_plies:
         ply = len(played.moves)
         require(ply < spec.max_length, f"a game ends within max_length ({spec.max_length}) plies")
-        if _is_looked_at_closely(ply):
+        if ply < CLOSE_LOOK_PLIES or ply % CLOSE_LOOK_EVERY == 0:
             played.snapshots[ply] = _look(position, spec)
             _check_refusals(position, spec, played.snapshots[ply])
         move = _move(position, spec, seat, guesses, rng)
@@ -103,7 +77,10 @@ def _play(game: TextGame, spec: GameSpec, seed: int, max_plies: int, guesses: Se
         played.moves.append(move)
     played.snapshots[len(played.moves)] = _look(position, spec)
     if position.acting() is None:
-        _check_end(position, spec, played.snapshots[len(played.moves)])
+        end = played.snapshots[len(played.moves)]
+        check_payoffs(end.returns, spec)
+        require(not _is_accepted(position, 0, NONSENSE), "act() after the end is refused with InvalidMove")
+        require(_look(position, spec) == end, "a finished game stays as it is")
     return played
 
 
@@ -144,18 +121,7 @@ def _check_refusals(position: TextPosition, spec: GameSpec, before: TextSnapshot
         require(_look(position, spec) == before, f"a refused act({seat}, {move!r}) changes nothing")
 
 
-def _check_end(position: TextPosition, spec: GameSpec, end: TextSnapshot) -> None:
-    scale = max(1.0, *(abs(value) for value in end.returns))
-    low, high = spec.min_return - TOLERANCE * scale, spec.max_return + TOLERANCE * scale
-    within = all(low <= value <= high for value in end.returns)
-    require(within, f"returns lie within [{spec.min_return}, {spec.max_return}]; got {end.returns}")
-    balanced = not spec.is_zero_sum or abs(sum(end.returns)) <= TOLERANCE * scale
-    require(balanced, f"returns of a zero-sum game sum to 0; got {end.returns}")
-    require(not _is_accepted(position, 0, NONSENSE), "act() after the end is refused with InvalidMove")
-    require(_look(position, spec) == end, "a finished game stays as it is")
-
-
-def _repeat_beside_another(game: TextGame, spec: GameSpec, played: PlayedTextGame, guesses: Sequence[str]) -> None:
+def _repeat_beside_another(game: TextGame, spec: GameSpec, played: PlayedGame, guesses: Sequence[str]) -> None:
     """The same seed and moves give the same game, also while another is played and without the refused moves."""
     rng = Random(played.seed + 1)
     position, other = _start(game, played.seed), _start(game, played.seed + 1)
@@ -172,18 +138,9 @@ def _repeat_beside_another(game: TextGame, spec: GameSpec, played: PlayedTextGam
             _move(other, spec, other_seat, guesses, rng)
 
 
-def _check_seed_matters_only_with_chance(game: TextGame, spec: GameSpec, seed: int) -> None:
-    if spec.has_chance:
-        return
-    starts = [_look(_start(game, seed + shift), spec) for shift in range(5)]
-    require(all(start == starts[0] for start in starts), "a game without chance starts the same with every seed")
-
-
 def _look(position: TextPosition, spec: GameSpec) -> TextSnapshot:
     seat = _acting(position, spec)
-    returns = tuple(float(value) for value in call("returns()", position.returns))
-    require(len(returns) == spec.players, f"returns() has one number per seat; got {returns}")
-    require(all(isfinite(value) for value in returns), f"returns() are finite; got {returns}")
+    returns = check_returns(call("returns()", position.returns), spec)
     text = call("text()", position.text)
     require(isinstance(text, str) and bool(text), "text() is a text")
     return TextSnapshot(
@@ -217,7 +174,3 @@ def _moves(position: TextPosition, seat: int) -> tuple[str, ...] | None:
     is_text = all(isinstance(move, str) and bool(move.strip()) for move in moves)
     require(is_text and len(set(moves)) == len(moves), f"moves() are distinct words; got {list(moves)[:20]}")
     return tuple(moves)
-
-
-def _is_looked_at_closely(ply: int) -> bool:
-    return ply < CLOSE_LOOK_PLIES or ply % CLOSE_LOOK_EVERY == 0
