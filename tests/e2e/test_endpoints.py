@@ -144,8 +144,7 @@ def test_a_served_run_is_an_opponent_of_another(
     played: tuple[Path, ScriptedServer], model: Path, tmp_path: Path
 ) -> None:
     from ludus.http.server import serving
-    from ludus.serve.app import make_app
-    from ludus.serve.opening import open_service
+    from ludus.serve.app import make_app, open_service
 
     directory = RunDirectory(played[0])
     text = """

@@ -75,7 +75,7 @@ def test_what_is_served_stands_on_the_warmed_base_wherever_the_run_was_moved(run
 
     from ludus.config import load_config
     from ludus.inference.protocol import Request, Sampling
-    from ludus.serve.opening import open_service
+    from ludus.serve.app import open_service
     from ludus.storage.run_directory import RunDirectory
 
     moved = RunDirectory(tmp_path / "moved")

@@ -19,8 +19,7 @@ from ludus.lm.language_shape import LanguageModelShape
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.policies import PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
-from ludus.serve.app import make_app
-from ludus.serve.opening import open_service
+from ludus.serve.app import make_app, open_service
 from ludus.storage.run_directory import RunDirectory
 
 torch.set_num_threads(1)

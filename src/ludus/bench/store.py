@@ -16,12 +16,11 @@ import json
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,22 +44,6 @@ UNIT = "experiences per CPU-second"
 PEER = "plain sqlite3"
 _STEP_COLUMNS = {"action": "<i4", "logp": "<f4", "value": "<f4", "reward": "<f4", "version": "<i4", "mask": "?"}
 _STEP_BYTES = sum(np.dtype(kind).itemsize for kind in _STEP_COLUMNS.values())
-
-
-class Store(Protocol):
-    """What is measured: a durable store of experiences."""
-
-    def write(self, experiences: Experiences) -> None:
-        """Store one batch; it is on disk when this returns."""
-        ...
-
-    def read(self) -> Experiences:
-        """Claim the next batch, read it, and commit the claim."""
-        ...
-
-    def close(self) -> None:
-        """Close what is open."""
-        ...
 
 
 class SegmentStore:
@@ -166,6 +149,9 @@ class SqliteStore:
         )
 
 
+Store = SegmentStore | SqliteStore
+
+
 def bench_store(
     *, rounds: int = 3, seconds: float = 10.0, directory: Path | None = None, batches: int = BATCHES_PER_TURN
 ) -> list[Figure]:
@@ -225,26 +211,24 @@ def _round(root: Path, name: str, count: int, *, flip: bool) -> dict[str, float]
         ("plain", SqliteStore(homes["plain"])),
     ]
     order = stores[::-1] if flip else stores
-    costs = {f"{side} write": _cpu_s(partial(_write, store, batches)) for side, store in order}
-    costs |= {f"{side} read": _cpu_s(partial(_read, store, batches)) for side, store in order}
+    costs = {f"{side} write": _write(store, batches) for side, store in order}
+    costs |= {f"{side} read": _read(store, batches) for side, store in order}
     for _, store in stores:
         store.close()
     return costs
 
 
-def _write(store: Store, batches: list[Experiences]) -> None:
+def _write(store: Store, batches: list[Experiences]) -> float:
+    started = time.process_time()
     for batch in batches:
         store.write(batch)
+    return time.process_time() - started
 
 
-def _read(store: Store, batches: list[Experiences]) -> None:
+def _read(store: Store, batches: list[Experiences]) -> float:
+    started = time.process_time()
     for batch in batches:
         found = store.read()
         if not np.array_equal(found.steps["logp"], batch.steps["logp"]):
             raise LudusError("the store gave back something else than was written")
-
-
-def _cpu_s(work: Callable[[], None]) -> float:
-    started = time.process_time()
-    work()
     return time.process_time() - started

@@ -32,13 +32,11 @@ def serve(
     from ludus.http.routes import read_token
     from ludus.http.server import bind, url_of
     from ludus.http.server import run as run_server
-    from ludus.serve.app import make_app
+    from ludus.serve.app import make_app, open_service
 
     directory, config = open_run(run)
     token = read_token()
     with bind(host, port, token=token) as listener:
-        from ludus.serve.opening import open_service
-
         service = open_service(directory, config, threads=threads, max_in_flight=max_in_flight)
         newest, *versions = [card["id"] for card in service.members.cards()]
         typer.echo(

@@ -7,45 +7,31 @@ it is reset with the game's seed before the game, and given back when nobody act
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.errors import EnvError
-from ludus.games.pettingzoo_spaces import Senses
-from ludus.games.protocol import GameSpec
 from ludus.games.render import render_seen
 
+if TYPE_CHECKING:
+    from ludus.games.pettingzoo import PettingZooGame
+
 _SEEDS = 1 << 31
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What all positions of a game share."""
-
-    spec: GameSpec
-    agents: tuple[str, ...]
-    """By seat."""
-    senses: Senses
-    has_own_state: bool
-    """Whether the environment tells its state."""
-    give_back: Callable[[Any], None]
-    """Takes an environment that a position needs no more."""
 
 
 class PettingZooPosition(ABC):
     """One game in progress; how the environment is stepped is for the two kinds of it to say."""
 
-    def __init__(self, rules: Rules, env: Any, seed: int) -> None:
-        self._rules = rules
-        self._spec = rules.spec
-        self._seat_of = {agent: seat for seat, agent in enumerate(rules.agents)}
+    def __init__(self, game: PettingZooGame, env: Any, seed: int) -> None:
+        self._game = game
+        self._spec = game.spec
+        self._seat_of = {agent: seat for seat, agent in enumerate(game.agents)}
         self._env: Any = env
-        self._returns = [0.0] * rules.spec.players
+        self._returns = [0.0] * game.spec.players
         self._acting: tuple[int, ...] = ()
         self._legal: dict[int, list[int]] = {}
         self._ply = 0
@@ -61,19 +47,19 @@ class PettingZooPosition(ABC):
         if seat not in self._legal:
             if seat not in self._acting:
                 raise EnvError(f"{self._spec.key}: seat {seat} is not to act")
-            agent = self._rules.agents[seat]
-            self._legal[seat] = self._rules.senses.legal(seat, self._seen(agent), self._info(agent))
+            agent = self._game.agents[seat]
+            self._legal[seat] = self._game.senses.legal(seat, self._seen(agent), self._info(agent))
         return self._legal[seat]
 
     def observe(self, seat: int, out: NDArray[np.float32]) -> None:
         """Write what the seat sees into `out`."""
-        self._rules.senses.write(seat, self._seen(self._rules.agents[seat]), out)
+        self._game.senses.write(seat, self._seen(self._game.agents[seat]), out)
 
     def state(self, out: NDArray[np.float32]) -> None:
         """Write all there is to know into `out`: the environment's own state, else what all agents see."""
         if self._env is None:
             out[:] = 0.0
-        elif self._rules.has_own_state:
+        elif self._game.has_own_state:
             out[:] = np.asarray(self._env.state(), np.float32).reshape(-1)
         else:
             for seat, part in enumerate(out.reshape(self._spec.players, -1)):
@@ -84,7 +70,7 @@ class PettingZooPosition(ABC):
         if not self._acting or sorted(actions) != sorted(self._acting):
             raise EnvError(f"{self._spec.key}: seats {self._acting} act now, got actions for {sorted(actions)}")
         chosen = {seat: self._checked(seat, action) for seat, action in actions.items()}
-        self._step({self._rules.agents[seat]: self._rules.senses.action(seat, chosen[seat]) for seat in self._acting})
+        self._step({self._game.agents[seat]: self._game.senses.action(seat, chosen[seat]) for seat in self._acting})
         self._ply += 1
         self._settle()
 
@@ -99,12 +85,12 @@ class PettingZooPosition(ABC):
         for each in seats:
             board = "\n" if len(self._spec.observation_shape) == 3 else ""
             seen = board + render_seen(self, self._spec, each)
-            lines.append(f"{self._rules.agents[each]}, {self._returns[each]:g} so far, sees {seen}")
+            lines.append(f"{self._game.agents[each]}, {self._returns[each]:g} so far, sees {seen}")
         return "\n".join(lines)
 
     def action_text(self, seat: int, action: int) -> str:
         """Name a legal action by its number in the environment."""
-        return f"action {self._rules.senses.action(seat, self._checked(seat, action))}"
+        return f"action {self._game.senses.action(seat, self._checked(seat, action))}"
 
     def _checked(self, seat: int, action: Any) -> int:
         try:
@@ -122,7 +108,7 @@ class PettingZooPosition(ABC):
         if self._ply >= self._spec.max_length:
             self._acting = ()
         if not self._acting and self._env is not None:
-            self._rules.give_back(self._env)
+            self._game.idle.append(self._env)
             self._env = None
 
     def _credit(self, rewards: Mapping[str, float]) -> None:

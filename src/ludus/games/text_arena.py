@@ -21,8 +21,6 @@ RETURNS = {"LightsOut": (-100.0, 1.0), "Set": (-20.0, 20.0)}
 """Where they may lie outside of -1 to 1."""
 SLOW = frozenset({"RushHour", "Set", "Sokoban", "Sudoku"})
 """Games that take more than a few milliseconds to begin."""
-COPIED = frozenset({"RushHour", "Sokoban", "Sudoku"})
-"""Slow games whose beginning is copied faster than made again."""
 
 _KEY = re.compile(r"(?P<id>[^()]+)(?:\(players=(?P<players>\d{1,3})\))?")
 
@@ -47,14 +45,8 @@ class TextArenaGame:
         return TextArenaPosition(self._environment(), self.spec, seed)
 
     def _environment(self) -> Environment:
-        wrappers = registration(self._id).default_wrappers or ()
-        return Environment(
-            self._make,
-            game=self._game,
-            players=self._players,
-            wrappers=tuple(wrappers),
-            keeps_beginning=self._game in COPIED,
-        )
+        wrappers = tuple(registration(self._id).default_wrappers or ())
+        return Environment(self._make, game=self._game, players=self._players, wrappers=wrappers)
 
     def _describe(self, name: str) -> GameSpec:
         """The spec. All of TextArena's games are taken to have chance and hidden information."""

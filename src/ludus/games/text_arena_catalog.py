@@ -39,41 +39,12 @@ _DICE: ContextVar[Random | None] = ContextVar("textarena_dice", default=None)
 VARIANTS = ("-train", "-raw")
 """Endings of ids that are the same game, told with other words."""
 
-ALONE = frozenset(
-    {
-        "BabyAiText",
-        "Bandit",
-        "Blackjack",
-        "Countdown",
-        "Crosswords",
-        "Cryptarithm",
-        "FifteenPuzzle",
-        "FrozenLake",
-        "Game2048",
-        "GuessTheNumber",
-        "GuessWho",
-        "Hangman",
-        "Klondike",
-        "LightsOut",
-        "LogicPuzzle",
-        "Mastermind",
-        "Minesweeper",
-        "PegJump",
-        "RushHour",
-        "Secretary",
-        "Set",
-        "Slitherlink",
-        "Sokoban",
-        "Sudoku",
-        "ThreeCardMonte",
-        "TowerOfHanoi",
-        "TwentyQuestions",
-        "UltimateTexasHoldem",
-        "WordLadder",
-        "WordSearch",
-        "Wordle",
-    }
-)
+_ALONE = """
+BabyAiText Bandit Blackjack Countdown Crosswords Cryptarithm FifteenPuzzle FrozenLake Game2048 GuessTheNumber GuessWho
+Hangman Klondike LightsOut LogicPuzzle Mastermind Minesweeper PegJump RushHour Secretary Set Slitherlink Sokoban
+Sudoku ThreeCardMonte TowerOfHanoi TwentyQuestions UltimateTexasHoldem WordLadder WordSearch Wordle
+"""
+ALONE = frozenset(_ALONE.split())
 """Games for one player."""
 
 PLAYERS = {
@@ -221,7 +192,8 @@ def load_environment(id: str) -> Callable[[], Any]:
         entry = registration(id)
         kind = _load_class(entry.entry_point)
     except Exception as error:
-        raise ConfigError(f"game textarena:{id}: cannot be loaded ({_one_line(error)})") from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise ConfigError(f"game textarena:{id}: cannot be loaded ({reason})") from error
     return lambda: kind(**entry.kwargs)
 
 
@@ -273,7 +245,3 @@ def _no_downloads() -> Iterator[None]:
         yield
     finally:
         nltk.download = original
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -31,6 +31,8 @@ START_ATTEMPTS = 8
 """TextArena's generators fail for some seeds; the next seeds, made from the same one, are tried."""
 LOSSES = {"Minesweeper": "You hit a mine"}
 """Where what TextArena calls an invalid move is a move that loses; how its reason begins."""
+COPIED = frozenset({"RushHour", "Sokoban", "Sudoku"})
+"""Slow games whose beginning is copied faster than made again."""
 NEEDED = {name: re.compile(r"\[(up|down|left|right|w|a|s|d)\]", re.IGNORECASE) for name in ("Snake", "Surround")}
 """Games that punish a move without this by death instead of calling it invalid."""
 
@@ -52,12 +54,8 @@ class Turn:
 class Environment:
     """A game of TextArena that can be begun any number of times."""
 
-    def __init__(
-        self, make: Callable[[], Any], *, game: str, players: int, wrappers: tuple[type, ...], keeps_beginning: bool
-    ) -> None:
-        """With `keeps_beginning` beginning the same game again is quick."""
+    def __init__(self, make: Callable[[], Any], *, game: str, players: int, wrappers: tuple[type, ...]) -> None:
         self._make = make
-        self._keeps_beginning = keeps_beginning
         self._beginning: tuple[int, Any, Random] | None = None
         self._game = game
         self._players = players
@@ -79,7 +77,7 @@ class Environment:
             self._env, self._dice = deepcopy(self._beginning[1:])
         else:
             self._begin(seed)
-            self._beginning = (seed, *deepcopy((self._env, self._dice))) if self._keeps_beginning else None
+            self._beginning = (seed, *deepcopy((self._env, self._dice))) if self._game in COPIED else None
         self._is_over = bool(self._env.state.done)
         self._format = [wrapper(self._env) for wrapper in self._wrappers if hasattr(wrapper, "action")]
         self._env.state.set_invalid_move = self._refuse
@@ -146,18 +144,14 @@ class Environment:
                     raise
 
     def _refuse(self, *parts: Any, **named: Any) -> None:
-        reason = _reason([*parts, *named.values()])
+        texts = [part for part in (*parts, *named.values()) if isinstance(part, str)]
+        reason = " ".join(texts[0].split()) if texts else "an invalid move"
         loss = LOSSES.get(self._game)
         if loss and reason.startswith(loss):
             self._env.state.set_outcome(reward=float(named.get("reward", 0.0)), reason=reason)
             return
         self._refusal = reason
         raise MoveRefused(reason)
-
-
-def _reason(parts: Sequence[Any]) -> str:
-    """TextArena's reason, whichever argument it came as."""
-    return next((" ".join(part.split()) for part in parts if isinstance(part, str)), "an invalid move")
 
 
 def _mend(state: Any) -> None:

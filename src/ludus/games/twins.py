@@ -1,7 +1,8 @@
 """pgx games that OpenSpiel has too, move for move: OpenSpiel's players can then sit at a pgx game.
 
 Invariant: in lock-step play the twins agree on who moves, what is legal, when the game ends and what it pays, but for
-what `exception` says; the tests prove it by random play of every entry. Add a twin with one entry in `TWINS`.
+what a comment in `TWINS` says, where bots see OpenSpiel's side of it and results are pgx's; the tests prove it by
+random play of every entry. Add a twin with one entry in `TWINS`.
 
 Not twins: backgammon and 2048 (pgx moves one die at a time, or orders chance differently), chess and shogi (other
 action numbers).
@@ -29,8 +30,6 @@ class Twin:
     """OpenSpiel's number of each pgx action; empty when they are the same."""
     cards: Callable[[Any, Sequence[int]], tuple[int, ...]] = _no_cards
     """Chance outcomes of OpenSpiel's game in order, read from the pgx state and its players by seat."""
-    exception: str = ""
-    """The one thing in which they differ; bots then see OpenSpiel's side of it, results are pgx's."""
     has_closing_passes: bool = False
     """Whether pgx wants passes after OpenSpiel's game is already over."""
 
@@ -55,20 +54,16 @@ def _leduc_cards(state: Any, order: Sequence[int]) -> tuple[int, ...]:
     return tuple(2 * rank + ranks[:place].count(rank) for place, rank in enumerate(ranks))
 
 
-_REPETITION = "whoever repeats a position loses in pgx; in OpenSpiel the game is drawn"
-
 TWINS = {
     "connect_four": Twin(open_spiel_name="connect_four"),
-    "go_9x9": Twin(open_spiel_name="go(board_size=9,komi=7.5)", exception=_REPETITION),
-    "go_19x19": Twin(open_spiel_name="go(board_size=19,komi=7.5)", exception=_REPETITION),
+    # Whoever repeats a position loses in pgx; in OpenSpiel the game is drawn.
+    "go_9x9": Twin(open_spiel_name="go(board_size=9,komi=7.5)"),
+    "go_19x19": Twin(open_spiel_name="go(board_size=19,komi=7.5)"),
     "hex": Twin(open_spiel_name="hex(board_size=11,swap=True)"),
     "kuhn_poker": Twin(open_spiel_name="kuhn_poker", actions=(1, 0), cards=_kuhn_cards),
     "leduc_holdem": Twin(open_spiel_name="leduc_poker", actions=(1, 2, 0), cards=_leduc_cards),
-    "othello": Twin(
-        open_spiel_name="othello",
-        exception="pgx goes on until two passes when neither side can move; OpenSpiel stops at once",
-        has_closing_passes=True,
-    ),
+    # pgx goes on until two passes when neither side can move; OpenSpiel stops at once.
+    "othello": Twin(open_spiel_name="othello", has_closing_passes=True),
     "tic_tac_toe": Twin(open_spiel_name="tic_tac_toe"),
 }
 

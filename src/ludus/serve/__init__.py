@@ -12,9 +12,8 @@ from ludus.lazy import import_later
 
 if TYPE_CHECKING:
     from ludus.http.server import serving
-    from ludus.serve.app import Service, make_app
+    from ludus.serve.app import Service, make_app, open_service
     from ludus.serve.members import Members
-    from ludus.serve.opening import open_service
     from ludus.serve.writer import Writer
 
 __all__ = ["Members", "Service", "Writer", "make_app", "open_service", "serving"]

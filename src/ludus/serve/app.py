@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,82 +18,55 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ludus.errors import LudusError
+from ludus.config import RunConfig
+from ludus.errors import ConfigError, LudusError
 from ludus.http.answers import DONE, Answers, Choice, Piece, sse
 from ludus.http.chat_request import BadRequest, ChatRequest, as_bad_request, read_chat_request
 from ludus.http.routes import EventStream, Guard, answering, http_problem, read_body, while_wanted
 from ludus.http.token_text import TokenText
 from ludus.inference.protocol import Engine
+from ludus.policies import PolicyStore
 from ludus.serve.members import Members
 from ludus.serve.writer import Generation, Writer
+from ludus.storage.run_directory import RunDirectory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Service:
-    """What the routes need."""
+    """What is served, with one method for each path."""
 
     engine: Engine
     members: Members
     writer: Writer
     token_text: TokenText
     max_in_flight: int = 64
-
-
-def make_app(service: Service, *, token: str = "") -> Starlette:
-    """The application. It owns the engine: shutting it down closes the engine."""
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await service.engine.close()
-
-    routes = Routes(service)
-    return Starlette(
-        routes=[
-            Route("/health", answering(routes.health), methods=["GET"]),
-            Route("/v1/models", answering(routes.models), methods=["GET"]),
-            Route("/v1/models/{model}", answering(routes.model), methods=["GET"]),
-            Route("/v1/chat/completions", answering(routes.chat), methods=["POST"]),
-        ],
-        middleware=[Middleware(Guard, token=token)],
-        exception_handlers={HTTPException: http_problem},
-        lifespan=lifespan,
-    )
-
-
-class Routes:
-    """One method for each path."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._in_flight = 0
+    in_flight: int = 0
+    """Requests that are worked on now."""
 
     async def health(self, request: Request) -> Response:
         """Whether the server answers, and how much it is doing."""
-        done = self._service.engine.counters
+        done = self.engine.counters
         asked = {"completed": done.completed, "failed": done.failed, "sampled_tokens": done.sampled_tokens}
-        return JSONResponse({"status": "ok", "in_flight": self._in_flight, "engine": asked})
+        return JSONResponse({"status": "ok", "in_flight": self.in_flight, "engine": asked})
 
     async def models(self, request: Request) -> Response:
         """All pool members."""
-        cards = await asyncio.to_thread(self._service.members.cards)
+        cards = await asyncio.to_thread(self.members.cards)
         return JSONResponse({"object": "list", "data": cards})
 
     async def model(self, request: Request) -> Response:
         """One pool member."""
-        return JSONResponse(await asyncio.to_thread(self._service.members.card, request.path_params["model"]))
+        return JSONResponse(await asyncio.to_thread(self.members.card, request.path_params["model"]))
 
     async def chat(self, request: Request) -> Response:
         """Reply to a conversation, at once or as a stream."""
         wanted = read_chat_request(await read_body(request))
-        policy = await asyncio.to_thread(self._service.members.find, wanted.model)
-        generations = self._service.writer.plan(wanted, policy)
+        policy = await asyncio.to_thread(self.members.find, wanted.model)
+        generations = self.writer.plan(wanted, policy)
         answers = Answers(
             model=wanted.model,
             prompt_tokens=len(generations[0].prompt),
-            token_text=self._service.token_text if wanted.logprobs else None,
+            token_text=self.token_text if wanted.logprobs else None,
         )
         self._enter()
         if wanted.stream:
@@ -104,15 +77,15 @@ class Routes:
             self._leave()
 
     def _enter(self) -> None:
-        if self._in_flight >= self._service.max_in_flight:
+        if self.in_flight >= self.max_in_flight:
             raise BadRequest(
-                f"{self._in_flight} requests are being worked on, which is all this server does at a time; try again",
+                f"{self.in_flight} requests are being worked on, which is all this server does at a time; try again",
                 status=429,
             )
-        self._in_flight += 1
+        self.in_flight += 1
 
     def _leave(self) -> None:
-        self._in_flight -= 1
+        self.in_flight -= 1
 
     async def _gather(self, generations: list[Generation]) -> list[Choice]:
         choices = [Choice() for _ in generations]
@@ -145,7 +118,7 @@ class Routes:
 
         async def write(index: int, generation: Generation) -> None:
             try:
-                async for piece in self._service.writer.write(generation):
+                async for piece in self.writer.write(generation):
                     arrived.put_nowait((index, piece))
             except Exception as error:  # whoever waits for the pieces raises it
                 arrived.put_nowait((index, error))
@@ -163,3 +136,60 @@ class Routes:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def open_service(
+    run: RunDirectory, config: RunConfig, *, threads: int | None = None, max_in_flight: int = 64
+) -> Service:
+    """Everything that the application needs to serve a run, live or finished.
+
+    Raises:
+        ConfigError: the run has no language model, or none that can be loaded here.
+    """
+    from ludus.explore.runners.text_building import make_engine
+    from ludus.lm.chat import ChatFormat
+    from ludus.lm.language_models import load_language_model
+    from ludus.lm.language_shape import LanguageModelShape
+
+    if config.policy.model is None:
+        raise ConfigError(f"{run.path} trains a network, not a language model; play against it with: ludus play")
+    store = PolicyStore(run.policies)
+    versions = store.versions(config.policy.name)
+    if not versions:
+        raise ConfigError(f"{run.path} has published no policy yet")
+    shape = store.shape(versions[-1])
+    if not isinstance(shape, LanguageModelShape):
+        raise ConfigError(f"{run.path}: {versions[-1]} is a network, not a language model")
+    shape = replace(shape, critic=False).standing_on(run.base)
+    model = load_language_model(shape.model, threads=threads)
+    engine = make_engine(config, model, shape, store)
+    return Service(
+        engine=engine,
+        members=Members(store, config.policy.name, catalog=run.catalog),
+        writer=Writer(engine, ChatFormat(model.tokenizer), context=model.context, sampling=config.explore.sampling),
+        token_text=TokenText(model.tokenizer),
+        max_in_flight=max_in_flight,
+    )
+
+
+def make_app(service: Service, *, token: str = "") -> Starlette:
+    """The application. It owns the engine: shutting it down closes the engine."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await service.engine.close()
+
+    return Starlette(
+        routes=[
+            Route("/health", answering(service.health), methods=["GET"]),
+            Route("/v1/models", answering(service.models), methods=["GET"]),
+            Route("/v1/models/{model}", answering(service.model), methods=["GET"]),
+            Route("/v1/chat/completions", answering(service.chat), methods=["POST"]),
+        ],
+        middleware=[Middleware(Guard, token=token)],
+        exception_handlers={HTTPException: http_problem},
+        lifespan=lifespan,
+    )
