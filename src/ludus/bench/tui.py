@@ -1,7 +1,8 @@
 """`ludus bench tui`: how long a key takes to show while a daemon says 100,000 things a second, and what memory does.
 
 The real dashboard runs in a terminal of its own (a pty); keys switch panes, and the time is taken until the bytes of
-the new pane have come back.
+the new pane have come back. Its daemon is a flood: so many events a second, and a status each second. As a module, this
+is either of them: `python -m ludus.bench.tui dashboard|flood RATE SECONDS`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ludus.bench.measuring import Figure
 from ludus.errors import LudusError
 
 EVENTS_PER_S = 100_000
+BATCHES_PER_S = 100
 WARM_UP_S = 3.0
 KEYS = ((b"2", b"training time"), (b"1", b"dropped"))
 """A key, and what only its pane shows."""
@@ -57,7 +59,7 @@ def bench_tui(*, rounds: int, seconds: float) -> list[Figure]:
 def _flooded(seconds: float) -> Flooded:
     main, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    command = [sys.executable, "-m", "ludus.bench.flood", "dashboard", str(EVENTS_PER_S), str(seconds)]
+    command = [sys.executable, "-m", "ludus.bench.tui", "dashboard", str(EVENTS_PER_S), str(seconds)]
     environment = {**os.environ, "TERM": "xterm-256color"}
     process = subprocess.Popen(
         command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment, start_new_session=True
@@ -113,3 +115,44 @@ def _drain(main: int, seconds: float) -> bytes:
 def _resident(pid: int) -> int:
     with open(f"/proc/{pid}/statm") as file:
         return int(file.read().split()[1]) * PAGE_BYTES
+
+
+def flood(rate: int, seconds: float) -> None:
+    """Write until the time is over; whoever does not read in time makes us fall behind, and nothing is left out."""
+    from ludus.daemon.messages import EventNews, RoomStatus, Status
+    from ludus.daemon.protocol import write_message
+
+    event = write_message(EventNews(event="tick", fields={"episode": "8f2c11d0a3", "reward": 0.75, "plies": 41}))
+    batch = event * (rate // BATCHES_PER_S)
+    room = RoomStatus(name="explore", unit="episodes", rate=float(rate), total=0, load=0.5)
+    began = time.monotonic()
+    for number in range(int(seconds * BATCHES_PER_S)):
+        if number % BATCHES_PER_S == 0:
+            status = Status(stage="TRAINING", run="flood", uptime_s=number / BATCHES_PER_S, rooms=(room,))
+            sys.stdout.buffer.write(write_message(status))
+        sys.stdout.buffer.write(batch)
+        sys.stdout.buffer.flush()
+        time.sleep(max(0.0, began + (number + 1) / BATCHES_PER_S - time.monotonic()))
+
+
+def show(rate: int, seconds: float) -> None:
+    """Show the flood until somebody quits, then say what was read."""
+    from ludus.monitor.live_sources import ChildSource
+    from ludus.tui.app import Dashboard
+
+    command = [sys.executable, "-m", "ludus.bench.tui", "flood", str(rate), str(seconds)]
+    source = ChildSource(command, graces_s=(0.1, 5.0, 5.0))
+    dashboard = Dashboard(source)
+    try:
+        dashboard.run()
+    finally:
+        source.close()
+    news = dashboard.message_queue.drain()
+    print(json.dumps({"received": news.received, "skipped": news.losses.skipped_in_all}))
+
+
+if __name__ == "__main__":
+    try:
+        {"flood": flood, "dashboard": show}[sys.argv[1]](int(sys.argv[2]), float(sys.argv[3]))
+    except BrokenPipeError:
+        sys.exit(0)
