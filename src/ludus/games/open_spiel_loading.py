@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from math import prod
 from typing import Any
 
@@ -20,6 +19,7 @@ import pyspiel
 from numpy.typing import NDArray
 
 from ludus.errors import ConfigError
+from ludus.games.registry import did_you_mean
 
 Observer = tuple[Callable[[Any, int], None], NDArray[np.float32]]
 """Looks at a `pyspiel.State` as a seat sees it, and the flat tensor that this refreshes."""
@@ -160,8 +160,7 @@ def _split(name: str) -> tuple[str, str]:
 
         known = pyspiel.registered_names()
     if short not in known:
-        nearest = get_close_matches(short, known, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(f'open_spiel:{near}' for near in nearest)}?" if nearest else ""
+        hint = did_you_mean(short, known, prefix="open_spiel:")
         raise ConfigError(f"open_spiel:{name}: OpenSpiel has no game {short!r}{hint}")
     return short, parameters
 

@@ -14,13 +14,13 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from math import inf
 from typing import Any
 
 from ludus.errors import ConfigError
+from ludus.games.registry import did_you_mean
 
 Factory = Callable[[], Any]
 """Makes a `pettingzoo.ParallelEnv` or a `pettingzoo.AECEnv`."""
@@ -129,8 +129,7 @@ def parse_name(name: str) -> tuple[str, dict[str, Any]]:
         raise ConfigError(f"pettingzoo:{name[:80]}: expected a name, or name(parameter=value,...)")
     environment = match[1]
     if environment not in ENVIRONMENTS:
-        nearest = get_close_matches(environment, ENVIRONMENTS, n=2, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(f'pettingzoo:{near}' for near in nearest)}?" if nearest else ""
+        hint = did_you_mean(environment, ENVIRONMENTS, prefix="pettingzoo:")
         raise ConfigError(f"pettingzoo:{name}: no environment {environment!r} is known{hint}")
     return environment, _parameters(name, match[2] or "")
 

@@ -9,7 +9,6 @@ with a loss), so a refused move leaves the position as it was. Add a game in `pg
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from operator import index
 from typing import Any, NamedTuple, cast
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from ludus.errors import ConfigError, EnvError
 from ludus.games.pgx_rules import ACTION_NAMES, REFUSED, RULES
+from ludus.games.registry import did_you_mean
 from ludus.games.render import render_seen
 from ludus.games.twins import TWINS, TwinState
 
@@ -80,9 +80,7 @@ class PgxGame:
         if name in REFUSED:
             raise ConfigError(f"pgx:{name}: {REFUSED[name]}")
         if name not in RULES:
-            nearest = get_close_matches(name, RULES, n=3, cutoff=0.5)
-            hint = f"; did you mean {' or '.join(f'pgx:{near}' for near in nearest)}?" if nearest else ""
-            raise ConfigError(f"pgx:{name}: pgx has no game {name!r}{hint}")
+            raise ConfigError(f"pgx:{name}: pgx has no game {name!r}{did_you_mean(name, RULES, prefix='pgx:')}")
         self._name = name
         self.spec = RULES[name]
 

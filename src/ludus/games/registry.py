@@ -9,7 +9,7 @@ games (`mine:<name>`) with `register_backend`; or from an installed package with
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
@@ -143,6 +143,11 @@ def _hint(key: str, *, in_words: bool) -> str:
     listings = [*available_games(), *(available_text_games() if in_words else ())]
     known = [listing.key for listing in listings if listing.ok and (listing.in_words or not in_words)]
     bare = key.rpartition(":")[2]
-    nearest = [near for near in known if near.rpartition(":")[2] == bare]
-    nearest = nearest or get_close_matches(key, known, n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+    namesakes = [near for near in known if near.rpartition(":")[2] == bare]
+    return f"; did you mean {' or '.join(namesakes)}?" if namesakes else did_you_mean(key, known)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """What to say after an unknown name: those that are nearest to it; empty when none is near."""
+    nearest = get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(prefix + near for near in nearest)}?" if nearest else ""

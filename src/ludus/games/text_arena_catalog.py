@@ -22,7 +22,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +30,7 @@ from types import ModuleType
 from typing import Any
 
 from ludus.errors import ConfigError
+from ludus.games.registry import did_you_mean
 
 log = logging.getLogger(__name__)
 
@@ -183,8 +183,7 @@ def load_environment(id: str) -> Callable[[], Any]:
     """
     game = known_ids().get(id)
     if game is None:
-        nearest = get_close_matches(id, list(known_ids()), n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(f'textarena:{near}' for near in nearest)}?" if nearest else ""
+        hint = did_you_mean(id, known_ids(), prefix="textarena:")
         raise ConfigError(f"game textarena:{id}: TextArena has no such game{hint}")
     if problem := refusal(game):
         raise ConfigError(f"game textarena:{id}: {problem}")
