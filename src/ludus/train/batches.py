@@ -66,12 +66,11 @@ def flatten(experiences: Experiences, source: NDArray[Any] | None = None) -> Bat
 
 
 def bucket(count: int, minibatch: int) -> int:
-    """Rows to pad to: whole minibatches, their number and a quarter more rounded up to a power of two.
+    """Rows to pad to: whole minibatches, their number rounded up to a power of two.
 
-    Padding costs memory only, since the learner loops over the rows that count. A new size costs a compilation in the
-    middle of a run, so there is room for batches that are a little larger than the first.
+    Padding costs memory only, since the learner loops over the rows that count; a new size costs a compilation.
     """
-    needed = max(1, -(-count * 5 // (minibatch * 4)))
+    needed = max(1, -(-count // minibatch))
     return (1 << (needed - 1).bit_length()) * minibatch
 
 

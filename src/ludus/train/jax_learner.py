@@ -65,7 +65,6 @@ class JaxLearner:
         self._objective = build_objective(train.algorithm.objective, mu=train.algorithm.mu)
         _refuse_what_tokens_need(train, self._objective)
         self.steps = Steps(self._rows, train, self._objective)
-        self._padded_rows = 0
         self._jitted_update = jax.jit(self.update)
         self._jitted_evaluate = jax.jit(self._evaluate)
 
@@ -161,9 +160,9 @@ class JaxLearner:
     def padded(self, state: LearnerState, experiences: Experiences) -> Batch:
         """Ragged experience as the flat batch that `update` takes, with advantages."""
         batch = self._credited(state, from_zero(experiences))
-        # Never smaller than before: more padding is cheaper than another compilation, and changes no bit of the result.
-        self._padded_rows = max(self._padded_rows, bucket(len(batch["weight"]), self.minibatch))
-        return pad(batch, self._padded_rows)
+        # By this batch alone: sums over a whole batch (`normalise_batch`, a running value scale) are rounded by size,
+        # and a resumed run has not seen the batches before.
+        return pad(batch, bucket(len(batch["weight"]), self.minibatch))
 
     def _credited(self, state: LearnerState, experiences: Experiences) -> Batch:
         experiences = labelled(experiences, self._objective.sources | {"pairs"})
