@@ -14,7 +14,7 @@ from ludus.games.pgx import PgxGame
 from ludus.policies.networks import PolicyNetwork
 
 GAMES, HORIZON = 32, 24
-LANES = (8, 8)
+BLOCKS = (8, 8)
 """One size for all tests with opponents: a program takes seconds to compile."""
 
 
@@ -47,8 +47,8 @@ def roll(
 ) -> tuple[DeviceGames, DeviceGames, Rollout, Tally]:
     start, rollout = programs(runner)
     games = start(jax.random.key(seed)) if games is None else games
-    opponents = [opponent or runner.network.init(9)] * len(runner.lanes)
-    flags = jnp.array(restart or (False,) * len(runner.lanes), bool)
+    opponents = [opponent or runner.network.init(9)] * len(runner.blocks)
+    flags = jnp.array(restart or (False,) * len(runner.blocks), bool)
     return games, *rollout(runner.network.init(0), opponents, games, jax.random.key(seed + 1), restart=flags)
 
 
@@ -108,17 +108,17 @@ def test_finished_games_start_again(mirror: Any) -> None:
 
 
 def test_opponents_moves_are_not_learned_from_and_seats_are_balanced() -> None:
-    _, _, rollout, tally = roll(make(lanes=LANES))
+    _, _, rollout, tally = roll(make(blocks=BLOCKS))
     learns, player = np.asarray(rollout.learns), np.asarray(rollout.player)
     assert learns[:, :16].all()
-    for lane, place in enumerate((slice(16, 24), slice(24, 32))):
+    for block, place in enumerate((slice(16, 24), slice(24, 32))):
         assert (learns[:, place] == (player[:, place] != np.arange(8) % 2)).all()
-        assert float(tally.lane_episodes[lane]) == np.asarray(rollout.done)[:, place].sum()
-        assert 0 <= float(tally.lane_score[lane]) <= float(tally.lane_episodes[lane])
+        assert float(tally.block_episodes[block]) == np.asarray(rollout.done)[:, place].sum()
+        assert 0 <= float(tally.block_score[block]) <= float(tally.block_episodes[block])
 
 
 def test_opponents_play_with_their_own_weights() -> None:
-    runner = make(lanes=LANES)
+    runner = make(blocks=BLOCKS)
     certain = runner.network.init(1)
     head = next(name for name in certain if name.endswith("bias") and certain[name].shape == (9,))
     certain = {**certain, head: jnp.arange(9) * 100.0}
@@ -129,8 +129,8 @@ def test_opponents_play_with_their_own_weights() -> None:
     assert (action == [np.flatnonzero(row).max() for row in legal]).all()
 
 
-def test_a_restarted_lane_begins_anew_and_the_rest_goes_on() -> None:
-    runner = make(lanes=LANES)
+def test_a_restarted_block_begins_anew_and_the_rest_goes_on() -> None:
+    runner = make(blocks=BLOCKS)
     _, games, _, _ = roll(runner)
     before = np.asarray(games.length)
     _, _, rollout, _ = roll(runner, seed=5, games=games, restart=(False, True))

@@ -112,7 +112,7 @@ def updated() -> tuple[FusedProgram, FusedState, dict[str, Any], Any]:
     config = resolve(parse_config("name: x\ngames: [pgx:tic_tac_toe]\ntrain: {shards: 2, minibatch: 64}", "x.yaml"))
     game = PgxGame("tic_tac_toe")
     shape = network_shape(config, {game.spec.key: game.spec})
-    options: dict[str, Any] = {"games": 16, "horizon": 16, "lanes": (4,), "learner_seat": None, "noise": 0.0}
+    options: dict[str, Any] = {"games": 16, "horizon": 16, "blocks": (4,), "learner_seat": None, "noise": 0.0}
     program = find_program(find_device_game(game), shape, config.train, **options)
     learner = program.learner.init(1)
     opponent = {name: jnp.zeros_like(tensor) for name, tensor in learner.params.items()}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import ludus.bench
 from ludus.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ludus.bench.measuring import Figure
+    from ludus.bench import Figure
 
 NAMES = ("store", "loop", "lm", "telemetry", "watch", "tui")
 
@@ -28,7 +28,7 @@ def bench(
     """
     if name not in NAMES:
         raise ConfigError(f"no benchmark is called {name!r}; there are: {', '.join(NAMES)}")
-    measure = getattr(import_module(f"ludus.bench.{name}"), f"bench_{name}")
+    measure = getattr(ludus.bench, f"bench_{name}")
     figures: list[Figure] = measure(rounds=rounds, seconds=seconds)
     if as_json:
         typer.echo(json.dumps({figure.name: figure.to_json() for figure in figures}, indent=1))

@@ -1,7 +1,7 @@
 """Plays many pgx games at once on the device: one `lax.scan` over policy and game step.
 
-Games are laid out in blocks: first the mirror games, where the learner has every seat, then one block per *lane*,
-where one seat is an opponent with its own weights. A game that ends starts again at once. Everything is a pure
+First come the mirror games, where the learner has every seat, then blocks of games for one opponent each, which has
+one seat and its own weights. A game that ends starts again at once. Everything is a pure
 function of (weights, state, key), so a rollout can be recomputed bit for bit from a checkpoint.
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Params = Mapping[str, jax.Array]
 
-MANY_LANES = 4
-"""From so many lanes of one size on, their networks are computed together."""
+MANY_BLOCKS = 4
+"""From so many blocks of one size on, their networks are computed together."""
 
 
 class DeviceGames(NamedTuple):
@@ -62,11 +62,11 @@ class Tally(NamedTuple):
     """`[P]`: by order of play, mirror games."""
     seat_wins: jax.Array
     draws: jax.Array
-    lane_episodes: jax.Array
+    block_episodes: jax.Array
     """`[L]`"""
-    lane_score: jax.Array
-    """`[L]`: learner's score against the lane's opponent; a draw counts half."""
-    lane_returns: jax.Array
+    block_score: jax.Array
+    """`[L]`: learner's score against the block's opponent; a draw counts half."""
+    block_returns: jax.Array
     """`[L]`: what the learner got."""
 
 
@@ -80,8 +80,8 @@ class DeviceRunner:
     network: PolicyNetwork
     games: int
     horizon: int
-    lanes: tuple[int, ...] = ()
-    """Games in each lane; they sit behind the mirror games."""
+    blocks: tuple[int, ...] = ()
+    """Games in each block; they sit behind the mirror games."""
     learner_seat: int | None = None
     """OpponentBlocks: the seat that the learner always has. Default: either, in equally many games."""
     noise: float = 0.0
@@ -109,13 +109,13 @@ class DeviceRunner:
 
         Args:
             params: the learner's weights.
-            opponents: one set of weights per lane.
+            opponents: one set of weights per block.
             games: where to go on from.
             key: consumed.
-            restart: `[L]`, lanes whose games begin anew because their opponent changed.
+            restart: `[L]`, blocks whose games begin anew because their opponent changed.
         """
         key_restart, key_steps = jax.random.split(key)
-        games = self._restart_lanes(games, key_restart, restart)
+        games = self._restart_blocks(games, key_restart, restart)
 
         def step(carry: tuple[DeviceGames, Tally], step_key: jax.Array) -> tuple[tuple[DeviceGames, Tally], Rollout]:
             games, tally = carry
@@ -161,10 +161,10 @@ class DeviceRunner:
         self, opponents: Sequence[Params], games: DeviceGames, logits: jax.Array, player: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """The logits that choose the moves, `[N, A]`, and whose moves are the learner's, `[N]`."""
-        end = self.games - sum(self.lanes)
+        end = self.games - sum(self.blocks)
         parts, owned = [logits[:end]], [jnp.ones(end, bool)]
         others = self._opponents_logits(opponents, games.state.observation)
-        for (start, size), other in zip(self._lane_bounds(), others, strict=True):
+        for (start, size), other in zip(self._block_bounds(), others, strict=True):
             rows = slice(start, start + size)
             theirs = player[rows] == self._opponent(games.order[rows])
             parts.append(jnp.where(theirs[:, None], other, logits[rows]))
@@ -176,67 +176,67 @@ class DeviceRunner:
         return behaviour, learns
 
     def _opponents_logits(self, opponents: Sequence[Params], observation: jax.Array) -> Sequence[jax.Array]:
-        """What the opponent of each lane would play there, `[n, A]`; many lanes of one size as one computation."""
-        if len(self.lanes) < MANY_LANES or len(set(self.lanes)) > 1:
-            bounds = zip(self._lane_bounds(), opponents, strict=True)
+        """What the opponent of each block would play there, `[n, A]`; many blocks of one size as one computation."""
+        if len(self.blocks) < MANY_BLOCKS or len(set(self.blocks)) > 1:
+            bounds = zip(self._block_bounds(), opponents, strict=True)
             return [self.network.apply(other, observation[start : start + size])[0] for (start, size), other in bounds]
         stacked = jax.tree.map(lambda *tensors: jnp.stack(tensors), *opponents)
-        seen = observation[self.games - sum(self.lanes) :].reshape(len(self.lanes), -1, *observation.shape[1:])
+        seen = observation[self.games - sum(self.blocks) :].reshape(len(self.blocks), -1, *observation.shape[1:])
         logits, _ = jax.vmap(self.network.apply)(stacked, seen)
         return list(logits)
 
     def _opponent(self, order: jax.Array) -> jax.Array:
-        """The player that is the opponent in each game of a lane, `[n]`; `order` are the players by seat, `[n, P]`."""
+        """The player that is the opponent in each game of a block, `[n]`; `order` are the players by seat, `[n, P]`."""
         if self.learner_seat is None:
             return jnp.arange(len(order)) % self.players
         return order[:, 1 - self.learner_seat]
 
-    def _restart_lanes(self, games: DeviceGames, key: jax.Array, restart: jax.Array) -> DeviceGames:
-        if not self.lanes:
+    def _restart_blocks(self, games: DeviceGames, key: jax.Array, restart: jax.Array) -> DeviceGames:
+        if not self.blocks:
             return games
-        mirror = jnp.zeros(self.games - sum(self.lanes), bool)
-        flags = [jnp.broadcast_to(restart[lane], (size,)) for lane, size in enumerate(self.lanes)]
+        mirror = jnp.zeros(self.games - sum(self.blocks), bool)
+        flags = [jnp.broadcast_to(restart[block], (size,)) for block, size in enumerate(self.blocks)]
         return _select(jnp.concatenate([mirror, *flags]), self.start(key), games)
 
     # -- counting --------------------------------------------------------------------------------------------------
 
     def _empty_tally(self) -> Tally:
-        zero, lanes = jnp.zeros((), jnp.float32), jnp.zeros(len(self.lanes), jnp.float32)
+        zero, blocks = jnp.zeros((), jnp.float32), jnp.zeros(len(self.blocks), jnp.float32)
         seats = jnp.zeros(self.players, jnp.float32)
-        return Tally(zero, zero, seats, seats, zero, lanes, lanes, lanes)
+        return Tally(zero, zero, seats, seats, zero, blocks, blocks, blocks)
 
     def _count(self, tally: Tally, ended: DeviceGames, row: Rollout) -> Tally:
         done = row.done.astype(jnp.float32)
-        mirror = self.games - sum(self.lanes)
+        mirror = self.games - sum(self.blocks)
         by_seat = jnp.take_along_axis(ended.returns, ended.order, axis=1)[:mirror]
         best = by_seat.max(axis=1, keepdims=True)
         is_draw = (by_seat == best).all(axis=1)
         won = (by_seat == best) & ~is_draw[:, None]
         weight = done[:mirror, None]
-        lane_episodes, lane_score, lane_returns = [], [], []
-        for start, size in self._lane_bounds():
+        block_episodes, block_score, block_returns = [], [], []
+        for start, size in self._block_bounds():
             rows = slice(start, start + size)
             opponent = self._opponent(ended.order[rows])
             theirs = jnp.take_along_axis(ended.returns[rows], opponent[:, None], axis=1)[:, 0]
             ours = (ended.returns[rows].sum(axis=1) - theirs) / max(self.players - 1, 1)
             score = 0.5 + 0.5 * jnp.sign(ours - theirs)
-            lane_episodes.append(done[rows].sum())
-            lane_score.append((score * done[rows]).sum())
-            lane_returns.append((ours * done[rows]).sum())
+            block_episodes.append(done[rows].sum())
+            block_score.append((score * done[rows]).sum())
+            block_returns.append((ours * done[rows]).sum())
         return Tally(
             episodes=tally.episodes + done.sum(),
             plies=tally.plies + (ended.length * done).sum(),
             seat_returns=tally.seat_returns + (by_seat * weight).sum(axis=0),
             seat_wins=tally.seat_wins + (won * weight).sum(axis=0),
             draws=tally.draws + (is_draw * done[:mirror]).sum(),
-            lane_episodes=tally.lane_episodes + jnp.array(lane_episodes, jnp.float32),
-            lane_score=tally.lane_score + jnp.array(lane_score, jnp.float32),
-            lane_returns=tally.lane_returns + jnp.array(lane_returns, jnp.float32),
+            block_episodes=tally.block_episodes + jnp.array(block_episodes, jnp.float32),
+            block_score=tally.block_score + jnp.array(block_score, jnp.float32),
+            block_returns=tally.block_returns + jnp.array(block_returns, jnp.float32),
         )
 
-    def _lane_bounds(self) -> list[tuple[int, int]]:
-        starts, end = [], self.games - sum(self.lanes)
-        for size in self.lanes:
+    def _block_bounds(self) -> list[tuple[int, int]]:
+        starts, end = [], self.games - sum(self.blocks)
+        for size in self.blocks:
             starts.append((end, size))
             end += size
         return starts

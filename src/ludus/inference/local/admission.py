@@ -220,7 +220,7 @@ class Prompts:
         leader.followers.append(job)
 
     def choose(self, budget: int) -> list[Reading]:
-        """The next stretches of prompts, the oldest first, up to `budget` tokens."""
+        """The next chunks of prompts, the oldest first, up to `budget` tokens."""
         readings = []
         for job in self._reading:
             if budget <= 0:
@@ -231,7 +231,7 @@ class Prompts:
         return readings
 
     def advance(self, reading: Reading) -> list[Job]:
-        """A stretch is computed; returns the jobs whose prompt is whole now."""
+        """A chunk is computed; returns the jobs whose prompt is whole now."""
         job = reading.job
         self._retract(job)
         job.computed = reading.stop

@@ -31,13 +31,13 @@ Begins = Literal["begun", "wait", "no room"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Lane:
+class VersionJobs:
     """The jobs of one policy version."""
 
     version: Version
     writing: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """Slots whose tokens are being drawn."""
-    jobs: int = 0
+    count: int = 0
 
 
 class Scheduler:
@@ -62,7 +62,7 @@ class Scheduler:
         self._prompts = Prompts(admission)
         self._waiting: deque[Job] = deque()
         self._begun: dict[int, Job] = {}
-        self._lanes: dict[PolicyRef, Lane] = {}
+        self._by_version: dict[PolicyRef, VersionJobs] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -93,10 +93,10 @@ class Scheduler:
         for reading in self._prompts.choose(self._prefill_tokens):
             readings.setdefault(reading.job.request.policy, []).append(reading)
         groups: dict[int, list[Part]] = {}
-        for policy, lane in self._lanes.items():
-            if policy in readings or len(lane.writing):
-                part = Part(version=lane.version, writing=lane.writing, readings=readings.get(policy, ()))
-                groups.setdefault(lane.version.group, []).append(part)
+        for policy, jobs in self._by_version.items():
+            if policy in readings or len(jobs.writing):
+                part = Part(version=jobs.version, writing=jobs.writing, readings=readings.get(policy, ()))
+                groups.setdefault(jobs.version.group, []).append(part)
         for parts in groups.values():
             self._compute(parts)
 
@@ -121,7 +121,7 @@ class Scheduler:
     def _try_to_begin(self, job: Job) -> Begins:
         """Begin a job, or tell it why that cannot be."""
         try:
-            lane = self._lane(job.request.policy)
+            jobs = self._jobs_of(job.request.policy)
         except PolicyError as error:
             job.state = "done"
             job.done(error)
@@ -129,8 +129,8 @@ class Scheduler:
         leader = self._prompts.leader_of(job)
         begins = self._find_room(job, leader)
         if begins == "begun":
-            self._open(job, lane, leader)
-        self._close_if_empty(lane)
+            self._open(job, jobs, leader)
+        self._close_if_empty(jobs)
         return begins
 
     def _find_room(self, job: Job, leader: Job | None) -> Begins:
@@ -142,10 +142,10 @@ class Scheduler:
         # A job that nothing runs beside must get its room, or it would wait for ever.
         return "begun" if self._admission.begin(job, known, beyond=not self._begun) else "no room"
 
-    def _open(self, job: Job, lane: Lane, leader: Job | None) -> None:
+    def _open(self, job: Job, jobs: VersionJobs, leader: Job | None) -> None:
         job.slot = self._slots.open(job.request, job.blocks)
         self._begun[job.slot] = job
-        lane.jobs += 1
+        jobs.count += 1
         if leader is None:
             self._prompts.read(job)
         else:
@@ -161,8 +161,8 @@ class Scheduler:
         for part in parts:
             for reading in part.readings:
                 ready = [job.slot for job in self._prompts.advance(reading)]
-                lane = self._lanes[part.version.policy]
-                lane.writing = np.append(lane.writing, np.array(ready, np.int64))
+                jobs = self._by_version[part.version.policy]
+                jobs.writing = np.append(jobs.writing, np.array(ready, np.int64))
         if len(now.slots):
             self._draw(now, logits, _values(parts, now.rows, hidden))
 
@@ -194,26 +194,26 @@ class Scheduler:
 
     def _leave(self, job: Job) -> None:
         """Take a job that has begun out of everything but its blocks."""
-        lane = self._lanes[job.request.policy]
+        jobs = self._by_version[job.request.policy]
         if job.state == "writing":
-            lane.writing = lane.writing[lane.writing != job.slot]
+            jobs.writing = jobs.writing[jobs.writing != job.slot]
         else:
             self._prompts.leave(job)
         job.state = "done"
         del self._begun[job.slot]
         self._slots.close(job.slot)
-        lane.jobs -= 1
-        self._close_if_empty(lane)
+        jobs.count -= 1
+        self._close_if_empty(jobs)
 
-    def _lane(self, policy: PolicyRef) -> Lane:
-        if policy not in self._lanes:
-            self._lanes[policy] = Lane(version=self._versions.acquire(policy))
-        return self._lanes[policy]
+    def _jobs_of(self, policy: PolicyRef) -> VersionJobs:
+        if policy not in self._by_version:
+            self._by_version[policy] = VersionJobs(version=self._versions.acquire(policy))
+        return self._by_version[policy]
 
-    def _close_if_empty(self, lane: Lane) -> None:
-        if not lane.jobs:
-            del self._lanes[lane.version.policy]
-            self._versions.release(lane.version.policy)
+    def _close_if_empty(self, jobs: VersionJobs) -> None:
+        if not jobs.count:
+            del self._by_version[jobs.version.policy]
+            self._versions.release(jobs.version.policy)
 
 
 def _values(parts: Sequence[Part], rows: Rows, hidden: Tensor) -> NDArray[np.float32] | None:

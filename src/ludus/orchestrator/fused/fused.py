@@ -45,10 +45,10 @@ Weights = Mapping[str, Any]
 
 
 class OpponentBlocks:
-    """Opponents on the device, in blocks of games ("lanes") in which one seat is held by one opponent for a while.
+    """Opponents on the device, in blocks of games in which one seat is held by one opponent for a while.
 
-    Each kind of `league.opponents` other than `mirror` gets a lane. Its opponent changes when the pool does; the lane's
-    games then begin anew, so no game ever changes opponents midway. The kind `population` gets several, whose opponents
+    Each kind of `league.opponents` other than `mirror` gets a block. Its opponent changes when the pool does; its games
+    then begin anew, so no game ever changes opponents midway. The kind `population` gets several, whose opponents
     are drawn again and again, so that over time each is met as often as the population says.
     """
 
@@ -65,12 +65,12 @@ class OpponentBlocks:
                 raise ConfigError(
                     f"league.opponents: {', '.join(unplayable)} cannot play on the device; use topology: split"
                 )
-        lanes = [
+        blocks = [
             size
             for choice in self._choices
             for size in _sizes(games * choice.weight / total, POPULATION_LANES if choice.kind == "population" else 1)
         ]
-        self.sizes = tuple(lanes)
+        self.sizes = tuple(blocks)
         if sum(self.sizes) > games:
             raise ConfigError(
                 f"explore.games_in_flight: {games} games are too few for {len(self.sizes)} kinds of opponents"
@@ -89,24 +89,24 @@ class OpponentBlocks:
         return pool.line_ups is not None and not {*self.refs} <= {*pool.line_ups.policies}
 
     def draw(self, pool: Pool, seed: int, number: int) -> None:
-        """Choose each lane's opponent anew. While there is no candidate, the uniform player fills in."""
+        """Choose each block's opponent anew. While there is no candidate, the uniform player fills in."""
         drawn: list[PolicyRef] = []
         for choice in self._choices:
-            lane = len(drawn)
+            block = len(drawn)
             weighed = make_sampler(choice).weigh(pool)
-            uniform = derive_seed(seed, "lane", lane, number) / 2**63
+            uniform = derive_seed(seed, "lane", block, number) / 2**63
             if choice.kind == "population":
                 drawn += _spread(normalise(weighed), uniform, POPULATION_LANES)
                 continue
             known = (UNIFORM_PLAYER, pool.learner.ref.name)
             candidates = [(ref, weight) for ref, weight in weighed if ref.name in known]
             drawn += _spread(normalise(candidates), uniform, 1) or [PolicyRef(name=PolicyName(UNIFORM_PLAYER))]
-        for lane, chosen in enumerate(drawn):
-            self.changed[lane] = self.changed[lane] or chosen != self.refs[lane]
-            self.refs[lane] = chosen
+        for block, chosen in enumerate(drawn):
+            self.changed[block] = self.changed[block] or chosen != self.refs[block]
+            self.refs[block] = chosen
 
     def weights(self, store: PolicyStore, learner: Weights) -> tuple[Weights, ...]:
-        """Weights by lane; the uniform player is a network of zeros."""
+        """Weights by block; the uniform player is a network of zeros."""
         self._loaded = {ref: self._loaded.get(ref) or self._load(ref, store, learner) for ref in self._wanted()}
         return tuple(self._loaded[ref] for ref in self.refs)
 
@@ -131,9 +131,9 @@ class OpponentBlocks:
         self.changed = [bool(flag) for flag in state["changed"]]
 
 
-def _sizes(games: float, lanes: int) -> list[int]:
-    """Games of each lane: even, so that both seats are held equally often."""
-    return [max(2, round(games / lanes / 2) * 2)] * lanes
+def _sizes(games: float, blocks: int) -> list[int]:
+    """Games of each block: even, so that both seats are held equally often."""
+    return [max(2, round(games / blocks / 2) * 2)] * blocks
 
 
 def _spread(distribution: Iterable[tuple[PolicyRef, float]], uniform: float, count: int) -> list[PolicyRef]:
@@ -168,7 +168,7 @@ class FusedLearner(Learner, OwnSource):
         assert isinstance(context.shape, PolicyShape)  # noqa: S101
         steps, games = config.train.batch_steps or 0, config.explore.games_in_flight
         shard = games // config.train.shards
-        self._lanes = OpponentBlocks(config.league.opponents, shard, game.spec.players)
+        self._blocks = OpponentBlocks(config.league.opponents, shard, game.spec.players)
         line_ups = pool.line_ups
         self._program = find_program(
             game,
@@ -176,7 +176,7 @@ class FusedLearner(Learner, OwnSource):
             config.train,
             games=shard,
             horizon=steps // games,
-            lanes=self._lanes.sizes,
+            blocks=self._blocks.sizes,
             learner_seat=None if line_ups is None else line_ups.seat,
             noise=config.explore.noise,
         )
@@ -190,8 +190,8 @@ class FusedLearner(Learner, OwnSource):
         self._state = self._fresh()
         if saved is not None:
             self._state = self._restored(saved)
-            self._lanes.load_state(saved.state["lanes"])
-            if self._lanes.are_outdated(self._pool):
+            self._blocks.load_state(saved.state["lanes"])
+            if self._blocks.are_outdated(self._pool):
                 self._draw_opponents()
             self._opponents = self._load_opponents()
         else:
@@ -200,26 +200,26 @@ class FusedLearner(Learner, OwnSource):
     def step(self, batch: Batch | None) -> UpdateReport:
         """One compiled update."""
         telemetry, before = self._context.telemetry, self._state
-        if self._lanes.is_population and self._milestones.progress.update % self._draw_every == 0:
+        if self._blocks.is_population and self._milestones.progress.update % self._draw_every == 0:
             self._draw_opponents()
             self._opponents = self._load_opponents()
         progress = np.float32(self._milestones.progress.steps / self._milestones.config.train.steps)
-        restart = np.array(self._lanes.changed, np.bool_)
+        restart = np.array(self._blocks.changed, np.bool_)
         with telemetry.room("fused"):
             self._state, metrics, tally = self._program.update(before, self._opponents, restart, progress)
             metrics, tally = jax.device_get((metrics, tally))
-        self._lanes.changed = [False] * len(self._lanes.sizes)
+        self._blocks.changed = [False] * len(self._blocks.sizes)
         telemetry.meters.add("explore", int(tally.episodes))
         telemetry.meters.add("train", 1)
         self._workers.serve(0.0)
         check_health(metrics, self._context.config.train)
-        steps, rated = self._context.config.train.batch_steps or 0, float(tally.lane_episodes.sum())
+        steps, rated = self._context.config.train.batch_steps or 0, float(tally.block_episodes.sum())
         return UpdateReport(
             steps=steps,
             episodes=int(tally.episodes),
             rated_games=int(rated),
-            score=float(tally.lane_score.sum() / max(rated, 1.0)),
-            mean_return=float(tally.lane_returns.sum() / max(rated, 1.0)),
+            score=float(tally.block_score.sum() / max(rated, 1.0)),
+            mean_return=float(tally.block_returns.sum() / max(rated, 1.0)),
             metrics={**{f"train/{k}": float(v) for k, v in metrics.items()}, **self._play_metrics(tally)},
         )
 
@@ -230,7 +230,7 @@ class FusedLearner(Learner, OwnSource):
             save_tensors(staging / f"{part}.safetensors", tensors)
         save_tensors(staging / "games.safetensors", _leaves(state.games))
         key = [int(word) for word in np.asarray(jax.random.key_data(state.key)).ravel()]
-        return {"lanes": self._lanes.state(), "key": key}
+        return {"lanes": self._blocks.state(), "key": key}
 
     def weights(self) -> Mapping[str, NDArray[Any]]:
         """The learner's weights."""
@@ -238,12 +238,12 @@ class FusedLearner(Learner, OwnSource):
 
     def on_pool_change(self) -> None:
         """Draw opponents anew; versions that are not published yet come with the next draw."""
-        if not self._lanes.is_population:
-            self._lanes.draw(self._pool, self._context.config.seed, self._milestones.progress.version)
+        if not self._blocks.is_population:
+            self._blocks.draw(self._pool, self._context.config.seed, self._milestones.progress.version)
         self._opponents = self._load_opponents()
 
     def _draw_opponents(self) -> None:
-        self._lanes.draw(self._pool, self._context.config.seed, self._milestones.progress.update)
+        self._blocks.draw(self._pool, self._context.config.seed, self._milestones.progress.update)
 
     def _fresh(self) -> FusedState:
         seed = self._context.config.seed
@@ -273,11 +273,11 @@ class FusedLearner(Learner, OwnSource):
         return FusedState(learner, games, key)
 
     def _load_opponents(self) -> tuple[Mapping[str, Any], ...]:
-        return self._lanes.weights(self._policies, self._state.learner.params)
+        return self._blocks.weights(self._policies, self._state.learner.params)
 
     def _play_metrics(self, tally: Tally) -> dict[str, float]:
         episodes = max(float(tally.episodes), 1.0)
-        mirror = max(episodes - float(tally.lane_episodes.sum()), 1.0)
+        mirror = max(episodes - float(tally.block_episodes.sum()), 1.0)
         values = {
             "explore/length": float(tally.plies) / episodes,
             "explore/draws": float(tally.draws) / mirror,
@@ -285,10 +285,10 @@ class FusedLearner(Learner, OwnSource):
         for seat in range(self._program.runner.players):
             values[f"explore/seat_{seat}/reward"] = float(tally.seat_returns[seat]) / mirror
             values[f"explore/seat_{seat}/wins"] = float(tally.seat_wins[seat]) / mirror
-        for lane, ref in enumerate(self._lanes.refs):
-            if tally.lane_episodes[lane]:
+        for block, ref in enumerate(self._blocks.refs):
+            if tally.block_episodes[block]:
                 name = "past" if ref.name == self._context.config.policy.name else ref.name
-                values[f"explore/against_{name}/score"] = float(tally.lane_score[lane] / tally.lane_episodes[lane])
+                values[f"explore/against_{name}/score"] = float(tally.block_score[block] / tally.block_episodes[block])
         return values
 
 
