@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Runner = HostRunner | LanguageRunner | MixedRunner
 
-MOST_HAND_OVERS = 2
-"""A worker hands episodes over about this often while each of its games is played once."""
 LONGEST_WAIT_S = 1.0
 """Finished episodes do not wait longer than this for others to be handed over with them."""
 SEND_DEADLINE_S = 120.0
@@ -62,7 +60,7 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
 def is_due(runner: Runner, waited_s: float) -> bool:
     """Whether finished episodes should be handed over now: a good number of them, all there are, or some long since."""
     finished = runner.finished_episodes
-    enough = finished >= max(runner.slots // MOST_HAND_OVERS, 1)
+    enough = finished >= runner.slots
     return bool(finished) and (enough or runner.is_idle or waited_s > LONGEST_WAIT_S)
 
 
