@@ -223,7 +223,9 @@ def test_signals_and_errors_restore_the_terminal() -> None:
         assert terminal.wait() == 0
         terminal.assert_restored()
     broken = dashboard_of(TALKS)
-    broken[2] = broken[2].replace("sys.exit(", "import ludus.tui.board as b; b.head_lines = lambda *_: 1 / 0; sys.exit(")
+    broken[2] = broken[2].replace(
+        "sys.exit(", "import ludus.tui.board as b; b.head_lines = lambda *_: 1 / 0; sys.exit("
+    )
     with Terminal(broken) as terminal:
         assert terminal.wait() != 0
         assert b"ZeroDivisionError" in terminal.seen

@@ -34,6 +34,8 @@ GROUP, PROMPTS = 8, 8
 BATCH = GROUP * PROMPTS
 GAMES = Path(__file__).with_name("word_games.py")
 """A plugin: it is loaded as a file, never imported, so that nothing is registered twice."""
+MICRO_BATCH = 4096
+"""Tokens computed at once: all of a batch of short completions, as TRL does it."""
 LETTERS = """
 name: bench_letters
 games: [bench_letters]
@@ -48,7 +50,7 @@ train:
   batch_episodes: 64
   minibatch: 64
   epochs: 1
-  tokens_per_micro_batch: {batch_tokens}
+  tokens_per_micro_batch: {micro_batch}
   algorithm: {{preset: grpo}}
 """
 DIALOGUE = """
@@ -127,11 +129,6 @@ def rate(results: list[Measured], time: str = "cpu_s") -> float:
     return statistics.median(result["steps"] / result[time] for result in results)
 
 
-def letters(tokens: int) -> str:
-    """The config of one turn; a batch is computed at once, as TRL does it."""
-    return LETTERS.format(tokens=tokens, batch_tokens=BATCH * (PROMPT_TOKENS + tokens))
-
-
 def run_words(config: str, seconds: float, schedule: str = "sync") -> Measured:
     """A whole run: explorer, store, trainer and what goes between them."""
     return run_loop(seconds, f"{config}schedule: {schedule}\n", shared=SHARED, plugins=[str(GAMES)])
@@ -182,15 +179,14 @@ def run_training(tokens: int, seconds: float) -> Measured:
 
     preset = ALGORITHMS["grpo"]
     algorithm = AlgorithmConfig(preset="grpo", advantage=preset.advantage, objective=preset.objective)
-    batch_tokens = BATCH * (PROMPT_TOKENS + tokens)
-    train = TrainConfig(minibatch=BATCH, epochs=1, tokens_per_micro_batch=batch_tokens, algorithm=algorithm)
+    train = TrainConfig(minibatch=BATCH, epochs=1, tokens_per_micro_batch=MICRO_BATCH, algorithm=algorithm)
     learner = TorchLearner(model, train, lora=None)
     state, batch = learner.init(0), _completions(tokens)
     return _measure(
         seconds,
         lambda: learner.train_batch(state, batch, seed=0, progress=0.0),
         BATCH * tokens,
-        rows=batch_tokens,
+        rows=MICRO_BATCH,
     )
 
 
@@ -270,7 +266,7 @@ def _measure(seconds: float, batch: Callable[[], Any], steps: int, *, rows: int)
 
 
 SIDES: dict[str, Callable[[int, float], Measured]] = {
-    "loop": lambda tokens, seconds: run_words(letters(tokens), seconds),
+    "loop": lambda tokens, seconds: run_words(LETTERS.format(tokens=tokens, micro_batch=MICRO_BATCH), seconds),
     "generation": run_generation,
     "training": run_training,
     "trl": run_trl,
