@@ -1,5 +1,8 @@
 """Frames between processes: whole or not at all, in order, within bounds."""
 
+import errno
+import fcntl
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +15,14 @@ from hypothesis import strategies as st
 from ludus.errors import ProtocolError
 from ludus.runtime.channel import HEADER, Channel
 
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
 
 class Note(msgspec.Struct, tag="note"):
     text: str
+
+
+BODY = msgspec.msgpack.encode(Note(text="x"))
 
 
 @contextmanager
@@ -37,16 +45,70 @@ def test_messages_arrive_in_order_with_their_blobs(items: list[tuple[str, bytes]
     assert got == items
 
 
-def test_a_blob_larger_than_the_socket_buffer_arrives_whole() -> None:
-    blob = bytes(range(256)) * 40_000
+BIG = bytes(range(256)) * 40_000
+
+
+def test_a_large_blob_is_away_at_once_whoever_reads_it() -> None:
     with connected() as (left, right):
-        left.send(Note(text="big"), blob)
+        for number in range(3):
+            left.send(Note(text=str(number)), BIG)
+        assert not left.has_unsent
+        left.send(Note(text="small"), b"small")
+        frames = right.receive()
+    assert [(note.text, bytes(blob)) for note, blob in frames] == [
+        ("0", BIG),
+        ("1", BIG),
+        ("2", BIG),
+        ("small", b"small"),
+    ]
+
+
+def test_without_files_in_memory_a_large_blob_goes_through_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EPERM, "not here")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    with connected() as (left, right):
+        left.send(Note(text="big"), BIG)
         assert left.has_unsent
         frames: list[tuple[Note, memoryview]] = []
         while not frames:
             left.flush()
             frames = right.receive()
-    assert bytes(frames[0][1]) == blob
+    assert bytes(frames[0][1]) == BIG
+
+
+def test_no_descriptor_is_left_behind() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    with connected() as (left, right):
+        left.send(Note(text="read"), BIG)
+        assert len(right.receive()) == 1
+        left.send(Note(text="never read"), BIG)
+        right._receive_some()
+        right.close()
+        left.close()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(("size", "seals"), [(99, SEALS), (101, SEALS), (100, 0), (100, fcntl.F_SEAL_WRITE)])
+def test_a_file_that_could_change_or_has_another_size_is_refused(size: int, seals: int) -> None:
+    file = os.memfd_create("lie", os.MFD_ALLOW_SEALING)
+    os.write(file, bytes(size))
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
+    left, right = socket.socketpair()
+    with left, right:
+        socket.send_fds(left, [HEADER.pack(len(BODY), 100, True) + BODY], [file])
+        os.close(file)
+        with pytest.raises(ProtocolError, match="not sealed, or has not 100 bytes"):
+            Channel(right, Note).receive()
+
+
+def test_other_descriptors_than_files_in_memory_are_refused() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        socket.send_fds(left, [HEADER.pack(len(BODY), 100, True) + BODY], [left.fileno()])
+        with pytest.raises(ProtocolError, match="cannot be read"):
+            Channel(right, Note).receive()
 
 
 def test_the_end_of_the_other_side_is_an_eof() -> None:
@@ -66,10 +128,11 @@ def test_waiting_ends_at_its_deadline() -> None:
 @pytest.mark.parametrize(
     "garbage",
     [
-        HEADER.pack(2**31, 0),
-        HEADER.pack(3, 2**60),
-        HEADER.pack(4, 0) + b"\xc1\xc1\xc1\xc1",
-        HEADER.pack(1, 0) + b"\x01",
+        HEADER.pack(2**31, 0, False),
+        HEADER.pack(3, 2**60, False),
+        HEADER.pack(4, 0, False) + b"\xc1\xc1\xc1\xc1",
+        HEADER.pack(1, 0, False) + b"\x01",
+        HEADER.pack(len(BODY), 100, True) + BODY,
     ],
 )
 def test_garbage_is_refused_before_it_is_believed(garbage: bytes) -> None:

@@ -1,33 +1,51 @@
 """Framed messages between two processes over a socket pair.
 
-A frame is `<u32 message bytes><u64 blob bytes>` followed by the message (msgpack of a tagged struct) and the blob
-(Arrow bytes, weights: whatever is too big to encode twice). Nothing is ever unpickled. To add a message, add a struct
-to the union that the two sides agreed on.
+A frame is `<u32 message bytes><u64 blob bytes><u8 in a file>` followed by the message (msgpack of a tagged struct) and
+the blob (Arrow bytes, weights: whatever is too big to encode twice). A large blob does not go through the socket: it is
+a sealed file in memory whose descriptor comes with the header, so that the sender never waits for the reader and the
+reader maps what the sender wrote. Nothing is ever unpickled. To add a message, add a struct to the union that the two
+sides agreed on.
 """
 
 from __future__ import annotations
 
+import array
+import fcntl
+import mmap
+import os
 import select
 import socket
 import struct
 import time
 from collections import deque
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from ludus.errors import ProtocolError
 
-HEADER = struct.Struct("<IQ")
+HEADER = struct.Struct("<IQB")
 MAX_MESSAGE_BYTES = 64 * 2**20
 MAX_BLOB_BYTES = 4 * 2**30
 READ_BYTES = 1 << 20
+FILE_BYTES = 256 * 2**10
+"""Blobs from this size on, about that of a socket's buffer, are files in memory."""
+_MOST_FILES = 64
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+"""Nobody can change or shorten what is mapped: a reader would get other bytes, or a bus error."""
 
 Incoming = TypeVar("Incoming")
 
 
 class Stop(msgspec.Struct, tag="stop", kw_only=True):
     """Ask a worker to end; what it has in hand is given up. Every worker understands it."""
+
+
+class _Piece(NamedTuple):
+    """Bytes to send, with the descriptor of a file that goes with the first of them."""
+
+    bytes: memoryview
+    file: int | None = None
 
 
 class Channel(Generic[Incoming]):
@@ -38,7 +56,9 @@ class Channel(Generic[Incoming]):
         self._decoder: msgspec.msgpack.Decoder[Incoming] = msgspec.msgpack.Decoder(incoming)
         self._encoder = msgspec.msgpack.Encoder()
         self._inbox = bytearray()
-        self._outbox: deque[memoryview] = deque()
+        self._files: deque[int] = deque()
+        """Descriptors that arrived, in the order of their frames."""
+        self._outbox: deque[_Piece] = deque()
         sock.setblocking(False)
 
     def fileno(self) -> int:
@@ -53,23 +73,26 @@ class Channel(Generic[Incoming]):
     def send(self, message: msgspec.Struct, blob: bytes | memoryview = b"") -> None:
         """Queue a message and send as much as goes without waiting."""
         body = self._encoder.encode(message)
-        self._outbox.append(memoryview(HEADER.pack(len(body), len(blob)) + body))
-        if len(blob):
-            self._outbox.append(memoryview(blob).cast("B"))
+        file = _write_file(memoryview(blob).cast("B")) if len(blob) >= FILE_BYTES else None
+        self._outbox.append(_Piece(memoryview(HEADER.pack(len(body), len(blob), file is not None) + body), file))
+        if len(blob) and file is None:
+            self._outbox.append(_Piece(memoryview(blob).cast("B")))
         self.flush()
 
     def flush(self) -> None:
         """Send queued bytes until the socket would block."""
         while self._outbox:
-            part = self._outbox[0]
+            part, file = self._outbox[0]
             try:
-                sent = self._socket.send(part)
+                sent = self._socket.send(part) if file is None else socket.send_fds(self._socket, [part], [file])
             except BlockingIOError:
                 return
+            if file is not None:
+                os.close(file)
             if sent == len(part):
                 self._outbox.popleft()
             else:
-                self._outbox[0] = part[sent:]
+                self._outbox[0] = _Piece(part[sent:])
 
     def drain(self, deadline_s: float) -> None:
         """Send everything that is queued, waiting at most `deadline_s`."""
@@ -103,11 +126,15 @@ class Channel(Generic[Incoming]):
     def close(self) -> None:
         """Close this end."""
         self._socket.close()
+        for file in (*self._files, *(piece.file for piece in self._outbox if piece.file is not None)):
+            os.close(file)
+        self._files.clear()
+        self._outbox.clear()
 
     def _read_available(self) -> bool:
         while True:
             try:
-                chunk = self._socket.recv(READ_BYTES)
+                chunk = self._receive_some()
             except BlockingIOError:
                 return False
             except ConnectionError:
@@ -116,27 +143,68 @@ class Channel(Generic[Incoming]):
                 return True
             self._inbox += chunk
 
+    def _receive_some(self) -> bytes:
+        """Bytes that are there; descriptors that come with them are kept."""
+        size = socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize)
+        chunk, controls, flags, _ = self._socket.recvmsg(READ_BYTES, size, socket.MSG_CMSG_CLOEXEC)
+        for level, kind, data in controls:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                self._files.extend(array.array("i", data[: len(data) - len(data) % 4]))
+        if flags & socket.MSG_CTRUNC:
+            raise ProtocolError("more files at once than a frame can have")
+        return chunk
+
     def _split_frames(self) -> list[tuple[Incoming, memoryview]]:
         frames: list[tuple[Incoming, memoryview]] = []
         start = 0
         while len(self._inbox) - start >= HEADER.size:
-            message_bytes, blob_bytes = HEADER.unpack_from(self._inbox, start)
+            message_bytes, blob_bytes, in_file = HEADER.unpack_from(self._inbox, start)
             if message_bytes > MAX_MESSAGE_BYTES or blob_bytes > MAX_BLOB_BYTES:
                 raise ProtocolError(f"frame of {message_bytes} + {blob_bytes} bytes exceeds the limits")
             body = start + HEADER.size
             blob = body + message_bytes
-            if len(self._inbox) < blob + blob_bytes:
+            end = blob if in_file else blob + blob_bytes
+            if len(self._inbox) < end:
                 break
-            frames.append(
-                (self._decode(bytes(self._inbox[body:blob])), memoryview(self._inbox[blob : blob + blob_bytes]))
-            )
-            start = blob + blob_bytes
+            message = self._decode(bytes(self._inbox[body:blob]))
+            frames.append((message, self._map_file(blob_bytes) if in_file else memoryview(self._inbox[blob:end])))
+            start = end
         if start:
             self._inbox = self._inbox[start:]
         return frames
+
+    def _map_file(self, size: int) -> memoryview:
+        if not self._files:
+            raise ProtocolError("a frame says that its blob is a file, and there is none")
+        file = self._files.popleft()
+        try:
+            if fcntl.fcntl(file, fcntl.F_GET_SEALS) & _SEALS != _SEALS or os.fstat(file).st_size != size or not size:
+                raise ProtocolError(f"the file of a blob is not sealed, or has not {size} bytes")
+            return memoryview(mmap.mmap(file, size, prot=mmap.PROT_READ))
+        except OSError as error:
+            raise ProtocolError(f"the file of a blob cannot be read: {error}") from error
+        finally:
+            os.close(file)
 
     def _decode(self, body: bytes) -> Incoming:
         try:
             return self._decoder.decode(body)
         except msgspec.DecodeError as error:
             raise ProtocolError(f"malformed message: {error}") from error
+
+
+def _write_file(blob: memoryview) -> int | None:
+    """A sealed file in memory that holds `blob`; None where there can be none, and the socket takes it."""
+    try:
+        file = os.memfd_create("ludus-blob", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except OSError:
+        return None
+    try:
+        left = blob
+        while left:
+            left = left[os.write(file, left) :]
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
+    except OSError:
+        os.close(file)
+        return None
+    return file
