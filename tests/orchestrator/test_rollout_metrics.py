@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from ludus.orchestrator.rollout_sink import RolloutMetrics
 from ludus.records import Episode, EpisodeId, PolicyName, PolicyRef, Seat, Task, TaskId

@@ -2,9 +2,9 @@
 
 import json
 from collections import Counter
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ludus.config import GameChoice, TasksetConfig
 from ludus.errors import ConfigError

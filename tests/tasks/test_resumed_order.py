@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ludus.config import TasksetConfig
 from ludus.records import Episode, EpisodeId, PolicyName, PolicyRef, Seat, Task, TaskId, derive_seed

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from ludus.config import TasksetConfig
 from ludus.errors import ConfigError, StorageError

@@ -73,6 +73,8 @@ class NetworkActors:
         self._max_loaded = max_loaded
         self._loaded: OrderedDict[PolicyRef, _Loaded] = OrderedDict()
         self._compiled: dict[str, Program] = {}
+        # A chunk takes less time than handing it to another thread does.
+        jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
 
     def needs(self, ref: PolicyRef) -> Needs:
         """What the policy must be given."""

@@ -28,7 +28,8 @@ from ludus.telemetry import Fill
 log = logging.getLogger(__name__)
 
 TRIES = 2
-QUEUED_PER_SLOT = 2
+TASKS_PER_SLOT = 3
+"""In an explorer's hands: one that is played, one that waits to be, and one that waits to be handed over."""
 RECENT = 64
 """Messages over which the judge's mean score is taken."""
 
@@ -168,7 +169,7 @@ class Dispatcher:
             )
             self._supervisor.start(spec)
             self._greet(spec.name)
-        meters, room = self._telemetry.meters, self._workers * self._slots * QUEUED_PER_SLOT
+        meters, room = self._telemetry.meters, self._workers * self._slots * TASKS_PER_SLOT
         meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
         meters.watch_workers("explore", lambda: [self._supervisor.pid(name) for name in list(self._hands)])
 
@@ -232,7 +233,7 @@ class Dispatcher:
         given: dict[str, list[Task]] = {worker: [] for worker in self._hands}
         while self._waiting:
             worker = min(self._hands, key=lambda name: len(self._hands[name]))
-            if len(self._hands[worker]) >= self._slots * QUEUED_PER_SLOT:
+            if len(self._hands[worker]) >= self._slots * TASKS_PER_SLOT:
                 break
             task = self._waiting.take()
             self._hands[worker][episode_id(self._setup.run, task.id, task.attempt)] = task

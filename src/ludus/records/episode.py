@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,8 +14,7 @@ from ludus.records.ids import EpisodeId
 from ludus.records.task import Task
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """What happened. With `task.game`, `task.seed` and the moves, the game can be replayed.
 
     `move_seats` and `move_actions` are parallel, `[L]`, in the order of play; in a simultaneous game the seats that
@@ -34,7 +34,7 @@ class Episode:
     task: what the policy was told before each reply."""
     replies: tuple[str, ...] = ()
     """In words: everything that was said, parallel to the others."""
-    rewards: Mapping[str, float] = field(default_factory=dict)
+    rewards: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Of an attempt at a task: what its reward is made of, by name and before weights. Empty for games."""
     truncated: bool = False
     error: str = ""

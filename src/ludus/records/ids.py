@@ -6,9 +6,10 @@ same id and inserting it twice is a no-op. Fixed players (`random`, `mcts-25`) a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NewType
+
+import msgspec
 
 EpisodeId = NewType("EpisodeId", str)
 TaskId = NewType("TaskId", int)
@@ -30,8 +31,7 @@ def derive_seed(seed: int, *path: int | str) -> int:
 FIRST_VERSION = PolicyVersion(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class PolicyRef:
+class PolicyRef(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """One frozen version of one policy; written `main@12`."""
 
     name: PolicyName

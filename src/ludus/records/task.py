@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import msgspec
 
 from ludus.records.ids import EpisodeId, PolicyRef, TaskId, derive_seed
 
 Purpose = Literal["train", "evaluate"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class Seat(msgspec.Struct, frozen=True, kw_only=True):
     """Who sits in a seat, and whether what it does there is collected for training."""
 
     policy: PolicyRef
@@ -20,8 +20,7 @@ class Seat:
     """Take the likeliest action instead of sampling."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of work for an explorer. `(id, attempt)` is unique within a run."""
 
     id: TaskId
@@ -33,7 +32,7 @@ class Task:
     seats: tuple[Seat, ...]
     group: str = ""
     """Tasks whose results are compared with each other share a group."""
-    inputs: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
     """Whatever else a workflow needs: a prompt, an answer. JSON values only."""
 
     @property
@@ -47,8 +46,7 @@ class Task:
         return derive_seed(int(self.inputs.get("group_seed", self.seed)), "game")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class Match(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one game between policies: who sat where and what each seat got."""
 
     id: EpisodeId

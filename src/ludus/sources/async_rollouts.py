@@ -10,6 +10,7 @@ from typing import Any
 
 from ludus.experience import are_greedy
 from ludus.orchestrator.context import RunContext
+from ludus.orchestrator.dispatcher import TASKS_PER_SLOT
 from ludus.orchestrator.progress import Progress
 from ludus.orchestrator.run_store import RunStore
 from ludus.orchestrator.workers import Workers
@@ -155,6 +156,6 @@ class ExploreOnly(AsyncRollouts):
 
     def _keep_busy(self) -> None:
         self._rows.check_usable()
-        wanted = self._config.explore.games_in_flight * 2 - self._issuer.explorers.running_for_training
+        wanted = self._config.explore.games_in_flight * TASKS_PER_SLOT - self._issuer.explorers.running_for_training
         if wanted > 0:
             self._issuer.issue(wanted)

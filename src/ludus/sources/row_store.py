@@ -12,6 +12,7 @@ from ludus.buffer import Buffer
 from ludus.errors import RolloutError
 from ludus.experience import build_filters
 from ludus.orchestrator.context import RunContext
+from ludus.orchestrator.dispatcher import TASKS_PER_SLOT
 from ludus.orchestrator.evaluation import Evaluation
 from ludus.orchestrator.progress import Progress
 from ludus.orchestrator.rollout_sink import RolloutSink
@@ -45,7 +46,7 @@ class RowStore:
             config.buffer,
             batch_rows=self.batch_episodes * self.seats,
             rows_per_episode=self.seats,
-            concurrency=config.explore.games_in_flight * 2,
+            concurrency=config.explore.games_in_flight * TASKS_PER_SLOT,
             max_staleness=config.train.max_staleness if is_async else None,
             interval=config.publish_interval,
         )

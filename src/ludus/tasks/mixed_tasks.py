@@ -8,9 +8,11 @@ its own groups 0, 1, 2, ... without a gap, as if it were alone: line-ups stay ba
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+
+from msgspec.structs import replace
 
 from ludus.errors import ConfigError
 from ludus.records import Episode, Task, TaskId, derive_seed

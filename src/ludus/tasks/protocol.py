@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from ludus.errors import ConfigError
 from ludus.records import Episode, Seat, Task, TaskId
