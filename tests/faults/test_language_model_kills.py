@@ -99,7 +99,7 @@ def test_many_kills_of_an_asynchronous_run(tmp_path: Path, language_run: Any) ->
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_warm_start_that_is_killed_again_and_again_comes_to_the_same_model(tmp_path: Path, language_run: Any) -> None:
-    config = write(tmp_path, long(language_run.text.replace("games: 20", "games: 400"), steps=100))
+    config = write(tmp_path, long(language_run.text.replace("games: 20", "games: 1600"), steps=100))
     moments = [Moment(event="warm_start", within_s=8.0)]
     for who in random.Random(17).choices((RUN, WARM_START), k=7):
         # The event is written once for each start of the run, not for each start of the worker.
