@@ -21,7 +21,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry lint format types contracts faults oracles bench pages pictures docs clean
+.PHONY: help demo llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry lint format types contracts faults oracles bench readme pages pictures docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -29,7 +29,7 @@ help: ## list the targets
 demo: $(DEMO_STAMP) ## install what the demo needs, then watch a policy learn Connect Four
 	@$(BIN)/ludus run $(ARGS)
 
-llm: $(LLM_STAMP) ## install what language models need, then watch a tiny one learn tic-tac-toe (15 minutes)
+llm: $(LLM_STAMP) ## install what language models need, then watch a tiny one learn tic-tac-toe (eight minutes on two cores)
 	@$(BIN)/ludus run examples/llm/tictactoe.yaml $(ARGS)
 
 mix-study: $(LLM_STAMP) ## SFT, GRPO and MIX from one warm start, three seeds each, and a picture (about half an hour)
@@ -88,6 +88,9 @@ test-oracles: $(DEV_STAMP) ## losses and advantages beside verl's and Trinity's 
 bench: $(DEV_STAMP) ## measure beside the peers (ARGS="loop --json" chooses one)
 	@if [ -n "$(ARGS)" ]; then $(BIN)/ludus bench $(ARGS); \
 	else for name in store loop lm telemetry watch; do $(BIN)/ludus bench $$name || exit 1; done; fi
+
+readme: ## run every command of the README in a fresh clone, with times (half an hour)
+	@$(PYTHON) .ci/readme.py $(ARGS)
 
 pages: $(DEV_STAMP) ## write the pages of the documentation that are made from code
 	@$(BIN)/python -m ludus.daemon.schema > docs/.page.md && mv docs/.page.md docs/protocol.md

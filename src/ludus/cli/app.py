@@ -24,6 +24,7 @@ COMMANDS = {
     "run": "run",
     "daemon": "daemon",
     "check": "run",
+    "examples": "examples",
     "games": "listings",
     "league": "league",
     "plot": "plot",

@@ -118,7 +118,7 @@ TRAIN = (
     ("train/optimizer_steps", "steps", "taken in the update"),
     ("train/skipped", "steps", "skipped in the update because something was not finite"),
     ("train/skipped_in_a_row", "steps", "skipped since the last one that was taken"),
-    ("train/kl_stopped", "0 or 1", "whether the update was ended early by `train.kl_stop`"),
+    ("train/kl_stopped", "0 or 1", "whether the update was ended early by `train.algorithm.kl_stop`"),
     ("train/mismatch_kl", "nats", "language models: from the engine that sampled to the learner before its first step"),
     ("train/effective_sample_size", "share", "language models: of the importance weights between the two"),
     ("train/equal_groups", "share", "groups whose rewards are all equal"),
