@@ -13,9 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from ludus.config.sections.rewards import CodeRewardConfig
 from ludus.errors import ConfigError, SandboxError
+from ludus.rewards.attempt import Attempt
+from ludus.rewards.code import CodeReward
 from ludus.sandbox import execution
 from ludus.sandbox.execution import Call, Reply
+from ludus.sandbox.inside.removal import remove_tree
 from ludus.sandbox.program import Level, Limits
 from ludus.sandbox.sandbox import Sandbox
 
@@ -256,3 +260,48 @@ def wait_for(condition: object, deadline_s: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < ends, "waited in vain"
         time.sleep(0.02)
+
+
+DEEP = """
+import os
+for i in range(3000):
+    os.mkdir("d" * 50)
+    os.chdir("d" * 50)
+{last}
+print(6)
+"""
+
+
+@pytest.mark.parametrize("last", ["", "os.chmod('.', 0)"])
+def test_folders_too_deep_for_a_path_fail_and_are_removed(
+    last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if problem := execution.try_level("filters"):
+        pytest.skip(problem)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    sandbox = Sandbox(Limits(disk_mb=1024), level="filters")
+    try:
+        reward = CodeReward(CodeRewardConfig(kind="code", find="whole"), sandbox)
+        attempt = Attempt(response=DEEP.format(last=last), inputs={"tests": [{"input": "", "output": "6"}]})
+        mark = asyncio.run(reward.mark(attempt))
+        assert mark.value == 0
+        assert "used too much disk" in mark.note
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        sandbox.close()
+
+
+def test_what_a_program_locked_or_linked_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "left", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("x")
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "file").write_text("x")
+    (folder / "a" / "link").symlink_to(outside)
+    os.mkfifo(folder / "pipe")
+    (folder / "a" / "b").chmod(0)
+    (folder / "a").chmod(0)
+    folder.chmod(0)
+    remove_tree(str(folder))
+    assert not folder.exists()
+    assert (outside / "kept").read_text() == "x"

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import sys
 import sysconfig
@@ -22,6 +21,7 @@ from typing import Any, Literal
 
 from ludus.errors import SandboxError
 from ludus.sandbox.fork_server import ENVIRONMENT, SandboxForkServer, interpreter, source_root
+from ludus.sandbox.inside.removal import remove_tree
 from ludus.sandbox.pump import Collected, Pump
 
 
@@ -190,7 +190,7 @@ class Program:
     def _clean_up(self) -> None:
         for _ in range(CLEANINGS):
             if self._work_dir and os.path.isdir(self._work_dir):
-                shutil.rmtree(self._work_dir, onerror=_open_and_remove)
+                remove_tree(self._work_dir)
 
 
 def _ended(status: int, cpu_s: float, limits: Limits) -> Ended:
@@ -219,11 +219,3 @@ def _interpreter_folders() -> tuple[str, ...]:
     """What must be readable for the interpreter to work, besides the system's own folders."""
     folders = (sys.base_prefix, sys.base_exec_prefix, os.path.realpath(sys.base_prefix), interpreter())
     return tuple(dict.fromkeys(folder for folder in folders if not folder.startswith(("/usr/", "/bin/", "/lib"))))
-
-
-def _open_and_remove(remove: Any, path: str, _: object) -> None:
-    """Remove what a program locked behind permissions of its own."""
-    with contextlib.suppress(OSError):
-        os.chmod(os.path.dirname(path), 0o700)
-        os.chmod(path, 0o700)
-        shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else remove(path)

@@ -14,6 +14,7 @@ keeper all of its world ends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -26,6 +27,7 @@ from typing import Any, NoReturn
 from ludus.sandbox.inside import namespaces
 from ludus.sandbox.inside import system_calls as calls
 from ludus.sandbox.inside.giving_up import check_given_up, give_up, set_limits
+from ludus.sandbox.inside.removal import remove_tree
 from ludus.sandbox.inside.running import run
 
 MOST_PASSED = 16
@@ -184,16 +186,14 @@ class Watch:
         _, status, used = os.wait4(self._child, 0)
         if is_unwanted:
             self._leave()
-        if reason:
+        if reason := reason or self._disk_reason():
             return {"ended": reason}
         return {"status": status, "cpu_s": used.ru_utime + used.ru_stime}
 
     def _leave(self) -> NoReturn:
         """The parent is gone, or needs no report: leave nothing behind."""
         if self._work_dir:
-            import shutil
-
-            shutil.rmtree(self._work_dir, ignore_errors=True)
+            remove_tree(self._work_dir)
         os._exit(0)
 
     def _reason(self) -> str:
@@ -202,9 +202,10 @@ class Watch:
             return "wall"
         if self._memory([self._child]) > self._memory_bytes:
             return "memory"
-        if self._work_dir and _disk(self._work_dir) > self._disk_bytes:
-            return "disk"
-        return ""
+        return self._disk_reason()
+
+    def _disk_reason(self) -> str:
+        return "disk" if self._work_dir and _disk(self._work_dir) > self._disk_bytes else ""
 
     def _memory(self, family: list[int]) -> int:
         """Resident bytes of processes and all their descendants."""
@@ -222,9 +223,12 @@ class Watch:
         return total
 
 
-def _disk(folder: str) -> int:
-    """Bytes in a folder and all below it; each entry counts a block."""
-    total, folders = 0, [folder]
+HIDING = (errno.ENAMETOOLONG, errno.EACCES)
+
+
+def _disk(folder: str) -> float:
+    """Bytes in a folder and all below it; each entry counts a block, and what cannot be looked into without bound."""
+    total, folders = 0.0, [folder]
     while folders:
         try:
             with os.scandir(folders.pop()) as entries:
@@ -232,6 +236,7 @@ def _disk(folder: str) -> int:
                     total += 4096 + entry.stat(follow_symlinks=False).st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-        except OSError:
-            continue
+        except OSError as error:
+            if error.errno in HIDING:
+                return float("inf")
     return total
