@@ -6,14 +6,18 @@ import http.client
 import json
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import openai
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -21,6 +25,7 @@ from scripted_engine import ScriptedEngine
 
 from ludus.config import SamplingConfig
 from ludus.errors import ConfigError, PolicyError, TimeoutExceeded
+from ludus.http import deadlines
 from ludus.http.routes import TOKEN_VARIABLE, read_token
 from ludus.http.server import bind, serving, url_of
 from ludus.http.token_text import TokenText
@@ -142,6 +147,23 @@ def test_what_is_no_request_gets_an_error_object(serve: Serve) -> None:
         assert ask(url).choices[0].message.content == "hello"  # and it still works
 
 
+@pytest.mark.parametrize("surrogate", [rb"\ud800", rb"\udc00\ud800", "\ud800".encode(errors="surrogatepass")])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "main", "messages": [{"role": "user", "content": "%s"}]}',
+        b'{"model": "%s", "messages": [{"role": "user", "content": "x"}]}',
+        b'{"model": "main", "messages": [{"role": "user", "content": "x"}], "stop": ["%s"]}',
+        b'{"model": "main", "messages": [{"role": "%s", "content": "x"}]}',
+    ],
+)
+def test_half_a_surrogate_pair_is_a_bad_request(serve: Serve, body: bytes, surrogate: bytes) -> None:
+    with serve(ScriptedEngine("hello")) as url:
+        status, answer = send(url, body % surrogate)
+    assert (status, answer["error"]["type"]) == (400, "invalid_request_error")
+    assert "surrogate" in answer["error"]["message"]
+
+
 # -- the engine --------------------------------------------------------------------------------------------------------
 
 
@@ -247,6 +269,78 @@ def test_stopping_the_server_ends_what_is_in_flight(serve: Serve, monkeypatch: p
     assert engine.was_given_up.wait(30)
     stream.close()
     caller.close()
+
+
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+WHOLE = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (b"", b""),
+        (b"POST /v1/chat", b""),
+        (HEAD + b"X-Slow: ", b""),
+        (HEAD + b"Content-Length: 100\r\n\r\n{", b"408"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{", b"408"),
+        (WHOLE + b"POST /v1", b"200"),
+        (WHOLE.replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 9\r\n\r\n"), b"405"),
+    ],
+)
+def test_half_a_request_is_not_waited_for_for_good(
+    serve: Serve, sent: bytes, told: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadlines, "BODY_S", 0.2)
+    with serve(ScriptedEngine("hello")) as url:
+        parts = urlsplit(url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=30) as caller:
+            caller.sendall(sent)
+            said = b""
+            while told not in said:
+                said += caller.recv(65536)
+            monkeypatch.setattr(deadlines, "HEAD_S", 0.2)
+            monkeypatch.setattr(deadlines, "AFTERWARDS_S", 0.0)
+            read_to_the_end(caller)
+        monkeypatch.undo()
+        assert ask(url).choices[0].message.content == "hello"
+
+
+def test_bytes_that_trickle_in_do_not_move_the_deadline(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlines, "HEAD_S", 0.5)
+    with serve(ScriptedEngine("hello")) as url:
+        parts = urlsplit(url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=0.05) as caller:
+            caller.sendall(HEAD)
+            with pytest.raises(ConnectionError):  # noqa: PT012
+                for _ in range(600):
+                    caller.sendall(b"X: y\r\n")
+                    with suppress(TimeoutError):
+                        caller.recv(1) or caller.sendall(b"x")
+
+
+def test_a_reply_that_nobody_takes_is_not_kept_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlines, "TAKE_S", 0.5)
+    gone = threading.Event()
+
+    class Noting(deadlines.PatientProtocol):
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            gone.set()
+
+    monkeypatch.setattr("ludus.http.server.PatientProtocol", Noting)
+    large = Starlette(routes=[Route("/large", lambda request: Response(b"x" * (64 << 20)))])
+    with serving(large) as url:
+        parts = urlsplit(url)
+        with socket.create_connection((parts.hostname, parts.port), timeout=30) as caller:
+            caller.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert gone.wait(30)
+
+
+def read_to_the_end(caller: socket.socket) -> None:
+    """Wait until a server closes the connection; a reset is an end, too."""
+    with suppress(ConnectionResetError):
+        while caller.recv(65536):
+            pass
 
 
 # -- strangers ---------------------------------------------------------------------------------------------------------

@@ -406,6 +406,11 @@ def test_the_endpoint_opens_to_nobody_but_the_attempt(make_runner: Make) -> None
                 content=b'{"reward": Infinity}',
                 headers={"authorization": f"Bearer {task.api_key}", "content-type": "application/json"},
             )
+            answers["half"] = await http.post(
+                "/ludus/reward",
+                content=rb'{"reward": 1, "completion": "\ud800"}',
+                headers={"authorization": f"Bearer {task.api_key}", "content-type": "application/json"},
+            )
             answers["text"] = await post("/ludus/reward", {"reward": "1"})
             answers["unknown"] = await post("/ludus/reward", {"reward": 1, "completion": "chatcmpl-x"})
             answers["penalty"] = await post("/chat/completions", {**body, "frequency_penalty": 1})
@@ -428,6 +433,7 @@ def test_the_endpoint_opens_to_nobody_but_the_attempt(make_runner: Make) -> None
         "other": 401,
         "reward": 401,
         "infinite": 400,
+        "half": 404,
         "text": 400,
         "unknown": 404,
         "penalty": 400,

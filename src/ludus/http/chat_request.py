@@ -121,7 +121,12 @@ def read_chat_request(body: bytes) -> ChatRequest:
     Raises:
         BadRequest: it is not JSON, a field has a wrong value, or it asks for what is not served.
     """
-    return check_request(read_fields(body), ChatRequest, UNSUPPORTED)
+    fields = read_fields(body)
+    try:
+        json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadRequest(r"the body has half of a surrogate pair (such as \ud800), which is no Unicode text") from None
+    return check_request(fields, ChatRequest, UNSUPPORTED)
 
 
 def read_fields(body: bytes) -> dict[str, Any]:

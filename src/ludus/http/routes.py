@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ludus.errors import ConfigError, LudusError
+from ludus.http import deadlines
 from ludus.http.chat_request import BadRequest, as_bad_request
 from ludus.inference.addresses import is_loopback
 
@@ -53,9 +55,17 @@ class EventStream(StreamingResponse):
             self._on_end()
 
 
+class JsonAnswer(JSONResponse):
+    """JSON in ASCII: half of a surrogate pair that a program sent can be sent back."""
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        return json.dumps(content, allow_nan=False).encode()
+
+
 def problem_response(problem: BadRequest, headers: Mapping[str, str] | None = None) -> Response:
     """What is wrong, as an answer."""
-    return JSONResponse(problem.to_json(), status_code=problem.status, headers=headers)
+    return JsonAnswer(problem.to_json(), status_code=problem.status, headers=headers)
 
 
 def answering(handler: Handler) -> Handler:
@@ -99,16 +109,20 @@ async def read_body(request: Request) -> bytes:
     """The body of a request that carries JSON.
 
     Raises:
-        BadRequest: it carries something else, or too much.
+        BadRequest: it carries something else, too much, or not all of it in time.
     """
     # Only with this type does a browser ask first before it sends another site's request.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise BadRequest("expected Content-Type: application/json", status=415)
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BODY_BYTES:
-            raise BadRequest(f"the body has more than {MOST_BODY_BYTES:,} bytes", status=413)
+    try:
+        async with asyncio.timeout(deadlines.BODY_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MOST_BODY_BYTES:
+                    raise BadRequest(f"the body has more than {MOST_BODY_BYTES:,} bytes", status=413)
+    except TimeoutError:
+        raise BadRequest(f"the body did not arrive within {deadlines.BODY_S:g} s", status=408) from None
     return bytes(body)
 
 

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from ludus.http.answers import DONE, Answers, Choice, Piece, new_id
 from ludus.http.chat_request import BadRequest
-from ludus.http.routes import EventStream, answering, http_problem, read_body, while_wanted
+from ludus.http.routes import EventStream, JsonAnswer, answering, http_problem, read_body, while_wanted
 from ludus.http.server import LoopServer
 from ludus.http.token_text import TokenText, token_text
 from ludus.workflows.interception.agent_request import AgentRequest, read_agent_request, read_reward
@@ -94,7 +94,7 @@ class InterceptionServer:
         choices = [Choice() for _ in pieces]
         for choice, piece in zip(choices, pieces, strict=True):
             choice.add(piece)
-        return JSONResponse(answers.whole(choices))
+        return JsonAnswer(answers.whole(choices))
 
     async def _reward(self, request: Request) -> Response:
         """Take what the attempt is worth."""
