@@ -54,7 +54,7 @@ class Loop:
 
     def run(self, *, strict_resume: bool = False) -> None:
         """Train until the steps are over, the source is exhausted or somebody asks to stop."""
-        self._begin(self._store.checkpoints.latest(strict=strict_resume))
+        self._begin(self._store.resume_point(strict=strict_resume))
         while not self.milestones.is_enough and not self._source.is_exhausted:
             self._obey()
             if self._controls.is_stopping:

@@ -56,7 +56,7 @@ def run_rounds(module: str, sides: Sequence[Side], *, rounds: int, seconds: floa
         for side in sides:
             arguments: list[str] = [side] if isinstance(side, str) else [str(part) for part in side]
             print(f"round {number + 1} of {rounds}: {' '.join(arguments)}", file=sys.stderr)
-            command = [sys.executable, "-m", module, *arguments, str(seconds)]
+            command = [sys.executable, "-P", "-m", module, *arguments, str(seconds)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=seconds * 10 + 600, check=False)
             if done.returncode != 0:
                 raise LudusError(f"bench side {' '.join(arguments)} failed:\n{done.stderr[-2000:]}")

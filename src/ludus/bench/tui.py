@@ -59,7 +59,7 @@ def bench_tui(*, rounds: int, seconds: float) -> list[Figure]:
 def _flooded(seconds: float) -> Flooded:
     main, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    command = [sys.executable, "-m", "ludus.bench.tui", "dashboard", str(EVENTS_PER_S), str(seconds)]
+    command = [sys.executable, "-P", "-m", "ludus.bench.tui", "dashboard", str(EVENTS_PER_S), str(seconds)]
     environment = {**os.environ, "TERM": "xterm-256color"}
     process = subprocess.Popen(
         command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment, start_new_session=True
@@ -140,7 +140,7 @@ def show(rate: int, seconds: float) -> None:
     from ludus.monitor.live_sources import ChildSource
     from ludus.tui.app import Dashboard
 
-    command = [sys.executable, "-m", "ludus.bench.tui", "flood", str(rate), str(seconds)]
+    command = [sys.executable, "-P", "-m", "ludus.bench.tui", "flood", str(rate), str(seconds)]
     source = ChildSource(command, graces_s=(0.1, 5.0, 5.0))
     dashboard = Dashboard(source)
     try:

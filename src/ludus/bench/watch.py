@@ -43,7 +43,7 @@ def bench_watch(*, rounds: int, seconds: float) -> list[Figure]:
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
         config, run = Path(folder) / "watched.yaml", Path(folder) / "run"
         config.write_text(CONFIG)
-        command = [sys.executable, "-m", "ludus.cli.app", "run", str(config), "--run-dir", str(run), "--quiet"]
+        command = [sys.executable, "-P", "-m", "ludus.cli.app", "run", str(config), "--run-dir", str(run), "--quiet"]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
             _await_training(process, run)

@@ -31,6 +31,9 @@ def run(
     run_dir: Annotated[Path | None, typer.Option(help="Where the run lives. Default: runs/<name>.")] = None,
     plugin: Plugins = None,
     strict_resume: StrictResume = False,
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="Begin anew; the run that is there moves to earlier/ below it.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object per report.")] = False,
 ) -> None:
@@ -47,7 +50,9 @@ def run(
 
     path, changes = split_config(config, overrides)
     plugins = [str(file) for file in plugin or []]
-    loop = open_loop(path, changes, run_dir=run_dir, plugins=plugins, strict_resume=strict_resume)
+    loop = open_loop(
+        path, changes, run_dir=run_dir, plugins=plugins, strict_resume=strict_resume, from_scratch=from_scratch
+    )
     # The loop waits for its own update: not in the handler of a signal.
     catch_signals(lambda: threading.Thread(target=loop.stop, daemon=True).start(), lambda: loop.is_stopping)
     with hosted(loop):

@@ -78,7 +78,7 @@ def make_source(
         return RecordedSource(what), []
     start = StartTraining(config=str(what), overrides=tuple(overrides), run_dir=str(run_dir) if run_dir else None)
     named = [part for file in plugins for part in ("--plugin", str(file))]
-    daemon = ChildSource([sys.executable, "-m", "ludus.cli.app", "daemon", *named])
+    daemon = ChildSource([sys.executable, "-P", "-m", "ludus.cli.app", "daemon", *named])
     return daemon, [Subscribe(types=WANTED), start]
 
 

@@ -46,7 +46,7 @@ class Driver:
         self._log = log
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ludus.cli.app", "daemon", *arguments],
+                [sys.executable, "-P", "-m", "ludus.cli.app", "daemon", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,

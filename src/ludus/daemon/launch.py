@@ -24,6 +24,7 @@ def open_loop(
     run_dir: Path | None = None,
     plugins: Sequence[str] = (),
     strict_resume: bool = False,
+    from_scratch: bool = False,
 ) -> AnyRun:
     """The run of a config file (None: the demo), with as many compute threads as it should have.
 
@@ -40,7 +41,7 @@ def open_loop(
     )
     if stages[0].topology == "split":
         warm_up(worker_imports(stages[0]))  # beside what this process imports
-    return make_run(loaded, run_dir, plugins=plugins, strict_resume=strict_resume)
+    return make_run(loaded, run_dir, plugins=plugins, strict_resume=strict_resume, from_scratch=from_scratch)
 
 
 @contextmanager

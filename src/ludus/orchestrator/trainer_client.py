@@ -16,7 +16,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ludus.errors import TrainError, WorkerError
+from ludus.errors import IncompleteCheckpoint, TrainError, WorkerError
 from ludus.lm.teachers import TeacherModel
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.milestones import Milestones
@@ -261,6 +261,8 @@ class TrainerStates:
         newest = self._answered[-1] if self._answered else self.written
         if newest is None:
             saved = self._checkpoints.latest()
+            if saved is None and self.weights:
+                raise IncompleteCheckpoint(f"{self._checkpoints.directory} has lost its checkpoints; not starting over")
             return None if saved is None else saved.path
         # The loop will move these files into a checkpoint, perhaps before the new process has read them.
         self._base = self.scratch(instead_of=self._base)

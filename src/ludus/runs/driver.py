@@ -165,16 +165,20 @@ class Driveable(ABC):
         *,
         plugins: Sequence[str] = (),
         strict_resume: bool = False,
+        from_scratch: bool = False,
         sinks: Sequence[Sink] = (),
     ) -> None:
-        """Check everything that the config names; nothing is written. The directory's default is `runs/<name>`."""
+        """Check everything that the config names; nothing is written. The directory's default is `runs/<name>`.
+
+        `from_scratch`: a run that is there is moved to `earlier/<n>` below it when this one starts.
+        """
         self._thread: threading.Thread | None = None
         self.controls = Controls()
         self._error: BaseException | None = None
         self._began = time.monotonic()
         load_plugins(plugins)
         self._plugins, self._strict_resume = tuple(str(plugin) for plugin in plugins), strict_resume
-        self._sinks = tuple(sinks)
+        self._sinks, self._from_scratch = tuple(sinks), from_scratch
         self._check(config, Path(run_dir) if run_dir is not None else config.home)
 
     @abstractmethod

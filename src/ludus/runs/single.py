@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,8 +20,10 @@ from ludus.runs.opening import open_loop
 from ludus.runtime import Stop
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
-from ludus.storage.run_directory import RunDirectory
+from ludus.storage.run_directory import RunDirectory, set_aside
 from ludus.telemetry import RoomReading, SinkStatus, attach_trackers, check_trackers
+
+log = logging.getLogger(__name__)
 
 
 class DirectoryRun(Driveable):
@@ -45,6 +48,8 @@ class DirectoryRun(Driveable):
         """The run's parts under its lock; at the end its workers get `grace_s` to end by themselves."""
         self.run.prepare()
         with RunLock(self.run.path):
+            if self._from_scratch:
+                begin_from_scratch(self.run.path)
             _open_directory(self.run, self.config)
             write_lm_config(self.run, lm_config)
             store = RunStore(config, self.run)
@@ -129,6 +134,12 @@ class SingleRun(DirectoryRun):
             self.controls.enter("warming up")
         ready = warm_up(context, lambda: self.is_stopping)
         return ready if ready is not None and gather(ready, lambda: self.is_stopping) else None
+
+
+def begin_from_scratch(path: Path) -> None:
+    """Make room for another run, under the lock of the one that is there; its files stay, where people are told."""
+    if (moved_to := set_aside(path)) is not None:
+        log.warning("beginning from scratch; the run that was in %s is now in %s", path, moved_to)
 
 
 def write_lm_config(run: RunDirectory, lm_config: RunConfig | None) -> None:

@@ -21,7 +21,7 @@ from ludus.orchestrator import check_parts
 from ludus.orchestrator.policy_start import follow_move
 from ludus.runs.driver import CycleStatus, Driveable, Status
 from ludus.runs.population import PopulationRun
-from ludus.runs.single import SingleRun
+from ludus.runs.single import SingleRun, begin_from_scratch
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import BegunStage, RunDirectory, StagedDirectory
@@ -34,6 +34,7 @@ def make_run(
     *,
     plugins: Sequence[str] = (),
     strict_resume: bool = False,
+    from_scratch: bool = False,
     sinks: Sequence[Sink] = (),
 ) -> AnyRun:
     """The loop for a config: of a run in stages, of a population that learns, or of one policy."""
@@ -42,7 +43,7 @@ def make_run(
         kind = StagedRun
     elif config.population is not None and config.population.oracle == "learned":
         kind = PopulationRun
-    return kind(config, run_dir, plugins=plugins, strict_resume=strict_resume, sinks=sinks)
+    return kind(config, run_dir, plugins=plugins, strict_resume=strict_resume, from_scratch=from_scratch, sinks=sinks)
 
 
 class StagedRun(Driveable):
@@ -134,6 +135,8 @@ class StagedRun(Driveable):
         self._directory.prepare()
         with RunLock(self._directory.path):
             sweep_leftovers(self._directory.path)
+            if self._from_scratch:
+                begin_from_scratch(self._directory.path)
             begun = self._open()
             try:
                 for index in range(len(self.stages)):

@@ -127,7 +127,7 @@ def _settle(order: ForkOrder, fds: list[int]) -> list[str]:
 
 def _run(order: ForkOrder, arguments: list[str]) -> None:
     sys.argv[:] = [order.module, *arguments]
-    _set_title([sys.executable, "-m", *sys.argv])
+    _set_title([sys.executable, "-P", "-m", *sys.argv])
     _separate_from_siblings(order.threads)
     importlib.import_module(order.module).main()
 

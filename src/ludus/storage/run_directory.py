@@ -7,6 +7,7 @@
              base/ (the model of a warm start)  teacher/<name>/<version>/ (another run's policy, to become like)
              learners/<name>/ (of a population: their runs)  opponents.json (of such a run: whom to answer)
              tensorboard/  wandb/  wandb.json (the trackers' own files; which Weights & Biases run this is)
+             earlier/<n>/ (runs that were here before one began from scratch)
              lm_config.json (of a population with language models, and of its learners: how they speak)
              feeds.json (the runs that it was fed by, and the numbers of their tasks here)
              refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
@@ -35,10 +36,13 @@ from ludus.storage.filesystem import REAL, FileSystem
 FORMAT = 1
 _GET_FLAGS, _SET_FLAGS, _TOP_DIRECTORY = 0x80086601, 0x40086602, 0x00020000
 _FOLDERS = ("checkpoints", "episodes", "experiences", "policies", "quarantine", "logs")
-_STARTED = {"format.json", "config.yaml", "lock", "control.sock", "opponents.json", "lm_config.json", "voice.json"}
-_OWN_NAMES = {*_FOLDERS, *_STARTED}
+_STARTED = {"format.json", "config.yaml", "opponents.json", "lm_config.json", "voice.json"}
+_EARLIER = "earlier"
+_STAYS = {"lock", "control.sock", "logs", "inbox", _EARLIER}
+"""What a run that begins from scratch finds: it belongs to the directory, or waits for whatever run is in it."""
+_OWN_NAMES = {*_FOLDERS, *_STARTED, *_STAYS}
 """What a creation that was cut short can have left, and what a population tells a learner before it begins."""
-_STAGED_NAMES = {"stages.json", "config.yaml", "lock", "control.sock"}
+_STAGED_NAMES = {"stages.json", "config.yaml", *_STAYS}
 _STAGE_FOLDER = re.compile(r"[0-9]{1,4}_[A-Za-z0-9_-]{1,64}")
 
 
@@ -264,6 +268,27 @@ def find_run(path: Path) -> RunDirectory:
     """The run at a path; of a run in stages, its newest stage. Nothing needs to be there."""
     staged = StagedDirectory(path)
     return (staged.newest() if staged.is_staged() else None) or RunDirectory(path)
+
+
+def set_aside(path: Path, *, fs: FileSystem = REAL) -> Path | None:
+    """Move the run at `path` to `earlier/<n>` below it, so that another can begin there; None when there is nothing.
+
+    Call it under the run lock. Killed at any moment, what is left can be resumed or set aside again: checkpoints go
+    last but for what makes the directory a run.
+    """
+    last = ("checkpoints", "stages.json", "config.yaml", "format.json")
+    names = {entry.name for entry in path.iterdir()} - _STAYS
+    if not names:
+        return None
+    ensure_directory(path / _EARLIER, fs=fs)
+    number = max((int(entry.name) for entry in (path / _EARLIER).iterdir() if entry.name.isdigit()), default=0) + 1
+    target = path / _EARLIER / str(number)
+    fs.make_directory(target)
+    for name in [*sorted(names.difference(last)), *(name for name in last if name in names)]:
+        fs.rename(path / name, target / name)
+    for folder in (target, path / _EARLIER, path):
+        fs.sync_directory(folder)
+    return target
 
 
 def _begun(entry: object) -> BegunStage:

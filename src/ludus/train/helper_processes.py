@@ -72,7 +72,7 @@ class HelperProcesses:
 
 
 def _start(setup: Mapping[str, Any], descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
-    helper = subprocess.Popen([sys.executable, "-m", HELPER], stdin=subprocess.PIPE, pass_fds=descriptors)
+    helper = subprocess.Popen([sys.executable, "-P", "-m", HELPER], stdin=subprocess.PIPE, pass_fds=descriptors)
     if helper.stdin is None:
         raise OSError("a helper without standard input")
     helper.stdin.write(json.dumps({**setup, "plugins": plugin_files()}).encode() + b"\n")

@@ -189,7 +189,7 @@ class PopulationRun(DirectoryRun):
         """Resume from the newest whole checkpoint, or begin with the uniform player."""
         (spec,) = context.specs.values()
         plan, pool = self._plan, open_pool(self._plan.base, self.run)
-        saved = store.checkpoints.latest(strict=self._strict_resume)
+        saved = store.resume_point(strict=self._strict_resume)
         if saved is None:
             agents = plan.scheduler.agents(plan.population, name=self.config.policy.name, seats=len(spec.sides))
             state = PopulationState.begin(agents, spec, shared=plan.population.shared)
