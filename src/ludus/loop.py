@@ -38,7 +38,7 @@ class Loop:
     ) -> None:
         self._context, self._store, self._controls = parts.context, parts.store, parts.controls
         self._source, self._learner, self._explorers, self._evaluator = source, learner, explorers, evaluator
-        self.milestones, self.cycle = parts.milestones, parts.cycle
+        self.milestones, self.cycle, self.evaluation = parts.milestones, parts.cycle, parts.evaluation
         self._publisher = Publisher(self._context, self._store, parts.progress, parts.pool, evaluator, explorers)
         self._reporter = Reporter(self._context.telemetry, self.milestones)
         self._parts = RunState(
@@ -98,6 +98,7 @@ class Loop:
         if saved is not None:
             self._parts.load_state(saved.state)
             self._source.load_state(saved.state)
+            self._evaluator.resume()
             self.milestones.reopen()
         self._learner.begin(saved)
         self._source.start()

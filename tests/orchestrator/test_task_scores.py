@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ludus.orchestrator.evaluation import pass_at, score_attempts
+from ludus.orchestrator.evaluation_scores import pass_at, score_attempts
 from ludus.records import Episode, PolicyName, PolicyRef, Seat, Task, TaskId, episode_id
 
 

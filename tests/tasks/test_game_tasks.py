@@ -30,7 +30,7 @@ def test_games_are_played_in_proportion_to_their_weights() -> None:
 
 def test_evaluation_tasks_never_meet_training_tasks_or_each_other() -> None:
     tasks = make(("pgx:tic_tac_toe", 1))
-    plan = EvaluationPlan(line_ups=[("pgx:tic_tac_toe", SEATS)] * 5, attempt=SEATS[0])
+    plan = EvaluationPlan(line_ups=[("pgx:tic_tac_toe", SEATS)] * 5, attempts=SEATS[:1])
     first, second = tasks.evaluation(0, plan), tasks.evaluation(1, plan)
     assert [task.id for task in first] == list(range(FIRST_EVALUATION_TASK, FIRST_EVALUATION_TASK + 5))
     assert second[0].id - first[0].id == EVALUATION_STRIDE

@@ -56,7 +56,7 @@ def test_streams_have_their_shares_and_the_matchmaker_counts_games_alone() -> No
 
 
 def test_an_evaluation_has_the_games_and_every_held_out_row() -> None:
-    plan = EvaluationPlan(line_ups=[(GAME, SEATS)] * 2, attempt=SEATS[0], samples=2)
+    plan = EvaluationPlan(line_ups=[(GAME, SEATS)] * 2, attempts=SEATS[:1], samples=2)
     made = make().evaluation(0, plan)
     assert [task.id - FIRST_EVALUATION_TASK for task in made] == list(range(8))
     assert [task.game for task in made] == [GAME] * 2 + ["tasks:held_out"] * 6

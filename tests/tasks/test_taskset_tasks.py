@@ -17,7 +17,7 @@ from ludus.tasks import EvaluationPlan, Taskset, TasksetTasks, load_taskset, pro
 from ludus.tasks.protocol import EVALUATION_STRIDE, FIRST_EVALUATION_TASK
 
 SEATS = (Seat(policy=PolicyRef(name=PolicyName("main")), learns=True),)
-PLAN = EvaluationPlan(attempt=SEATS[0], samples=4)
+PLAN = EvaluationPlan(attempts=SEATS[:1], samples=4)
 Make = Callable[..., Taskset]
 
 
@@ -138,7 +138,7 @@ def test_an_evaluation_that_would_meet_the_next_one_is_refused(make: Make, monke
     tasks = TasksetTasks([make()], seed=0, held_out=[make("b", 64)])
     monkeypatch.setattr(protocol, "EVALUATION_STRIDE", 127)
     with pytest.raises(ConfigError, match="an evaluation of more than 127 games and attempts is too large"):
-        tasks.evaluation(0, EvaluationPlan(attempt=SEATS[0], samples=2))
+        tasks.evaluation(0, EvaluationPlan(attempts=SEATS[:1], samples=2))
 
 
 # -- feedback and state ------------------------------------------------------------------------------------------------

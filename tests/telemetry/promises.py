@@ -15,7 +15,17 @@ LEARNER = "learner/<agent>/<metric>"
 
 PROMISES: dict[str, tuple[str, ...]] = {
     "fused": (
-        "evaluate/<player>/score",
+        "evaluate/[<game>/]<player>/score",
+        "evaluate/[<game>/]<player>/return",
+        "evaluate/[<game>/]<player>/return_ci95",
+        "evaluate/[<game>/]<player>/games",
+        "evaluate/[<game>/]<player>/wins",
+        "evaluate/[<game>/]<player>/draws",
+        "evaluate/[<game>/]<player>/losses",
+        "evaluate/[<game>/]<player>/score_seat_<seat>",
+        "evaluate/[<game>/]<player>/return_seat_<seat>",
+        "evaluate/number",
+        "evaluate/version",
         "league/mu",
         "league/sigma",
         "explore/[<game>/]length",
@@ -43,6 +53,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     ),
     "split": (
         "evaluate/return",
+        "evaluate/return_ci95",
         "explore/failed_episodes",
         "experience/refused",
         "buffer/size",
@@ -108,9 +119,9 @@ PROMISES: dict[str, tuple[str, ...]] = {
 }
 
 ELSEWHERE: dict[str, str] = {
-    "evaluate/<player>/return": "orchestrator/evaluation.py",
-    "evaluate/<game>/<player>/score": "orchestrator/evaluation.py",
-    "evaluate/<game>/<player>/return": "orchestrator/evaluation.py",
+    "evaluate/[<game>/]<player>/by_return": "orchestrator/evaluation_scores.py",
+    "evaluate/<taskset>/sampled/mean": "orchestrator/evaluation_scores.py",
+    "evaluate/<taskset>/sampled/success": "orchestrator/evaluation_scores.py",
     "explore/rewards/<reward>/failed": "rewards/rewards.py",
     "explore/workflow/retries": "explore/runners/workflow_episode.py",
     "explore/workflow/failed": "explore/runners/workflow_episode.py",

@@ -66,7 +66,7 @@ def test_runs_that_prove_promises_are_made() -> None:
 @pytest.mark.parametrize(
     ("name", "row"),
     [
-        ("evaluate/random/score", "evaluate/<player>/score"),
+        ("evaluate/random/score", "evaluate/[<game>/]<player>/score"),
         ("evaluate/return", "evaluate/return"),
         ("evaluate/held_out/pass@4", "evaluate/<taskset>/pass@<k>"),
         ("evaluate/ludus/arithmetic/mean", "evaluate/<taskset>/mean[@<k>]"),
@@ -101,7 +101,7 @@ def test_a_word_finds_rows_by_name_and_meaning() -> None:
 
 def test_the_command_tells_unit_and_meaning(capsys: pytest.CaptureFixture[str]) -> None:
     metrics("evaluate/random/score")
-    assert capsys.readouterr().out.startswith("evaluate/<player>/score  points against a fixed player")
+    assert capsys.readouterr().out.startswith("evaluate/[<game>/]<player>/score  points against a fixed player")
     metrics("", as_json=True)
     assert len(json.loads(capsys.readouterr().out)) == len(METRICS)
     with pytest.raises(ConfigError, match="no metric has 'zzz'"):

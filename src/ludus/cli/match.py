@@ -57,7 +57,7 @@ def match(
         episodes = play_match(table, sides, games=games, seed=seed, greedy=greedy, advance=advance)
     expected = expected_score(directory, config, sides[0].ref, sides[1].ref)
     # Versions of one policy sample against each other in evaluation games.
-    rated_greedy = config.evaluate.greedy and sides[0].ref.name != sides[1].ref.name
+    rated_greedy = config.evaluate.greedy is not False and sides[0].ref.name != sides[1].ref.name
     labels = sides[0].label, sides[1].label
     report = make_report(episodes, sides=labels, expected=expected, rated_greedy=rated_greedy)
     sound = [episode for episode in episodes if not episode.error]

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ludus.cli.summary import evaluation_scores, exploitability, held_out_scores, print_summary, unit_of
+from ludus.cli.summary import exploitability, headlines, print_summary, unit_of
 from ludus.daemon.reports import Rate, Reporter
 from ludus.reports.number_text import decades, sparkline
 
@@ -102,12 +102,12 @@ class PlainLines(TextDisplay):
         if stage == self._stage and now - self._last < PLAIN_EVERY_S:
             return
         self._last, self._stage = now, stage
-        measured = {**evaluation_scores(status.metrics), **held_out_scores(status.metrics)}
-        scores = "  ".join(f"{name} {value:.0%}" for name, value in measured.items())
+        scores = "  ".join(f"{each.name} {each.text}" for each in headlines(status.metrics))
         scores = scores or warm_up_progress(status) or population_progress(self._loop.config, status)
         steps = f"{status.steps:>11,}/{status.total_steps:,} {unit_of(self._loop.config)}"
         speed = "" if is_slow(status) else f"  {rate:>8,.0f}/s"
-        line = f"{which_stage(status)}{status.stage:<10} {steps}{speed}  {scores}"
+        evaluating = f"  evaluating {status.evaluating}" if status.evaluating else ""
+        line = f"{which_stage(status)}{status.stage:<10} {steps}{speed}{evaluating}  {scores}"
         print(line.rstrip(), file=self._console.file, flush=True)
 
 
@@ -145,6 +145,8 @@ class LivePanel(TextDisplay):
             f"  {status.steps:,} of {status.total_steps:,} {unit_of(self._loop.config)}",
             "" if is_slow(status) else f"  {rate:,.0f}/s",
         )
+        if status.evaluating:
+            text.append(f"  evaluating {status.evaluating}", "yellow")
         if status.stage == "warming up":
             text.append(f"  {warm_up_progress(status)}", "dim")
         text.append(f"  {learning_progress(self._loop.config, status)}".rstrip(), "dim")
@@ -164,15 +166,13 @@ class LivePanel(TextDisplay):
 
     def _facts(self, status: Status) -> Table:
         table = Table.grid(padding=(0, 2))
-        labelled = {
-            **{f"score against {name}": value for name, value in evaluation_scores(status.metrics).items()},
-            **{f"success on {name}": value for name, value in held_out_scores(status.metrics).items()},
-        }
-        for label, value in labelled.items():
+        for each in headlines(status.metrics):
+            label = f"{each.what} {each.name}"
             curve = self._curves.setdefault(label, [])
-            if not curve or curve[-1] != value:
-                curve.append(value)
-            table.add_row(label, f"{value:6.1%}", Text(sparkline(curve[-40:], 0.0, 1.0), "cyan"))
+            if not curve or curve[-1] != each.value:
+                curve.append(each.value)
+            low, high = (0.0, 1.0) if each.is_share else (min(curve), max(curve))
+            table.add_row(label, f"{each.text:>6}", Text(sparkline(curve[-40:], low, high), "cyan"))
         self._add_exploitability(table, status)
         for label, key, form in FACTS:
             if key in status.metrics:

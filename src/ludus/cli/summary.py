@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 LAST_WORDS = 6
 """Replies of the last game that are shown at the end."""
+_PARTS = ("games", "wins", "draws", "losses", "return_", "score_", "by_return")
 EXPLOITABILITY = (("psro/nash_conv", "exact"), ("psro/nash_conv_bound", "lower bound"))
 """Metrics of it, and what each is worth; the first that there is counts."""
 
@@ -107,28 +109,28 @@ def print_measured(console: Console, loop: AnyRun, status: Status) -> None:
     if loop.config.games:
         with Catalog.open_readonly(loop.run.catalog) as catalog:
             console.print(ladder_table(standing_of_run(catalog)))
-    for name, value in evaluation_scores(status.metrics).items():
-        say(console, f"final score against {name}: {value:.1%}")
-    for name, value in held_out_scores(status.metrics).items():
-        say(console, f"final success on {name}: {value:.1%}")
+    for each in headlines(status.metrics):
+        if not each.name.endswith("/sampled"):
+            say(console, f"final {each.what} {each.name}: {each.text}{each.details(status.metrics)}")
     if "evaluate/return" in status.metrics:
-        say(console, f"final mean return: {status.metrics['evaluate/return']:g}")
+        value, half = status.metrics["evaluate/return"], status.metrics.get("evaluate/return_ci95", 0.0)
+        say(console, f"final mean return: {value:g} ± {half:.2g}")
 
 
 def print_stages(console: Console, loop: AnyRun) -> None:
     """A line for each stage with what was measured in it last; nothing where there are none."""
     for run in loop.runs if isinstance(loop, StagedRun) else ():
-        newest: dict[str, float] = {}
+        newest: dict[str, str] = {}
         for line in read_jsonl(run.metrics):
-            newest |= {**evaluation_scores(line), **held_out_scores(line)}
-        say(console, f"{run.path.name:<16} " + "  ".join(f"{name} {value:.1%}" for name, value in newest.items()))
+            newest |= {each.name: each.text for each in headlines(line)}
+        say(console, f"{run.path.name:<16} " + "  ".join(f"{name} {text}" for name, text in newest.items()))
 
 
 def measured_table(events: Path) -> Table:
     """From the events of a run, oldest version first; one that was measured again counts once."""
     found = {event["policy"]: event for event in read_jsonl(events) if event.get("event") == "measured"}
     rows = sorted(found.values(), key=lambda event: int(event["policy"].rpartition("@")[2]))
-    names = list(dict.fromkeys(name for event in rows for name in event["scores"]))
+    names = list(dict.fromkeys(name for event in rows for name in event["scores"] if _is_main(name, event["scores"])))
     table = Table(title="Measured", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for name in ("version", "step", *(name.removeprefix("evaluate/").replace("/", "\n") for name in names)):
         table.add_column(name, justify="left" if name == "version" else "right")
@@ -136,6 +138,14 @@ def measured_table(events: Path) -> Table:
         scores = (f"{event['scores'][name]:.3f}" if name in event["scores"] else "" for name in names)
         table.add_row(event["policy"], f"{event['step']:,}", *scores)
     return table
+
+
+def _is_main(name: str, scores: Mapping[str, float]) -> bool:
+    """Whether a figure has a column: not the parts of a score, nor a return that says the same as the score."""
+    path, _, figure = name.rpartition("/")
+    if figure == "return" and f"{path}/score" in scores:
+        return f"{path}/by_return" in scores
+    return not figure.startswith(_PARTS)
 
 
 def unit_of(config: RunConfig) -> str:
@@ -148,14 +158,48 @@ def exploitability(metrics: Mapping[str, float]) -> tuple[float, str] | None:
     return next(((metrics[name], worth) for name, worth in EXPLOITABILITY if name in metrics), None)
 
 
-def evaluation_scores(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The score against each fixed opponent."""
-    return _measured(metrics, "/score")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The figure that says most of how a policy did against an opponent, or on a held-out taskset."""
+
+    what: str
+    name: str
+    value: float
+    is_share: bool
+    margin: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """`93.5%`, or a return with half of its 95 % interval: `+0.52 ± 0.11`."""
+        return f"{self.value:.1%}" if self.is_share else f"{self.value:+.2f} ± {self.margin:.2f}"
+
+    def details(self, metrics: Mapping[str, float]) -> str:
+        """Wins, draws and losses; or how sampled attempts did where greedy ones did otherwise."""
+        path = f"evaluate/{self.name}"
+        sampled = metrics.get(f"{path}/sampled/success")
+        if sampled is not None:
+            return " greedily" + (f", {sampled:.1%} sampled as in training" if sampled != self.value else "")
+        if f"{path}/wins" not in metrics:
+            return ""
+        counts = ", ".join(f"{metrics[f'{path}/{name}']:.1%} {name}" for name in ("wins", "draws", "losses"))
+        return f" ({counts})"
 
 
-def held_out_scores(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The share of successes on each held-out taskset."""
-    return _measured(metrics, "/success")
+def headlines(metrics: Mapping[str, float]) -> list[Headline]:
+    """What was measured last. Where a game pays more than win or lose, that is the mean return and not the score."""
+    found: list[Headline] = []
+    for name, score in _measured(metrics, "/score").items():
+        path = f"evaluate/{name}"
+        if f"{path}/by_return" in metrics:
+            margin = metrics[f"{path}/return_ci95"]
+            value = metrics[f"{path}/return"]
+            found.append(Headline(what="return against", name=name, value=value, is_share=False, margin=margin))
+        else:
+            found.append(Headline(what="score against", name=name, value=score, is_share=True))
+    for name, value in _measured(metrics, "/success").items():
+        if not name.endswith("/sampled") or value != metrics.get(f"evaluate/{name.removesuffix('/sampled')}/success"):
+            found.append(Headline(what="success on", name=name, value=value, is_share=True))
+    return found
 
 
 def _measured(metrics: Mapping[str, float], suffix: str) -> dict[str, float]:

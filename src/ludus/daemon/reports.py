@@ -47,7 +47,7 @@ class Reporter:
         left = max(found.total_steps - found.steps, 0)
         return Status(
             stage="EXPORTING" if is_exporting and stage == "TRAINING" else stage,
-            activity=found.stage,
+            activity=f"evaluating {found.evaluating}" if found.evaluating else found.stage,
             run=found.run,
             run_dir=found.run_dir,
             part=_part(found),

@@ -70,6 +70,16 @@ class GameSpec:
         return prod(self.state_shape) if self.state_shape else prod(self.observation_shape) * self.players
 
     @property
+    def pays_by_degree(self) -> bool:
+        """Whether a game pays more than win or lose, so that the mean return says more than the score."""
+        return (self.min_return, self.max_return) not in ((-1.0, 1.0), (0.0, 1.0))
+
+    @property
+    def must_mix(self) -> bool:
+        """Whether to play well may take chance: what is likeliest is no measure of a policy then."""
+        return not self.is_cooperative and (self.is_simultaneous or not self.has_perfect_information)
+
+    @property
     def is_cooperative(self) -> bool:
         """Whether all seats play together, so that nobody is left to play against."""
         return self.players == 1 or len(set(self.teams)) == 1

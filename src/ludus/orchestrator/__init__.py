@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ludus.orchestrator.check_parts import Playables, check_parts
 from ludus.orchestrator.context import RunContext, open_context
-from ludus.orchestrator.evaluation import Evaluation, Evaluator
+from ludus.orchestrator.evaluation import Evaluation, Evaluator, ResultLog
 from ludus.orchestrator.explorers import Explorers
 from ludus.orchestrator.milestones import MeasuringMilestones, Milestones, Reporter
 from ludus.orchestrator.progress import Learner, Progress, UpdateReport
@@ -23,6 +23,7 @@ __all__ = [
     "Progress",
     "Publisher",
     "Reporter",
+    "ResultLog",
     "RolloutSink",
     "RunContext",
     "RunState",

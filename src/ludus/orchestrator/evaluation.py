@@ -1,23 +1,29 @@
-"""Evaluation beside training: jobs of games that are issued at fixed steps and counted at fixed steps.
+"""Evaluation beside training: jobs of games that are issued and counted at fixed steps, and reported once played.
 
 Invariant: the league changes only when `settle` is called, with all games of a job at once and in task order. So what
-training sees of the league does not depend on how fast evaluation games were played, and a run can be repeated.
+training sees of the league does not depend on how fast evaluation games were played, and a run can be repeated. What a
+job measured is reported when its last game is there, once: games that the log holds are not played again after a stop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from math import comb, isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
 
 from ludus.config import EvaluateConfig
 from ludus.games.protocol import GameSpec
 from ludus.league import Pool, evaluation_seats, rating_opponents
-from ludus.orchestrator.rollout_sink import invalid_share
+from ludus.orchestrator.evaluation_scores import is_sound, score_attempts, score_games
 from ludus.orchestrator.workers import POLL_S, Workers
 from ludus.records import Episode, Match, PolicyName, PolicyRef, Seat, Task
-from ludus.tasks import EvaluationPlan, TaskStream
+from ludus.storage.arrow import episodes_from_table
+from ludus.storage.jsonl import read_jsonl
+from ludus.storage.segments import SegmentLog
+from ludus.tasks import EvaluationPlan, TaskStream, evaluation_task_id
 from ludus.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -36,11 +42,17 @@ class Job:
     is_final: bool = False
     tasks: dict[int, Task] = field(default_factory=dict)
     played: dict[int, Episode] = field(default_factory=dict)
+    scores: dict[str, float] | None = None
+    """What it measured, once every game has come back."""
 
     @property
     def is_complete(self) -> bool:
         """Whether every game has come back."""
         return len(self.played) == len(self.tasks)
+
+    def in_order(self) -> list[Episode]:
+        """What has come back, in task order."""
+        return [self.played[number] for number in sorted(self.played)]
 
     def state(self) -> dict[str, Any]:
         """What is needed to issue the same job again."""
@@ -55,22 +67,40 @@ class Job:
 
 
 class Evaluation:
-    """Issues evaluation jobs and settles them into the pool."""
+    """Issues evaluation jobs, reports what they measured and settles them into the pool."""
 
-    def __init__(self, config: EvaluateConfig, tasks: TaskStream, pool: Pool, specs: Mapping[str, GameSpec]) -> None:
-        """`specs` are those of the games; whatever else comes back is an attempt at a task."""
+    def __init__(
+        self,
+        config: EvaluateConfig,
+        tasks: TaskStream,
+        pool: Pool,
+        specs: Mapping[str, GameSpec],
+        report: Callable[[Job], None] = lambda job: None,
+    ) -> None:
+        """`specs` are those of the games; whatever else comes back is an attempt at a task.
+
+        `report` is called with each job as soon as its scores are there.
+        """
         self._config = config
         self._tasks = tasks
         self._pool = pool
         self._specs = specs
+        self._report = report
         self._issued = 0
         self._pending: list[Task] = []
+        self._logged: dict[int, Episode] = {}
         self.job: Job | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether nothing is being waited for."""
         return self.job is None or self.job.is_complete
+
+    @property
+    def progress(self) -> str:
+        """What is being measured and how far that is, such as `main@3: 12 of 80`; empty when nothing is."""
+        job = self.job
+        return "" if job is None or job.is_complete else f"{job.learner}: {len(job.played):,} of {len(job.tasks):,}"
 
     def participants(self) -> tuple[PolicyRef, ...]:
         """Who plays in the job in progress; their weights are still needed."""
@@ -96,59 +126,44 @@ class Evaluation:
         self._issued += 1
         self._make_tasks(self.job)
 
-    def absorb(self, episodes: Sequence[Episode]) -> None:
-        """Note evaluation games that came back."""
-        if self.job is not None:
-            for episode in episodes:
-                if episode.task.id in self.job.tasks:
-                    self.job.played[episode.task.id] = episode
+    def absorb(self, episodes: Iterable[Episode]) -> None:
+        """Note evaluation games that came back; with the last of them the job is reported."""
+        job = self.job
+        if job is None or job.scores is not None:
+            return
+        job.played |= {episode.task.id: episode for episode in episodes if episode.task.id in job.tasks}
+        if job.is_complete:
+            job.scores = self._measure(job)
+            self._report(job)
+
+    def recall(self, log: SegmentLog) -> None:
+        """After a resume: games of this and of later jobs that are in the log need not be played again."""
+        first = evaluation_task_id(max(self._issued - 1, 0), 0)
+        for _, table in log.scan():
+            found = table.filter((pc.field("purpose") == "evaluate") & (pc.field("task") >= first))
+            self._logged |= {episode.task.id: episode for episode in episodes_from_table(found)}
+        self._take_logged()
 
     def settle(self) -> dict[str, float]:
-        """Count a complete job into the pool, in task order; returns the scores by opponent as metrics."""
+        """Count a complete job into the pool, in task order; returns what it measured and the rating that follows."""
         if self.job is None:
             return {}
         job, self.job = self.job, None
-        played = [job.played[number] for number in sorted(job.played)]
+        for episode in job.in_order():
+            if not episode.task.is_attempt and is_sound(episode):
+                seats = tuple(seat.policy for seat in episode.task.seats)
+                self._pool.record(Match(id=episode.id, game=episode.task.game, seats=seats, returns=episode.returns))
+        member, scores = self._pool.find(job.learner), job.scores or {}
+        if member is None or not self._specs or not scores:
+            return scores
+        return scores | {"league/mu": member.rating.mu, "league/sigma": member.rating.sigma}
+
+    def _measure(self, job: Job) -> dict[str, float]:
+        played = job.in_order()
         attempts = [episode for episode in played if episode.task.is_attempt]
         games = [episode for episode in played if not episode.task.is_attempt]
         scores = score_attempts(attempts, samples=self._config.samples, success=self._config.success)
-        return scores | (self._count_games(job, games) if self._specs else {})
-
-    def _count_games(self, job: Job, games: Sequence[Episode]) -> dict[str, float]:
-        scores: dict[str, list[float]] = {}
-        for episode in games:
-            if episode.error or not _is_sound(episode):
-                continue
-            seats = tuple(seat.policy for seat in episode.task.seats)
-            self._pool.record(Match(id=episode.id, game=episode.task.game, seats=seats, returns=episode.returns))
-            for name, value in self._results(episode, job.learner).items():
-                scores.setdefault(f"evaluate/{name}", []).append(value)
-                if len(self._specs) > 1:
-                    of_game = f"evaluate/{episode.task.game}/{name if '/' in name else f'itself/{name}'}"
-                    scores.setdefault(of_game, []).append(value)
-        metrics = {name: sum(values) / len(values) for name, values in scores.items()}
-        spoken = [episode for episode in games if episode.replies and not episode.error]
-        seats_of = ([seat.policy for seat in episode.task.seats] for episode in spoken)
-        invalid = invalid_share(zip(spoken, (seats.index(job.learner) for seats in seats_of), strict=True))
-        if invalid is not None:
-            metrics["evaluate/invalid_moves"] = invalid
-        member = self._pool.find(job.learner)
-        if member is not None and metrics:
-            metrics |= {"league/mu": member.rating.mu, "league/sigma": member.rating.sigma}
-        return metrics
-
-    def _results(self, episode: Episode, learner: PolicyRef) -> dict[str, float]:
-        """What one game says of the learner, by name of the metric."""
-        seats = [seat.policy for seat in episode.task.seats]
-        if set(seats) == {learner}:
-            return {"return": sum(episode.returns) / len(seats)}
-        mine = seats.index(learner)
-        opponent = next(ref for ref in seats if ref != learner)
-        label = "past" if opponent.name == learner.name else str(opponent.name)
-        results = {f"{label}/score": score(episode.returns, mine)}
-        if not self._specs[episode.task.game].is_zero_sum:
-            results[f"{label}/return"] = episode.returns[mine]
-        return results
+        return scores | score_games(games, job.learner, self._specs)
 
     def state(self) -> dict[str, Any]:
         """For the checkpoint: the job in progress is issued again on resume."""
@@ -166,11 +181,25 @@ class Evaluation:
             self._make_tasks(self.job)
 
     def _make_tasks(self, job: Job) -> None:
-        # Several attempts at a task must differ; a single one is the likeliest.
-        attempt = Seat(policy=job.learner, greedy=self._config.greedy and self._config.samples == 1)
-        plan = EvaluationPlan(line_ups=self._lineups(job), attempt=attempt, samples=self._config.samples)
+        attempts = tuple(Seat(policy=job.learner, greedy=greedy) for greedy in self._ways())
+        plan = EvaluationPlan(line_ups=self._lineups(job), attempts=attempts, samples=self._config.samples)
         self._pending = self._tasks.evaluation(job.number, plan)
         job.tasks = {task.id: task for task in self._pending}
+        self._take_logged()
+
+    def _take_logged(self) -> None:
+        """Take what the log holds of the job: the same versions with the same seed play the same game."""
+        if self.job is not None and self._logged:
+            known = [self._logged[task.id] for task in self._pending if _is_of(self._logged.get(task.id), task)]
+            ids = {episode.task.id for episode in known}
+            self._pending = [task for task in self._pending if task.id not in ids]
+            self.absorb(known)
+
+    def _ways(self) -> tuple[bool, ...]:
+        """How each task is attempted: greedily or not, or by default both. Several samples of a task must differ."""
+        if self._config.samples > 1:
+            return (False,)
+        return (True, False) if self._config.greedy is None else (self._config.greedy,)
 
     def _lineups(self, job: Job) -> list[tuple[str, tuple[Seat, ...]]]:
         lineups: list[tuple[str, tuple[Seat, ...]]] = []
@@ -178,24 +207,15 @@ class Evaluation:
             for opponent in (job.learner,) if spec.is_cooperative else job.opponents:
                 # Two greedy networks would play the same game over and over; against each other they sample.
                 has_variety = opponent.name != job.learner.name or (spec.is_cooperative and spec.has_chance)
-                greedy = self._config.greedy and has_variety
+                wanted = not spec.must_mix if self._config.greedy is None else self._config.greedy
                 for number in range(job.games):
-                    seats = evaluation_seats(spec, job.learner, opponent, number, greedy=greedy)
+                    seats = evaluation_seats(spec, job.learner, opponent, number, greedy=wanted and has_variety)
                     lineups.append((game, seats))
         return lineups
 
 
-def score(returns: Sequence[float], seat: int) -> float:
-    """1 for the best return, 0.5 when shared with everybody, 0 otherwise."""
-    best = max(returns)
-    if returns[seat] < best:
-        return 0.0
-    return 0.5 if all(value == best for value in returns) else 1.0
-
-
-def _is_sound(episode: Episode) -> bool:
-    """Whether a game gave every seat a finite return; one that did not costs itself only."""
-    return len(episode.returns) == len(episode.task.seats) and all(map(isfinite, episode.returns))
+def _is_of(episode: Episode | None, task: Task) -> bool:
+    return episode is not None and (episode.task.seats, episode.task.seed) == (task.seats, task.seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,6 +226,11 @@ class Evaluator:
     explorers: Explorers
     workers: Workers
     telemetry: Telemetry
+    episodes: SegmentLog
+
+    def resume(self) -> None:
+        """Find games in the log that were played before the last stop."""
+        self.evaluation.recall(self.episodes)
 
     @property
     def is_open(self) -> bool:
@@ -233,49 +258,26 @@ class Evaluator:
         measured = self.evaluation.job
         scores = self.evaluation.settle()
         self.telemetry.meters.add("league", 0 if measured is None else len(measured.played))
-        if measured is not None and scores:
-            self.telemetry.metrics(measured.step, scores)
+        rating = {name: value for name, value in scores.items() if name.startswith("league/")}
+        if measured is not None and rating:
+            self.telemetry.metrics(measured.step, rating)
         return scores
 
 
-def score_attempts(episodes: Iterable[Episode], *, samples: int, success: float) -> dict[str, float]:
-    """Metrics by name, such as `evaluate/held_out/pass@4`: mean@k, best@k and pass@k of each held-out set.
+class ResultLog:
+    """Reports each evaluation once, through any number of stops: what is in the run's metrics has been reported."""
 
-    An attempt that failed to run counts as no success and, in the mean, as nothing earned.
-    """
-    metrics: dict[str, float] = {}
-    for name, tasks in _by_set(episodes).items():
-        rewards = list(tasks.values())
-        at = f"@{samples}" if samples > 1 else ""
-        metrics[f"evaluate/{name}/mean{at}"] = _mean([_mean(each) for each in rewards])
-        metrics[f"evaluate/{name}/success"] = _mean([_mean([value >= success for value in each]) for each in rewards])
-        if samples > 1:
-            metrics[f"evaluate/{name}/best{at}"] = _mean([max(each) for each in rewards])
-            for k in (2**power for power in range(samples.bit_length())):
-                chances = [pass_at(k, sum(value >= success for value in each), len(each)) for each in rewards]
-                metrics[f"evaluate/{name}/pass@{k}"] = _mean(chances)
-    return metrics
+    def __init__(self, telemetry: Telemetry, metrics: Path) -> None:
+        self._telemetry = telemetry
+        self._reported: set[tuple[float, float]] = set()
+        for line in read_jsonl(metrics, mention="evaluate/number"):
+            self._reported.add((line["evaluate/number"], line["evaluate/version"]))
+            telemetry.recall({name: value for name, value in line.items() if name.startswith("evaluate/")})
 
-
-def pass_at(k: int, successes: int, attempts: int) -> float:
-    """The unbiased estimate of the chance that one of k attempts at a task succeeds, `1 - C(n - c, k) / C(n, k)`.
-
-    With fewer than k attempts: whether one succeeded.
-    """
-    if attempts < k:
-        return float(successes > 0)
-    return 1.0 - comb(attempts - successes, k) / comb(attempts, k)
-
-
-def _by_set(episodes: Iterable[Episode]) -> Mapping[str, dict[str, list[float]]]:
-    """Rewards by set and task, in the order of the tasks."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for episode in sorted(episodes, key=lambda each: each.task.id):
-        name = episode.task.game.partition(":")[2]
-        earned = 0.0 if episode.error else float(episode.returns[0])
-        found.setdefault(name, {}).setdefault(episode.task.group, []).append(earned)
-    return found
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    def report(self, job: Job) -> None:
+        """Write what a job measured, unless that was done before the last stop."""
+        key = (float(job.number), float(job.learner.version))
+        if job.scores and key not in self._reported:
+            self._reported.add(key)
+            which = {"evaluate/number": key[0], "evaluate/version": key[1]}
+            self._telemetry.metrics(job.step, {**which, **job.scores})

@@ -19,7 +19,14 @@ import numpy as np
 from ludus.reports.charts.canvas import COLOURS, new_figure
 from ludus.storage.jsonl import read_jsonl
 
-DEFAULT = ("evaluate/*/score", "evaluate/*/success", "evaluate/invalid_moves", "evaluate/return", "psro/nash_conv*")
+DEFAULT = (
+    "evaluate/*/score",
+    "evaluate/*/success",
+    "evaluate/invalid_moves",
+    "evaluate/return",
+    "psro/nash_conv*",
+)
+"""And the return instead of the score where a game pays more than win or lose."""
 SHARES = ("*/score", "*/success", "*/pass@*", "*invalid_moves", "*/wins", "*/draws", "*_fraction")
 """Metrics that lie between 0 and 1 are shown as percentages."""
 RARITIES = ("*invalid_moves",)
@@ -37,9 +44,16 @@ def read_curves(metrics: Path, patterns: Sequence[str] = DEFAULT) -> dict[str, C
     curves: dict[str, Curve] = {}
     for line in read_jsonl(metrics):
         for name, value in line.items():
-            if isinstance(value, int | float) and _matches(name, patterns):
-                curves.setdefault(name, []).append((float(line["step"]), float(value)))
+            shown = _headline(name, line) if patterns is DEFAULT else name
+            if isinstance(value := line[shown], int | float) and _matches(name, patterns):
+                curves.setdefault(shown, []).append((float(line["step"]), float(value)))
     return curves
+
+
+def _headline(name: str, line: Mapping[str, Any]) -> str:
+    """The metric to show for a score."""
+    path = name.removesuffix("/score")
+    return f"{path}/return" if f"{path}/by_return" in line else name
 
 
 def draw_curves(curves: Mapping[str, Curve], title: str, *, form: str = "png") -> bytes:

@@ -146,6 +146,8 @@ class Status:
     version: int = 0
     elapsed_s: float = 0.0
     error: str = ""
+    evaluating: str = ""
+    """The evaluation in progress, such as `main@3: 12 of 80`; it may keep explorers busy that training waits for."""
     metrics: dict[str, float] = field(default_factory=dict)
     """The newest value of every metric."""
 

@@ -27,6 +27,7 @@ from ludus.records import PolicyRef, PolicyVersion
 from ludus.runs.driver import Controls
 from ludus.sources.protocol import Batch, BatchSource
 from ludus.storage.checkpoints import Checkpoint
+from ludus.storage.jsonl import read_jsonl
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +101,8 @@ class Measurer(Learner):
 
     def __post_init__(self) -> None:
         self.shape = self.context.shape
+        events = read_jsonl(self.context.run.events, mention="measured")
+        self._told = {event["policy"] for event in events if event.get("event") == "measured"}
 
     def begin(self, saved: Checkpoint | None) -> None:
         """There is nothing to load."""
@@ -121,7 +124,8 @@ class Measurer(Learner):
         scores = self.evaluator.settle(lambda: self.controls.is_stopping)
         if self.evaluator.is_open:
             return None
-        self.context.telemetry.event("measured", policy=str(ref), step=policy.step, scores=scores)
+        if str(ref) not in self._told:
+            self.context.telemetry.event("measured", policy=str(ref), step=policy.step, scores=scores)
         return UpdateReport(batch=batch, steps=0, episodes=0, is_learnt=False)
 
     def save(self, staging: Path) -> dict[str, Any]:

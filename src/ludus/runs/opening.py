@@ -19,6 +19,7 @@ from ludus.orchestrator import (
     Milestones,
     Playables,
     Progress,
+    ResultLog,
     RolloutSink,
     RunContext,
     RunStore,
@@ -81,6 +82,7 @@ def open_loop(
     """The loop of a run, ready to begin."""
     config, progress = context.config, Progress()
     pool, tasks = open_pool(config, context.run), make_tasks(config, playables)
+    results = ResultLog(context.telemetry, context.run.metrics)
     milestones = MeasuringMilestones if config.mode == "evaluate" else Milestones
     parts = Parts(
         context=context,
@@ -90,7 +92,7 @@ def open_loop(
         tasks=tasks,
         pool=pool,
         matchmaker=Matchmaker(config.league, pool, config.seed),
-        evaluation=Evaluation(config.evaluate, tasks, pool, playables.game_specs),
+        evaluation=Evaluation(config.evaluate, tasks, pool, playables.game_specs, results.report),
         milestones=milestones(config, progress, until=until),
         cycle=Cycle(config.cycle),
         progress=progress,
@@ -189,4 +191,4 @@ def _evaluation_sink(parts: Parts) -> RolloutSink:
 
 
 def _evaluator(parts: Parts, explorers: Explorers) -> Evaluator:
-    return Evaluator(parts.evaluation, explorers, parts.workers, parts.context.telemetry)
+    return Evaluator(parts.evaluation, explorers, parts.workers, parts.context.telemetry, parts.store.episodes)

@@ -32,10 +32,10 @@ class EvaluationPlan:
 
     line_ups: Sequence[LineUp] = ()
     """The games to play."""
-    attempt: Seat | None = None
-    """Who attempts the held-out tasks; nobody when None."""
+    attempts: tuple[Seat, ...] = ()
+    """Who attempts each of the held-out tasks, one after the other; nobody when empty."""
     samples: int = 1
-    """Attempts at each of them."""
+    """Attempts of each of them."""
 
 
 class TaskStream(Protocol):

@@ -181,20 +181,19 @@ class TasksetTasks(TaskStream):
 
     def evaluation(self, job: int, plan: EvaluationPlan, *, first: int = 0) -> list[Task]:
         """The tasks of the `job`-th evaluation: every held-out row `plan.samples` times, a group for each row."""
-        if plan.attempt is None:
-            return []
         rows = [(self._sets[name], row) for name in self._held_out for row in range(len(self._sets[name]))]
+        wanted = [(seat, *each) for seat in plan.attempts for each in rows for _ in range(plan.samples)]
         return [
             Task(
                 id=evaluation_task_id(job, index),
                 purpose="evaluate",
                 game=taskset.game,
                 seed=derive_seed(self._seed, "evaluate", job, index),
-                seats=(plan.attempt,),
+                seats=(seat,),
                 group=f"e{job}.{taskset.name}.{row}",
                 inputs=_inputs(taskset, row, derive_seed(self._seed, "evaluation row", taskset.name, row)),
             )
-            for index, (taskset, row) in enumerate((each for each in rows for _ in range(plan.samples)), first)
+            for index, (seat, taskset, row) in enumerate(wanted, first)
         ]
 
     # -- feedback --------------------------------------------------------------------------------------------------

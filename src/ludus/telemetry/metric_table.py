@@ -19,15 +19,28 @@ from functools import cache, cached_property
 from ludus.config import LOSS_OPTIONS
 
 EVALUATE = (
-    ("evaluate/<player>/score", "share", "points against a fixed player, seats balanced, a draw counts half; "
-     "`past` is past versions"),
-    ("evaluate/<player>/return", "reward", "games that are not zero-sum: mean return against a fixed player"),
+    ("evaluate/[<game>/]<player>/score", "share", "points against a fixed player, seats balanced, a draw counts half; "
+     "`past` is past versions, `itself` a team; with several games also by game, as all of these"),
+    ("evaluate/[<game>/]<player>/return", "reward", "mean return against it; the headline where a game pays more than "
+     "win or lose"),
+    ("evaluate/[<game>/]<player>/return_ci95", "reward", "half of the 95 % interval of that mean"),
+    ("evaluate/[<game>/]<player>/by_return", "flag", "1 where a game pays more than win or lose"),
+    ("evaluate/[<game>/]<player>/games", "games", "that these figures are of"),
+    ("evaluate/[<game>/]<player>/wins", "share", "games with the best return, not shared by all"),
+    ("evaluate/[<game>/]<player>/draws", "share", "games with equal returns"),
+    ("evaluate/[<game>/]<player>/losses", "share", "all others"),
+    ("evaluate/[<game>/]<player>/score_seat_<seat>", "share", "the score in games from one seat"),
+    ("evaluate/[<game>/]<player>/return_seat_<seat>", "reward", "the mean return in games from one seat"),
     ("evaluate/return", "reward", "games of one player or one team: mean return of a seat"),
-    ("evaluate/<game>/<player>/score", "share", "runs with several games: the same, of one game"),
-    ("evaluate/<game>/<player>/return", "reward", "runs with several games: the same, of one game; `itself` is a team"),
+    ("evaluate/return_ci95", "reward", "half of the 95 % interval of that mean"),
+    ("evaluate/number", "count", "which evaluation of the run this is, from 0"),
+    ("evaluate/version", "version", "the version that was measured"),
     ("evaluate/invalid_moves", "share", "games of words: moves of the measured version that the rules did not allow"),
     ("evaluate/<taskset>/mean[@<k>]", "reward", "held-out tasks: mean of all attempts; with `@k` there are k at each"),
     ("evaluate/<taskset>/success", "share", "held-out tasks: attempts that earned at least `evaluate.success`"),
+    ("evaluate/<taskset>/sampled/mean", "reward", "the same of attempts that are sampled as in training; those above "
+     "take the likeliest tokens then"),
+    ("evaluate/<taskset>/sampled/success", "share", "the same"),
     ("evaluate/<taskset>/best@<k>", "reward", "held-out tasks: the best of k attempts, mean over tasks"),
     ("evaluate/<taskset>/pass@<k>", "share", "held-out tasks: the chance that one of k attempts succeeds, unbiased"),
     ("league/mu", "rating", "TrueSkill of the version that was evaluated last: its mean"),

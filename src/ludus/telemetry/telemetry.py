@@ -72,6 +72,10 @@ class Telemetry:
         if self._sinks:
             self._backlog.put(Line(give=lambda sink: sink.event(kind, fields), is_metrics=False))
 
+    def recall(self, values: Mapping[str, Any]) -> None:
+        """Take values that are on record already, so that they are the newest known."""
+        self._latest.update({name: float(value) for name, value in values.items() if value is not None})
+
     @property
     def latest(self) -> dict[str, float]:
         """The newest value of every metric."""

@@ -280,9 +280,12 @@ def _measured(config: RunConfig) -> str:
     parts = []
     if config.games:
         games = evaluate.games * (len(evaluate.against) + evaluate.pool_opponents)
+        how = {True: "likeliest moves", False: "moves sampled", None: "likeliest moves unless the game hides something"}
         parts.append(f"{games:,} games each; {evaluate.final_games * len(evaluate.against):,} at the end")
+        parts.append(f"{how[evaluate.greedy]} (evaluate.greedy)")
     if config.tasks:
-        samples = "once" if evaluate.samples == 1 else f"{evaluate.samples} times"
+        ways = {True: "once, greedily", False: "once, sampled", None: "once greedily and once sampled"}
+        samples = ways[evaluate.greedy] if evaluate.samples == 1 else f"{evaluate.samples} times"
         names = ", ".join(str(each.name) for each in evaluate.tasks)
         parts.append(f"every task of {names} {samples}" if names else "of nothing (evaluate.tasks is empty)")
     return "; ".join(parts)

@@ -39,8 +39,11 @@ class EvaluateConfig(Model):
     """Mode evaluate: which versions of the run in `policy.start` are measured; of `all`, those still on disk."""
     final_games: int = Field(default=400, ge=0)
     """Games per opponent when training is done, and in the mode evaluate."""
-    greedy: bool = True
-    """Play the likeliest action against fixed players, and in games with chance that have no opponent.
+    greedy: bool | None = None
+    """Whether the policy takes the likeliest action (or token) against fixed players, in games with chance that have
+    no opponent, and at held-out tasks. Default: yes in games; no where seats move at once or hide something from each
+    other, since to play well there may take chance; held-out tasks are attempted both ways, once greedily and once as
+    sampled in training, unless `samples` asks for more.
     Versions always sample against each other: two greedy ones would play the same game over and over."""
 
 
