@@ -113,7 +113,7 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	@[ -n "$(PYTHON)" ] || { echo "ludus needs Python 3.11 or newer; set it with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "making $(VENV) with $(PYTHON)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing ludus and its games into $(VENV) (a few minutes, once)"
-	@$(PIP_INSTALL) -e ".[games]"
+	@$(PIP_INSTALL) -e ".[games,solver]"
 	@touch $@
 
 $(LLM_STAMP): $(DEMO_STAMP)

@@ -37,8 +37,8 @@ class Loop:
         self, parts: Parts, source: BatchSource, learner: Learner, explorers: Explorers, evaluator: Evaluator
     ) -> None:
         self._context, self._store, self._controls = parts.context, parts.store, parts.controls
-        self._source, self._learner, self._explorers, self._evaluator = source, learner, explorers, evaluator
-        self.milestones, self.cycle, self.evaluation = parts.milestones, parts.cycle, parts.evaluation
+        self._source, self._learner, self._explorers, self.evaluator = source, learner, explorers, evaluator
+        self.milestones, self.cycle = parts.milestones, parts.cycle
         self._publisher = Publisher(self._context, self._store, parts.progress, parts.pool, evaluator, explorers)
         self._reporter = Reporter(self._context.telemetry, self.milestones)
         self._parts = RunState(
@@ -76,7 +76,7 @@ class Loop:
         self.milestones.count(report)
         due = self.milestones.due(self._learner.publish_interval)
         if due.evaluation:
-            self._evaluator.settle()
+            self.evaluator.settle()
         if due.version:
             self._publisher.make_version()
             self.cycle.end_round(progress.version)
@@ -85,7 +85,7 @@ class Loop:
             self._publisher.take_snapshot()
             self._learner.on_pool_change()
         if due.evaluation:
-            self._evaluator.issue(self._publisher.newest, progress.steps)
+            self.evaluator.issue(self._publisher.newest, progress.steps)
         if due.checkpoint:
             self.commit()
         if due.version:
@@ -98,7 +98,7 @@ class Loop:
         if saved is not None:
             self._parts.load_state(saved.state)
             self._source.load_state(saved.state)
-            self._evaluator.resume()
+            self.evaluator.resume()
             self.milestones.reopen()
         self._learner.begin(saved)
         self._source.start()
@@ -106,7 +106,7 @@ class Loop:
             if saved is None:
                 self._publisher.take_snapshot()
                 if self.milestones.config.evaluate.at_start:
-                    self._evaluator.issue(self._publisher.newest, 0)
+                    self.evaluator.issue(self._publisher.newest, 0)
                 self.commit()
             self._publish()
             self._reporter.restart()
@@ -132,16 +132,16 @@ class Loop:
         if reason:
             self._context.telemetry.event("learnt_enough", reason=reason, step=progress.steps)
         self._controls.enter("evaluating")
-        self._evaluator.settle(self._is_stopping)
+        self.evaluator.settle(self._is_stopping)
         if self._learner.publish_interval is not None and progress.unpublished:
             self._publisher.make_version()  # the source was exhausted between two versions
             self.commit()
             self._publish()
-        if not self._evaluator.is_open:
-            self._evaluator.issue(self._publisher.newest, progress.steps, is_final=True)
-            self._evaluator.submit()
-        self._evaluator.settle(self._is_stopping)
-        if not self._evaluator.is_open and self._source.drain(self._is_stopping):
+        if not self.evaluator.is_open:
+            self.evaluator.issue(self._publisher.newest, progress.steps, is_final=True)
+            self.evaluator.submit()
+        self.evaluator.settle(self._is_stopping)
+        if not self.evaluator.is_open and self._source.drain(self._is_stopping):
             progress.finish()
             self.commit()
 
@@ -187,7 +187,7 @@ class Loop:
         with self._context.telemetry.room("policies"):
             self._publisher.publish(self._learner)
             self._source.on_published()
-            self._evaluator.submit()
+            self.evaluator.submit()
         export_round(self._context, self._store.policies, self.cycle, self._controls)
 
     def close(self) -> None:

@@ -204,4 +204,5 @@ def test_the_first_result_of_a_run_is_there_long_before_the_next_is_due_and_once
         assert run.wait(60).stage == "stopped"
     (line,) = results(tmp_path / "run")
     assert (line["step"], line["evaluate/number"], line["evaluate/version"]) == (0, 0, 0)
+    assert line["evaluate/exploitability"] == pytest.approx(line["evaluate/nash_conv"] / 3)
     assert seen == [line["evaluate/random/return"]] * 2

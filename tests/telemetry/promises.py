@@ -119,6 +119,11 @@ PROMISES: dict[str, tuple[str, ...]] = {
 }
 
 ELSEWHERE: dict[str, str] = {
+    "evaluate/[<game>/]nash_conv": "orchestrator/absolute_measures.py",
+    "evaluate/[<game>/]exploitability": "orchestrator/absolute_measures.py",
+    "evaluate/[<player>/]optimal_moves": "orchestrator/absolute_measures.py",
+    "evaluate/[<player>/]optimal_moves_ci95": "orchestrator/absolute_measures.py",
+    "evaluate/[<player>/]judged_positions": "orchestrator/absolute_measures.py",
     "evaluate/[<game>/]<player>/by_return": "orchestrator/evaluation_scores.py",
     "evaluate/<taskset>/sampled/mean": "orchestrator/evaluation_scores.py",
     "evaluate/<taskset>/sampled/success": "orchestrator/evaluation_scores.py",

@@ -122,7 +122,9 @@ class Table:
         hint = f"; did you mean {near}?" if near else "."
         named = versions if len(versions) <= MOST_NAMED else [*versions[:3], "...", *versions[-3:]]
         here = f"It has published {', '.join(named)}" if versions else "It has published no policy yet"
-        fixed = "random, first, mcts-25, minimax-3" + "".join(f", {name}" for name in self.config.explore.endpoints)
+        fixed = "random, first, mcts-25, minimax-3, solver" + "".join(
+            f", {name}" for name in self.config.explore.endpoints
+        )
         return ConfigError(f"{text!r} is no member of {self.run.path}{hint} {here}. Fixed players are such as {fixed}")
 
 

@@ -112,9 +112,32 @@ def print_measured(console: Console, loop: AnyRun, status: Status) -> None:
     for each in headlines(status.metrics):
         if not each.name.endswith("/sampled"):
             say(console, f"final {each.what} {each.name}: {each.text}{each.details(status.metrics)}")
+    for line in absolute_lines(status.metrics):
+        say(console, line)
     if "evaluate/return" in status.metrics:
         value, half = status.metrics["evaluate/return"], status.metrics.get("evaluate/return_ci95", 0.0)
         say(console, f"final mean return: {value:g} ± {half:.2g}")
+
+
+def absolute_lines(metrics: Mapping[str, float]) -> list[str]:
+    """What was measured without an opponent: exploitability, and moves judged by a solver."""
+    lines = [
+        f"final exploitability{_of(name)}: {value:.4g} (exact; NashConv over seats)"
+        for name, value in _measured(metrics, "exploitability").items()
+    ]
+    judged = _measured(metrics, "optimal_moves")
+    for name, share in judged.items():
+        path = f"evaluate/{name}"
+        margin, count = metrics[f"{path}optimal_moves_ci95"], metrics[f"{path}judged_positions"]
+        who = name.removesuffix("/").rpartition("/")[2] or "the final policy"
+        lines.append(
+            f"outcome-preserving moves of {who}: {share:.1%} ± {margin:.1%} of {count:,.0f} positions where it matters"
+        )
+    return lines
+
+
+def _of(name: str) -> str:
+    return f" at {name.removesuffix('/')}" if name else ""
 
 
 def print_stages(console: Console, loop: AnyRun) -> None:

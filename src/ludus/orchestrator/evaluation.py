@@ -7,7 +7,7 @@ job measured is reported when its last game is there, once: games that the log h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from ludus.config import EvaluateConfig
 from ludus.games.protocol import GameSpec
 from ludus.league import Pool, evaluation_seats, rating_opponents
+from ludus.orchestrator.absolute_measures import Measure
 from ludus.orchestrator.evaluation_scores import is_sound, score_attempts, score_games
 from ludus.orchestrator.workers import POLL_S, Workers
 from ludus.records import Episode, Match, PolicyName, PolicyRef, Seat, Task
@@ -76,16 +77,18 @@ class Evaluation:
         pool: Pool,
         specs: Mapping[str, GameSpec],
         report: Callable[[Job], None] = lambda job: None,
+        measures: Sequence[Measure] = (),
     ) -> None:
         """`specs` are those of the games; whatever else comes back is an attempt at a task.
 
-        `report` is called with each job as soon as its scores are there.
+        `report` is called with each job as soon as its scores are there, with what `measures` add to them.
         """
         self._config = config
         self._tasks = tasks
         self._pool = pool
         self._specs = specs
         self._report = report
+        self._measures = measures
         self._issued = 0
         self._pending: list[Task] = []
         self._logged: dict[int, Episode] = {}
@@ -163,7 +166,10 @@ class Evaluation:
         attempts = [episode for episode in played if episode.task.is_attempt]
         games = [episode for episode in played if not episode.task.is_attempt]
         scores = score_attempts(attempts, samples=self._config.samples, success=self._config.success)
-        return scores | score_games(games, job.learner, self._specs)
+        scores |= score_games(games, job.learner, self._specs)
+        for each in self._measures if scores else ():
+            scores |= each.measure(job)
+        return scores
 
     def state(self) -> dict[str, Any]:
         """For the checkpoint: the job in progress is issued again on resume."""

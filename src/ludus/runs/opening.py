@@ -25,6 +25,7 @@ from ludus.orchestrator import (
     RunStore,
     Workers,
 )
+from ludus.orchestrator.absolute_measures import make_measures
 from ludus.orchestrator.check_parts import make_tasks
 from ludus.orchestrator.trainer_client import TrainerClient
 from ludus.records import Episode, PolicyName, PolicyRef
@@ -83,6 +84,7 @@ def open_loop(
     config, progress = context.config, Progress()
     pool, tasks = open_pool(config, context.run), make_tasks(config, playables)
     results = ResultLog(context.telemetry, context.run.metrics)
+    measures = make_measures(playables.game_specs, context.shape, store.policies)
     milestones = MeasuringMilestones if config.mode == "evaluate" else Milestones
     parts = Parts(
         context=context,
@@ -92,7 +94,7 @@ def open_loop(
         tasks=tasks,
         pool=pool,
         matchmaker=Matchmaker(config.league, pool, config.seed),
-        evaluation=Evaluation(config.evaluate, tasks, pool, playables.game_specs, results.report),
+        evaluation=Evaluation(config.evaluate, tasks, pool, playables.game_specs, results.report, measures),
         milestones=milestones(config, progress, until=until),
         cycle=Cycle(config.cycle),
         progress=progress,

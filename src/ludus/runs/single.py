@@ -95,7 +95,7 @@ class SingleRun(DirectoryRun):
             total_steps=self.config.train.steps,
             elapsed_s=time.monotonic() - self._began,
             error=self._failure,
-            evaluating="" if loop is None or self.controls.is_over else loop.evaluation.progress,
+            evaluating="" if loop is None or self.controls.is_over else loop.evaluator.evaluation.progress,
             metrics={} if context is None else context.telemetry.latest,
             **counters,
         )

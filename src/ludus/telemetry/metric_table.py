@@ -33,6 +33,13 @@ EVALUATE = (
     ("evaluate/[<game>/]<player>/return_seat_<seat>", "reward", "the mean return in games from one seat"),
     ("evaluate/return", "reward", "games of one player or one team: mean return of a seat"),
     ("evaluate/return_ci95", "reward", "half of the 95 % interval of that mean"),
+    ("evaluate/[<game>/]nash_conv", "reward", "small games in which something is hidden: what best responses gain "
+     "against the policy, summed over seats; exact"),
+    ("evaluate/[<game>/]exploitability", "reward", "the same, mean over seats"),
+    ("evaluate/[<player>/]optimal_moves", "share", "Connect Four, final evaluation: moves that keep the outcome of "
+     "perfect play, in positions where it matters; by a solver. With a player's name: its moves"),
+    ("evaluate/[<player>/]optimal_moves_ci95", "share", "half of the 95 % interval of that share"),
+    ("evaluate/[<player>/]judged_positions", "count", "positions that it is of"),
     ("evaluate/number", "count", "which evaluation of the run this is, from 0"),
     ("evaluate/version", "version", "the version that was measured"),
     ("evaluate/invalid_moves", "share", "games of words: moves of the measured version that the rules did not allow"),

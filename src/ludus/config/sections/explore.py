@@ -182,7 +182,7 @@ class ExploreConfig(Model):
     """Cut episodes after this many plies (they count as truncated). Default: the game's own bound."""
 
 
-_TAKEN = re.compile(r"^((random|first|mcts|minimax)(-\d+)?|past|you|dictated)$")
+_TAKEN = re.compile(r"^((random|first|solver|mcts|minimax)(-\d+)?|past|you|dictated)$")
 """Built-in players, and names that metrics and commands use."""
 _NOT_OPTIONS = {
     "model": "write it beside options",

@@ -1,5 +1,5 @@
-"""Fixed players: opponents that never learn. `random`, `first`, `mcts-25`, `minimax-3`, and what others register. In
-games of words they choose among the moves that a position lists, or by the board below it.
+"""Fixed players: opponents that never learn. `random`, `first`, `mcts-25`, `minimax-3`, `solver`, and registered ones.
+In games of words they choose among the moves that a position lists, or by the board below it.
 
 Invariant: a player keeps nothing between moves and takes all its randomness from the generator it is given, so one
 player serves any number of games at once and the same generator gives the same move. Add one from a plugin with
@@ -19,7 +19,7 @@ from ludus.games import Game, Position
 from ludus.games.protocol import TextGame, TextPosition
 from ludus.plugins import Registry
 
-BUILT_IN = ("first", "mcts", "minimax", "random")
+BUILT_IN = ("first", "mcts", "minimax", "random", "solver")
 NUMBERED = {
     "mcts": (1_000_000, "simulations per move, as in mcts-25"),
     "minimax": (99, "plies to look ahead, as in minimax-3"),
@@ -92,6 +92,10 @@ def _make_built_in(kind: str, number: int, game: Game) -> Player:
         return MctsPlayer(game, number) if kind == "mcts" else MinimaxPlayer(game, number)
     if number:
         raise ConfigError(f"player '{kind}-{number}': {kind} takes no number")
+    if kind == "solver":
+        from ludus.explore.players.search import SolverPlayer
+
+        return SolverPlayer(game)
     return RandomPlayer() if kind == "random" else FirstPlayer()
 
 

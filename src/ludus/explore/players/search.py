@@ -1,4 +1,4 @@
-"""Players that search, with OpenSpiel's own algorithms: MCTS and minimax.
+"""Players that search: MCTS and minimax by OpenSpiel's own algorithms, and a solver of Connect Four.
 
 They need a position that OpenSpiel can look into (`SearchablePosition`): its own games, and pgx games with a twin. Both
 look at the whole state, so they are refused where a seat must not see it.
@@ -10,6 +10,7 @@ import numpy as np
 
 from ludus.errors import ConfigError, PolicyError
 from ludus.games import Game, Position, SearchablePosition
+from ludus.games.connect_four_solver import GAMES, ConnectFourSolver
 
 UCT_C = 2.0
 ROLLOUTS = 1
@@ -75,6 +76,22 @@ class MinimaxPlayer:
                 maximizing_player_id=seat,
             )
         best = [action for action, value in values.items() if value == max(values.values())]
+        return searchable.from_open_spiel(best[int(rng.integers(len(best)))])
+
+
+class SolverPlayer:
+    """Plays Connect Four perfectly: wins as soon as it can, loses as late as it can; equal moves by chance."""
+
+    def __init__(self, game: Game) -> None:
+        if game.spec.key not in GAMES:
+            raise ConfigError(f"player 'solver' cannot play {game.spec.key}: it plays {' and '.join(GAMES)}")
+        self._solver = ConnectFourSolver()
+
+    def choose(self, position: Position, seat: int, rng: np.random.Generator) -> int:
+        """Choose among the best moves."""
+        searchable = _searchable(position)
+        values = self._solver.values(searchable.open_spiel_state().history())
+        best = [column for column, value in sorted(values.items()) if value == max(values.values())]
         return searchable.from_open_spiel(best[int(rng.integers(len(best)))])
 
 
