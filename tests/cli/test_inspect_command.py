@@ -18,7 +18,7 @@ from ludus.experience import Refusals, RefusedLog
 from ludus.experience.refusals import refusals_of
 from ludus.lm.model_text import ModelText, load_model_text
 from ludus.lm.tiny_model import make_tiny_model
-from ludus.records import Experiences
+from ludus.records import Experiences, PolicyName, PolicyRef
 from ludus.storage.arrow import experiences_to_table
 from ludus.storage.catalog import Catalog
 from ludus.storage.lock import RunLock
@@ -209,3 +209,23 @@ def test_run_without_rows_has_no_samples(tmp_path: Path, ludus: Ludus) -> None:
     assert code == 0
     assert "samples" not in out
     assert "0 rows written" in ludus(directory.path, "--export", tmp_path / "rows.jsonl")[1]
+
+
+def test_what_is_listed_is_on_disk(run: Path, ludus: Ludus) -> None:
+    directory = RunDirectory(run)
+    with Catalog(directory.catalog) as catalog, catalog.transaction():
+        for number in (1, 2):
+            catalog.add_checkpoint(number, "0" * 64)
+            catalog.add_policy(PolicyRef(name=PolicyName("main"), version=number), weights_hash="0")
+    (directory.checkpoints / "00000002").mkdir(parents=True)
+    (directory.checkpoints / "00000002" / "manifest.json").write_text("{}")
+    directory.policy("main", 1).mkdir(parents=True)
+    directory.events.write_text(
+        '{"time": 1000000, "event": "opened"}\n{"time": 1000090, "event": "ended", "stopped": true}\n'
+    )
+    directory.metrics.write_text('{"time": 1000050, "step": 70, "evaluate/random/score": 0.5}\n')
+    _, out, _ = ludus(run)
+    assert "checkpoints  2\n" in out
+    assert "versions     2, newest main@1, 1 not on disk" in out
+    assert "state        stopped\nstarted      1970-01-1" in out
+    assert ", ran 1:30\nseed         0\nevaluated    at step 70: random 50.0%\n" in out

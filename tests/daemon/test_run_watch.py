@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from ludus.daemon.run_watch import JsonlTail, RunWatch, event_news
 from ludus.daemon.watches import played_since
 from ludus.errors import StorageError
 from ludus.runs.staged import make_run
+from ludus.storage.catalog import Catalog
 from ludus.storage.jsonl import JsonlWriter
+from ludus.storage.run_directory import RunDirectory
+from ludus.telemetry import ROOMS
 
 KUHN = """
 name: kuhn
@@ -33,17 +37,16 @@ telemetry: {tensorboard: false, every_s: 0}
 """
 
 
-def kinds(news: list[Payload]) -> set[type[Payload]]:
+def kinds(news: Iterable[Payload]) -> set[type[Payload]]:
     return {type(payload) for payload in news}
 
 
 def test_a_population_that_is_over_is_shown_as_it_was_left(tmp_path: Path) -> None:
     make_run(parse_config(KUHN, "kuhn.yaml"), tmp_path / "run").run_to_end()
     watch = RunWatch(tmp_path / "run")
-    news = watch.poll()
+    news = list(watch.poll())
     assert {ProgressNews, PolicyPublished, LeagueNews, Status} <= kinds(news)
-    status = news[-1]
-    assert isinstance(status, Status)
+    status = next(each for each in news if isinstance(each, Status))
     assert (status.stage, status.unit) == ("DONE", "generations")
     assert status.metrics["psro/nash_conv"] is not None
     (league,) = [payload for payload in news if isinstance(payload, LeagueNews)]
@@ -53,16 +56,22 @@ def test_a_population_that_is_over_is_shown_as_it_was_left(tmp_path: Path) -> No
 
 def test_a_run_that_is_over_shows_its_league_and_its_last_episode(tmp_path: Path) -> None:
     make_run(parse_config(TINY, "tiny.yaml"), tmp_path / "run").run_to_end()
-    news = RunWatch(tmp_path / "run").poll()
+    news = list(RunWatch(tmp_path / "run").poll())
     (episode,) = [payload for payload in news if isinstance(payload, EpisodeNews)]
     assert episode.plies > 0
     assert any("seat 0 plays" in line for line in episode.lines)
     (league,) = [payload for payload in news if isinstance(payload, LeagueNews)]
     assert {member.name for member in league.members} >= {"random"}
     assert len(league.counts) == len(league.names)
-    status = news[-1]
-    assert isinstance(status, Status)
+    status = next(each for each in news if isinstance(each, Status))
     assert (status.stage, status.total_steps) == ("DONE", 200)
+    assert news.index(status) < news.index(episode)  # to draw it the game has to be loaded
+    rooms = {room.name: room for room in status.rooms}
+    assert list(rooms) == list(ROOMS)
+    assert rooms["train"].total == status.update == status.schedule.updates
+    assert rooms["explore"].total >= status.episodes > 0
+    assert rooms["storage"].load_total is not None
+    assert status.uptime_s > status.schedule.training_s > 0
     assert status.steps >= 200
     segments = sorted((tmp_path / "run" / "episodes").glob("*.arrow"))
     segments[-1].write_bytes(b"rotten")
@@ -71,7 +80,7 @@ def test_a_run_that_is_over_shows_its_league_and_its_last_episode(tmp_path: Path
 
 def test_what_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="not a run directory"):
-        RunWatch(tmp_path).poll()
+        list(RunWatch(tmp_path).poll())
 
 
 def test_new_lines_are_read_once_across_a_rotation(tmp_path: Path) -> None:
@@ -112,3 +121,16 @@ def test_games_between_two_standings_are_told_by_pair() -> None:
     )
     found = {(news.first, news.second): (news.games, news.score) for news in played_since(before, after)}
     assert found == {("a", "b"): (4, pytest.approx(0.125)), ("c", "a"): (1, 0.0)}
+
+
+def test_the_rooms_of_a_killed_run_are_what_its_checkpoint_counts(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.create(TINY)
+    run.events.write_text(
+        '{"time": 100, "event": "opened"}\n{"time": 160, "event": "rooms", "rooms": [], "schedule": 1}\n'
+    )
+    with Catalog(run.catalog) as catalog, catalog.transaction():
+        catalog.set_cursor("progress", {"update": 3, "episodes": 24, "version": 3})
+    status = RunWatch(run.path).status()
+    assert (status.stage, status.activity, status.uptime_s) == ("STOPPED", "its process was killed", 60.0)
+    assert {room.name: room.total for room in status.rooms} == {"explore": 24, "train": 3, "policies": 3}

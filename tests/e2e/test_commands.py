@@ -58,7 +58,7 @@ def test_inspect_shows_progress_versions_and_episodes(run_ludus, finished_run: P
     assert code == 0
     assert "4,096 steps" in out
     assert "finished" in out
-    assert "not running" in out
+    assert "state        finished" in out
     assert "main@2" in out
     code, out, _ = run_ludus("inspect", finished_run, "--json", "--episodes", 3)
     facts = json.loads(out)

@@ -5,9 +5,12 @@ Exit codes: 0 done, 1 failure with the real cause first, 2 bad input, 130 interr
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
+import re
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -22,9 +25,18 @@ EXIT_FAILURE, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
 COMMANDS = {
     "run": "run",
-    "daemon": "daemon",
     "check": "run",
     "examples": "examples",
+    "runs": "runs",
+    "status": "control",
+    "pause": "control",
+    "resume": "control",
+    "checkpoint": "control",
+    "stop": "control",
+    "inspect": "inspect",
+    "compare": "runs",
+    "tui": "tui",
+    "daemon": "daemon",
     "games": "listings",
     "league": "league",
     "plot": "plot",
@@ -32,10 +44,8 @@ COMMANDS = {
     "replay": "inspect",
     "play": "play",
     "match": "match",
-    "inspect": "inspect",
     "export": "serve",
     "serve": "serve",
-    "tui": "tui",
     "bench": "bench",
 }
 """Each command, in the order of the help, and the module that has it."""
@@ -80,10 +90,20 @@ def root(
         logging.getLogger(library).setLevel(logging.WARNING)
 
 
+def summary(function: Callable[..., object]) -> str:
+    """The first sentence of a command's help: as it is, where click would cut it to the width of the terminal."""
+    paragraph = " ".join(inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].split())
+    return re.split(r"(?<=\.) ", paragraph)[0]
+
+
 for command, home in COMMANDS.items():
-    app.command(name=command)(getattr(import_module(f"ludus.cli.{home}"), command))
+    function = getattr(import_module(f"ludus.cli.{home}"), command)
+    app.command(name=command, short_help=summary(function))(function)
 for group in GROUPS:
-    app.add_typer(import_module(f"ludus.cli.{group}").app, name=group)
+    inner = import_module(f"ludus.cli.{group}").app
+    for registered in inner.registered_commands:
+        registered.short_help = summary(registered.callback)
+    app.add_typer(inner, name=group)
 
 
 def main() -> None:
@@ -101,7 +121,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(EXIT_FAILURE) from None
     except LudusError as error:
-        _fail(f"{type(error).__name__}: {error}", EXIT_FAILURE)
+        _fail(str(error) or type(error).__name__, EXIT_FAILURE)
     except UsageError as error:
         hint = f"\nTry: {error.ctx.command_path} --help" if error.ctx else ""
         _fail(f"{error.format_message()}{hint}", EXIT_BAD_INPUT)

@@ -40,6 +40,16 @@ def open_run(path: Path) -> tuple[RunDirectory, RunConfig]:
     Of a run in stages that is the newest of them, and people are told so.
     """
     from ludus.config import load_config
+
+    run = need_run(path)
+    if run.path != path:
+        typer.echo(f"{path} has stages; this is {run.path}", err=True)
+    run.open()
+    return run, load_config(run.config)
+
+
+def need_run(path: Path) -> RunDirectory:
+    """A run's directory, of a run in stages that of the newest; bad input when there is no run."""
     from ludus.storage.run_directory import RunDirectory, StagedDirectory, find_run
 
     run = find_run(path)
@@ -50,10 +60,7 @@ def open_run(path: Path) -> tuple[RunDirectory, RunConfig]:
         )
         hint = f"; runs in {path.parent}: {', '.join(here)}" if here else "; start one with: ludus run"
         raise ConfigError(f"{path} is not a run directory{hint}")
-    if run.path != path:
-        typer.echo(f"{path} has stages; this is {run.path}", err=True)
-    run.open()
-    return run, load_config(run.config)
+    return run
 
 
 def need_packages(what: str, *packages: str) -> None:

@@ -23,7 +23,9 @@ def daemon(
     plugin: Plugins = None,
     strict_resume: StrictResume = False,
 ) -> None:
-    """Serve a run over standard input and output, one JSON object a line: {"type": ..., "payload": {...}, "id": ...}.
+    """Serve a run over standard input and output, one JSON object a line.
+
+    A line is {"type": ..., "payload": {...}, "id": ...}.
 
     Standard output carries the protocol and nothing else; standard error is the log. The end of the input, SIGTERM or
     SIGINT save the run and end it; the same a second time ends it at once, and what is on disk is consistent anyway.

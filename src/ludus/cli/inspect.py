@@ -58,7 +58,8 @@ def inspect(
         "schedule": config.schedule,
         "holder": holder,
         "disk_mb": round(directory.disk_bytes() / 1e6, 1),
-        **catalog_facts(directory.catalog),
+        **time_facts(directory.path),
+        **catalog_facts(directory),
         **gathered_facts(directory),
         "sinks": sink_facts(directory),
         "newest_episodes": newest_episodes(directory.path, episodes),
@@ -67,16 +68,29 @@ def inspect(
     typer.echo(json.dumps(facts, indent=1) if as_json else "\n".join(lines(facts)))
 
 
-def catalog_facts(path: Path) -> dict[str, Any]:
-    """What the catalog knows."""
+def time_facts(run: Path) -> dict[str, Any]:
+    """When it ran, from which seed, and what was measured last."""
+    from ludus.reports.run_facts import read_run_facts
+
+    facts = read_run_facts(run)
+    names = ("state", "began", "wall_s", "starts", "seed", "result_step", "error")
+    return {**{name: getattr(facts, name) for name in names}, "result": dict(facts.result)}
+
+
+def catalog_facts(directory: RunDirectory) -> dict[str, Any]:
+    """What the catalog knows; checkpoints and versions are those on disk."""
+    from ludus.reports.run_facts import checkpoints_on_disk
     from ludus.storage.catalog import Catalog
 
-    with Catalog.open_readonly(path) as catalog:
+    with Catalog.open_readonly(directory.catalog) as catalog:
+        versions = [ref for ref, _ in catalog.policies()]
+        kept = [ref for ref in versions if directory.policy(ref.name, ref.version).is_dir()]
         return {
             "progress": catalog.cursor("progress", {}),
-            "checkpoints": [row[0] for row in catalog.query('SELECT "update" FROM checkpoints ORDER BY 1')][-5:],
-            "versions": len(catalog.policies()),
-            "newest_version": str(catalog.policies()[-1][0]) if catalog.policies() else None,
+            "checkpoints": checkpoints_on_disk(directory),
+            "versions": len(versions),
+            "versions_on_disk": len(kept),
+            "newest_version": str(kept[-1]) if kept else None,
             "refused": catalog.refused(),
             "quarantined": [list(row) for row in catalog.query("SELECT source, reason FROM quarantined")],
         }
@@ -115,17 +129,26 @@ def newest_episodes(run: Path, count: int) -> list[dict[str, Any]]:
 def lines(facts: dict[str, Any]) -> list[str]:
     """The facts as a person reads them."""
     from ludus.cli.inspect_rows import sample_lines
+    from ludus.cli.runs import date_text
+    from ludus.reports.number_text import duration
+    from ludus.reports.run_facts import result_text
 
-    progress = facts["progress"]
-    holder = facts["holder"]
+    progress, holder, versions = facts["progress"], facts["holder"], facts["versions"]
+    gone = versions - facts["versions_on_disk"]
+    measured = f"at step {facts['result_step']:,}: {result_text(facts['result'])}" if facts["result"] else "not yet"
     text = [
         f"run          {facts['run']}  ({facts['directory']}, {facts['disk_mb']} MB)",
         f"plays        {', '.join(facts['games'])}  ({facts['topology']}, {facts['schedule']})",
-        f"state        {'live, pid ' + str(holder['pid']) if holder else 'not running'}",
+        f"state        {facts['state']}{', pid ' + str(holder['pid']) if holder else ''}",
+        *([f"error        {facts['error']}"] if facts["state"] == "failed" else []),
+        f"started      {date_text(facts['began']) or 'never'}, ran {duration(facts['wall_s'])}"
+        + (f" in {facts['starts']} starts" if facts["starts"] > 1 else ""),
+        f"seed         {facts['seed']}",
+        f"evaluated    {measured}",
         f"progress     update {progress.get('update', 0):,}, {progress.get('steps', 0):,} steps, "
         f"{progress.get('episodes', 0):,} episodes" + (", finished" if progress.get("finished") else ""),
         f"checkpoints  {', '.join(map(str, facts['checkpoints'])) or 'none'}",
-        f"versions     {facts['versions']}, newest {facts['newest_version']}",
+        f"versions     {versions}, newest {facts['newest_version']}" + (f", {gone} not on disk" if gone else ""),
         f"refused      {', '.join(f'{reason}: {n}' for reason, n in facts['refused'].items()) or 'nothing'}",
     ]
     text += [f"quarantined  {source}: {reason}" for source, reason in facts["quarantined"]]

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict
 from math import isfinite
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ludus.daemon.messages import (
     Activity,
@@ -19,9 +19,11 @@ from ludus.daemon.messages import (
     SinkStatus,
     Status,
 )
-from ludus.runs.driver import Status as LoopStatus
-from ludus.runs.staged import AnyRun
-from ludus.telemetry import ROOMS, RoomReading
+from ludus.telemetry.room_meters import ROOMS, RoomReading
+
+if TYPE_CHECKING:
+    from ludus.runs.driver import Status as LoopStatus
+    from ludus.runs.staged import AnyRun
 
 RENAMED = {"warming up": "TRAINING", "failed": "ERROR"}
 """Activities of a run that are told as others; the rest have the same name in capitals."""
@@ -78,7 +80,7 @@ class Reporter:
             self._past.popleft()
         before_at, before = self._past[0]
         rooms = tuple(
-            _room(name, before.get(name), reading, seconds=now - before_at, uptime_s=status.elapsed_s)
+            room_status(name, before.get(name), reading, seconds=now - before_at, uptime_s=status.elapsed_s)
             for name, reading in readings.items()
         )
         if readings and now > self._past[-1][0]:
@@ -150,7 +152,10 @@ def _leela_stage(room: RoomStatus, *, last_second: bool) -> dict[str, Any]:
     }
 
 
-def _room(name: str, before: RoomReading | None, now: RoomReading, *, seconds: float, uptime_s: float) -> RoomStatus:
+def room_status(
+    name: str, before: RoomReading | None, now: RoomReading, *, seconds: float, uptime_s: float
+) -> RoomStatus:
+    """A room against what it was `seconds` ago."""
     since = before or RoomReading()
     load = load_total = None
     if now.busy_s is not None:

@@ -9,19 +9,25 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from pydantic import ValidationError
+
 from ludus.config import RunConfig, load_config
 from ludus.daemon import messages
+from ludus.daemon.reports import room_status
 from ludus.daemon.watches import EpisodeWatch, LeagueWatch
-from ludus.errors import ConfigError, LudusError, StorageError
-from ludus.storage.catalog import Catalog
+from ludus.errors import ConfigError, StorageError
+from ludus.reports.run_facts import TURNS, read_progress, state_of, wall_seconds
 from ludus.storage.jsonl import rotated
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory, find_run
+from ludus.telemetry.room_meters import RoomReading, added_up
 
 if TYPE_CHECKING:
     from ludus.runs.staged import AnyRun
@@ -79,7 +85,8 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 TROUBLE = ("worker_lost", "engine_lost", "episode_failed", "match_failed", "version_skipped", "sink_off")
 """Events that are warnings."""
-TURNS = ("started", "ended", "failed")
+COUNTED = {"explore": "episodes", "train": "update", "policies": "version"}
+"""Rooms whose units a checkpoint counts."""
 MOST_LINES = 2000
 """Metric lines and events of the past that are told when somebody begins to watch."""
 
@@ -98,15 +105,21 @@ class RunNews:
         """The newest value of every metric."""
         self.last_turn: dict[str, Any] = {}
         """The event with which the run last began or ended."""
+        self.rooms: list[dict[str, Any]] = []
+        """What its rooms did, for each start that has ended."""
 
     def poll(self, *, episodes: bool = True, league: bool = True) -> list[messages.Payload]:
         """What has happened since the last time."""
-        news = list(self._lines())
-        if episodes and (episode := self._episodes.poll()) is not None:
-            news.append(episode)
-        return news + (self._league.poll() if league else [])
+        return [*self.lines(), *self.pictures(episodes=episodes, league=league)]
 
-    def _lines(self) -> Iterator[messages.Payload]:
+    def pictures(self, *, episodes: bool = True, league: bool = True) -> Iterator[messages.Payload]:
+        """The ladder, and the newest episode: to draw it the game has to be loaded."""
+        yield from self._league.poll() if league else ()
+        if episodes and (episode := self._episodes.poll()) is not None:
+            yield episode
+
+    def lines(self) -> Iterator[messages.Payload]:
+        """Metric lines and events."""
         for record in self._new(self._metrics):
             values = {name: _number(value) for name, value in record.items() if name not in ("time", "step")}
             self.latest |= values
@@ -114,7 +127,10 @@ class RunNews:
         for record in self._new(self._events):
             if record.get("event") in TURNS:
                 self.last_turn = record
-            yield event_news(record)
+            if record.get("event") == "rooms":
+                self.rooms.append(record)
+            else:
+                yield event_news(record)
 
     def _new(self, tail: JsonlTail) -> list[dict[str, Any]]:
         found = tail.read()[-MOST_LINES:]
@@ -128,8 +144,10 @@ class RunWatch:
         self.path = path
         self._news: RunNews | None = None
 
-    def poll(self) -> list[messages.Payload]:
+    def poll(self) -> Iterator[messages.Payload]:
         """What has happened since the last time, and how the run stands; call it about once a second.
+
+        What is quick to tell comes first.
 
         Raises:
             StorageError: there is no run here.
@@ -137,14 +155,19 @@ class RunWatch:
         run = find_run(self.path)
         if self._news is None or run.path != self._news.run.path:  # a run in stages goes on to the next
             self._news = self._open(run)
-        return [*self._news.poll(), self.status()]
+        yield from self._news.lines()
+        yield self._status()
+        yield from self._news.pictures()
 
     def status(self) -> messages.Status:
         """How the run stands, as far as its files tell."""
+        return next(each for each in self.poll() if isinstance(each, messages.Status))
+
+    def _status(self) -> messages.Status:
         news = self._news
         if news is None:
             raise StorageError(f"{self.path} has not been looked at yet")
-        config, progress = news.config, _progress(news.run)
+        config, progress = news.config, read_progress(news.run)
         stage, activity = _stage(news.run, progress, news.last_turn)
         is_population = config.population is not None
         steps = _whole(news.latest.get("psro/generation", progress.get("steps"))) if is_population else None
@@ -160,7 +183,10 @@ class RunWatch:
             episodes=_whole(progress.get("episodes")),
             version=_whole(progress.get("version")),
             steps_per_s=news.latest.get("loop/steps_per_s") or 0.0 if stage == "TRAINING" else 0.0,
+            uptime_s=wall_seconds(self.path),
             error=str(news.last_turn.get("error", "")) if stage == "ERROR" else "",
+            schedule=recorded_schedule(news.rooms, progress),
+            rooms=recorded_rooms(news.rooms, progress),
             metrics=dict(news.latest),
         )
 
@@ -171,6 +197,34 @@ class RunWatch:
             return RunNews(run, load_config(run.config))
         except ConfigError as error:
             raise StorageError(f"{run.config} cannot be read: {error}") from error
+
+
+def recorded_rooms(
+    records: Sequence[Mapping[str, Any]], progress: Mapping[str, Any]
+) -> tuple[messages.RoomStatus, ...]:
+    """The rooms at rest, over all starts that have ended; of one that was killed, what its counters tell."""
+    try:
+        starts = [msgspec.convert(record.get("rooms"), dict[str, RoomReading]) for record in records]
+    except msgspec.ValidationError:
+        starts = []
+    has = {name for start in starts for name in start}
+    counts = {room: _whole(progress[name]) for room, name in COUNTED.items() if name in progress}
+    uptime_s = sum(_number(record.get("uptime_s")) or 0.0 for record in records)
+    return tuple(
+        room_status(name, None, replace(now, count=max(now.count, counts.get(name, 0))), seconds=0.0, uptime_s=uptime_s)
+        for name, now in added_up(starts).items()
+        if name in has or name in counts
+    )
+
+
+def recorded_schedule(records: Sequence[Mapping[str, Any]], progress: Mapping[str, Any]) -> messages.Schedule:
+    """The cycle as it was when the newest start ended."""
+    recorded = records[-1].get("schedule") if records else None
+    known = {"updates": _whole(progress.get("update")), **(recorded if isinstance(recorded, dict) else {})}
+    try:
+        return messages.Schedule.model_validate(known)
+    except ValidationError:
+        return messages.Schedule()
 
 
 def event_news(record: Mapping[str, Any]) -> messages.Payload:
@@ -193,23 +247,18 @@ def event_news(record: Mapping[str, Any]) -> messages.Payload:
     return messages.EventNews(event=kind, fields=fields)
 
 
-def _progress(run: RunDirectory) -> dict[str, Any]:
-    try:
-        with Catalog.open_readonly(run.catalog) as catalog:
-            found = catalog.cursor("progress", {})
-    except (OSError, LudusError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _stage(run: RunDirectory, progress: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[messages.Activity, str]:
     holder = RunLock.holder(run.path)
-    if holder is not None:
-        return "TRAINING", f"process {holder.get('pid')} is at work"
-    if last.get("event") == "failed":
-        return "ERROR", "failed"
-    is_done = progress.get("finished") or (last.get("event") == "ended" and not last.get("stopped", True))
-    return ("DONE", "finished") if is_done else ("STOPPED", "nobody is at work")
+    match state_of(holder, progress, last):
+        case "running":
+            return "TRAINING", f"process {holder and holder.get('pid')} is at work"
+        case "failed":
+            return "ERROR", "failed"
+        case "finished":
+            return "DONE", "finished"
+        case "killed":
+            return "STOPPED", "its process was killed"
+    return "STOPPED", "nobody is at work"
 
 
 def _number(value: Any) -> float | None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, Protocol
@@ -150,8 +150,8 @@ WANTED = tuple(name for name in NOTIFICATIONS if name != LeelaStatus.type)
 class Watch(Protocol):
     """Reads the files of a run."""
 
-    def poll(self) -> list[Payload]:
-        """What is new since the last time; called about once a second."""
+    def poll(self) -> Iterable[Payload]:
+        """What is new since the last time, the quickest first; called about once a second."""
         ...
 
 
@@ -210,14 +210,13 @@ class AttachedSource(Source):
         """Read the files: curves, ladder and episodes from before we came, and everything where nobody is alive."""
         try:
             self._watch = self._watch or self._make_watch(self._run_dir)
-            news = self._watch.poll()
+            for each in self._watch.poll():  # one by one: the screen need not wait for the last of it
+                if with_status and isinstance(each, Status):
+                    self.connection = self._as_left()
+                if not isinstance(each, MatchNews if with_status else (MatchNews, Status)):
+                    message_queue.take([each], is_retold=True)
         except Exception as error:  # whatever the files hold, this thread goes on and says so
             self.connection = Connection(state="left", words=f"the files of the run cannot be read: {error}")
-            return
-        left_out = MatchNews if with_status else (MatchNews, Status)
-        message_queue.take((each for each in news if not isinstance(each, left_out)), is_retold=True)
-        if with_status:
-            self.connection = self._as_left()
 
     def _as_left(self) -> Connection:
         holder = RunLock.holder(self._run_dir)

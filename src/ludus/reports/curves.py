@@ -44,13 +44,13 @@ def read_curves(metrics: Path, patterns: Sequence[str] = DEFAULT) -> dict[str, C
     curves: dict[str, Curve] = {}
     for line in read_jsonl(metrics):
         for name, value in line.items():
-            shown = _headline(name, line) if patterns is DEFAULT else name
-            if isinstance(value := line[shown], int | float) and _matches(name, patterns):
+            shown = headline(name, line) if patterns is DEFAULT else name
+            if isinstance(value := line[shown], int | float) and matches(name, patterns):
                 curves.setdefault(shown, []).append((float(line["step"]), float(value)))
     return curves
 
 
-def _headline(name: str, line: Mapping[str, Any]) -> str:
+def headline(name: str, line: Mapping[str, Any]) -> str:
     """The metric to show for a score."""
     path = name.removesuffix("/score")
     return f"{path}/return" if f"{path}/by_return" in line else name
@@ -108,11 +108,11 @@ def _line(place: int) -> dict[str, Any]:
 def _finish_panel(axes: Any, name: str) -> None:
     from matplotlib.ticker import EngFormatter, PercentFormatter
 
-    if _matches(name, SHARES):
+    if matches(name, SHARES):
         low = 0.0 if axes.dataLim.ymin < _HALF else _HALF
-        axes.set_ylim(*((0.0, None) if _matches(name, RARITIES) else (low - 0.02, 1.02)))
+        axes.set_ylim(*((0.0, None) if matches(name, RARITIES) else (low - 0.02, 1.02)))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    if _matches(name, VANISHING) and axes.dataLim.minposy < float("inf"):
+    if matches(name, VANISHING) and axes.dataLim.minposy < float("inf"):
         axes.set_yscale("log")
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.set_xlabel("generation" if name.startswith("psro/") else "steps")
@@ -129,9 +129,10 @@ def _render(figure: Any, title: str, form: str) -> bytes:
 
 def _panels(curves: Iterable[str]) -> list[list[str]]:
     names = list(curves)
-    shares = [name for name in names if _matches(name, SHARES) and not _matches(name, RARITIES)]
+    shares = [name for name in names if matches(name, SHARES) and not matches(name, RARITIES)]
     return [*([shares] if shares else []), *([name] for name in names if name not in shares)]
 
 
-def _matches(name: str, patterns: Sequence[str]) -> bool:
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns is that of the metric."""
     return any(fnmatch(name, pattern) for pattern in patterns)

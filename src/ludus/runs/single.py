@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ class DirectoryRun(Driveable):
             store = RunStore(config, self.run)
             context = open_context(config, playables, self.run, self.run.new_attempt(), self._plugins)
             self._context = context
+            context.telemetry.event("opened")
             try:
                 attach_trackers(context.telemetry, self.config, self.run, self._sinks)
                 yield context, store
@@ -62,9 +64,16 @@ class DirectoryRun(Driveable):
                 context.telemetry.event("failed", error=f"{type(error).__name__}: {error}")
                 raise
             finally:
+                self._record_rooms(context)
                 context.supervisor.stop(Stop(), grace_s=grace_s)
                 context.telemetry.close()
                 store.close()
+
+    def _record_rooms(self, context: RunContext) -> None:
+        """Leave what the rooms did for whoever looks at the run when its process is gone."""
+        rooms = {name: asdict(reading) for name, reading in self.room_readings().items()}
+        uptime_s = time.monotonic() - self._began
+        context.telemetry.event("rooms", uptime_s=uptime_s, rooms=rooms, schedule=asdict(self.schedule()))
 
 
 class SingleRun(DirectoryRun):

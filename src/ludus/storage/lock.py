@@ -60,11 +60,12 @@ class RunLock:
     def holder(run_dir: Path) -> dict[str, Any] | None:
         """Who seems to hold the run (`pid`, `host`, `started`), or None. For display: takes and decides nothing."""
         try:
-            record = _parse((run_dir / "lock").read_bytes())
+            with (run_dir / "lock").open("rb") as file:
+                record, number = _parse(file.read(4096)), os.fstat(file.fileno()).st_ino
         except OSError:
             return None
-        pid = record.get("pid")
-        return record if isinstance(pid, int) and is_alive(pid) else None
+        pid, is_copy = record.get("pid"), record.get("file", number) != number  # of a live run, say
+        return record if isinstance(pid, int) and not is_copy and is_alive(pid) else None
 
     def __enter__(self) -> RunLock:
         self.acquire()
@@ -74,7 +75,8 @@ class RunLock:
         self.release()
 
     def _sign(self, descriptor: int) -> None:
-        record = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
+        file = os.fstat(descriptor).st_ino
+        record = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time(), "file": file}
         with contextlib.suppress(OSError):  # on a full disk the lock still holds, only unsigned
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(record).encode(), 0)

@@ -14,17 +14,19 @@ from ludus.tui.drawing import PaneSpec, bar, fit
 
 ACTIVE = ("WAITING FOR DATA", "TRAINING", "EVALUATING", "EXPORTING")
 """Stages in which a rate of zero is worth a look."""
+OVER = ("DONE", "STOPPED", "ERROR")
 PERCENT, RATE, TOTAL, DROPPED = 5, 8, 7, 8
 MOST_NAME, MOST_UNIT = 14, 11
 
 
 def draw(view: RunView, width: int) -> list[Text]:
     """A line for each room, and one under it for each of its queues."""
-    rooms = view.status.rooms
+    is_over = view.status.stage in OVER
+    rooms = _on_average(view) if is_over else view.status.rooms
     if not rooms:
         return [Text("no room has reported yet", "dim")]
     columns = _Columns.of(rooms, width)
-    lines = [_head(columns)]
+    lines = [_head(columns, is_over=is_over)]
     for room in rooms:
         lines.append(_room(room, columns, is_active=view.status.stage in ACTIVE))
         lines.extend(_queue(queue, columns) for queue in room.queues)
@@ -49,10 +51,20 @@ class _Columns:
         return cls(name, min(max(rest - unit, 4), 30), unit)
 
 
-def _head(columns: _Columns) -> Text:
+def _on_average(view: RunView) -> list[RoomStatus]:
+    """The rooms of a run that is over: what each did a second, as long as it went on."""
+    uptime_s = view.status.uptime_s
+    return [
+        room.model_copy(update={"rate": share_of(room.total, uptime_s), "load": room.load_total})
+        for room in view.status.rooms
+    ]
+
+
+def _head(columns: _Columns, *, is_over: bool) -> Text:
+    load, rate = ("mean load", "mean") if is_over else ("load", "rate")
     words = (
-        f"  {'room':<{columns.name}} {'load':<{columns.bar + PERCENT}}",
-        f"{'rate':>{RATE}} {'':<{columns.unit}}{'total':>{TOTAL}}{'dropped':>{DROPPED}}",
+        f"  {'room':<{columns.name}} {load:<{columns.bar + PERCENT}}",
+        f"{rate:>{RATE}} {'':<{columns.unit}}{'total':>{TOTAL}}{'dropped':>{DROPPED}}",
     )
     return Text("".join(words), "dim")
 
@@ -110,6 +122,7 @@ ROOMS = PaneSpec(
     help=(
         "The loop's rooms in the order in which data flows. ● moves, ○ (red) did nothing in the last second. "
         "load: share of the last second in which the room was busy. rate: units in the last second; total and dropped "
-        "are since the start. Under a room are its queues with how full they are."
+        "are since the start. When the run is over, load and rate are means. Under a room are its queues with how full "
+        "they are."
     ),
 )
