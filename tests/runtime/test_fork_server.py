@@ -97,7 +97,7 @@ def test_ps_shows_what_a_worker_is(supervisor: Supervisor) -> None:
 
     command = Path(f"/proc/{supervisor.pid('first')}/cmdline").read_bytes().split(b"\0")
 
-    assert command[:3] == [sys.executable.encode(), b"-m", b"scripted_worker"]
+    assert command[:4] == [sys.executable.encode(), b"-P", b"-m", b"scripted_worker"]
 
 
 def test_workers_die_with_their_server_and_are_replaced_from_a_new_one(supervisor: Supervisor) -> None:

@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -34,6 +36,13 @@ def next_event(supervisor: Supervisor, deadline_s: float = 20.0) -> Arrived | Lo
         if events := supervisor.poll(0.05):
             return events[0]
     raise AssertionError("nothing happened")
+
+
+def poll_until(supervisor: Supervisor, holds: Callable[[], bool], deadline_s: float = 20.0) -> None:
+    end = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < end
+        assert supervisor.poll(0.05) == []
 
 
 def echo(supervisor: Supervisor, worker: str = "worker-0") -> Echo:
@@ -109,17 +118,101 @@ def test_a_hung_worker_is_killed_and_its_stack_is_reported(supervisor: Superviso
     assert echo(supervisor).text == "hello"
 
 
-def test_a_worker_that_is_stopped_before_it_begins_counts_as_hung(
+def test_a_worker_that_never_begins_counts_as_hung_after_the_start_up_grace(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ludus.runtime.supervisor.START_GRACE_S", 3.0)
+    monkeypatch.setattr("ludus.runtime.signs_of_life.START_GRACE_S", 3.0)
     supervisor.start(spec(stall_s=0.5))
-    pid = echo(supervisor).pid
-    supervisor.send("worker-0", Command(what="hang"))
-    os.kill(pid, signal.SIGSTOP)
+    supervisor.send("worker-0", Command(what="take it and hang"))
     event = next_event(supervisor)
     assert isinstance(event, Lost)
+    assert event.reason == "made no progress for 3 s"
+
+
+@pytest.mark.parametrize("order", ["hang", ""])
+def test_a_stopped_worker_is_named_and_then_replaced_within_its_deadline(
+    tmp_path: Path, worker_path: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, order: str
+) -> None:
+    monkeypatch.setattr("ludus.runtime.signs_of_life.SILENT_S", 1.5)
+    told: list[tuple[str, str, tuple[str, ...]]] = []
+    supervisor = Supervisor(
+        tmp_path, max_restarts=1, tell=lambda kind, **fields: told.append((kind, fields["worker"], supervisor.silent))
+    )
+    supervisor.start(spec("explorer-3", stall_s=3.0))
+    pid = echo(supervisor, "explorer-3").pid
+    os.kill(pid, signal.SIGSTOP)
+    if order:  # busy or idle, a stopped worker is of no use
+        supervisor.send("explorer-3", Command(what=order))
+    end = time.monotonic() + 20.0
+    while not (events := supervisor.poll(0.05)) and time.monotonic() < end:
+        assert supervisor.silent == tuple(name for _, name, _ in told)
+    assert isinstance(events[0], Lost)
+    assert "gave no sign of life for" in events[0].reason
+    assert [kind for kind, *_ in told] == ["worker_silent"]
+    assert "explorer-3 gives no sign of life" in caplog.text
     assert is_gone_within(pid, 5.0)
+    assert echo(supervisor, "explorer-3").pid != pid
+    supervisor.stop()
+
+
+def test_a_worker_that_goes_on_is_named_again_and_kept(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ludus.runtime.signs_of_life.SILENT_S", 1.0)
+    supervisor.start(spec())
+    pid = echo(supervisor).pid
+    os.kill(pid, signal.SIGSTOP)
+    poll_until(supervisor, lambda: supervisor.silent == ("worker-0",))
+    os.kill(pid, signal.SIGCONT)
+    poll_until(supervisor, lambda: supervisor.silent == ())
+    assert "worker-0 gives signs of life again" in caplog.text
+    assert echo(supervisor).pid == pid
+
+
+def test_a_worker_that_computes_without_a_word_is_not_silent(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ludus.runtime.signs_of_life.SILENT_S", 1.0)
+    supervisor.start(spec())
+    supervisor.send("worker-0", Command(what="hold the interpreter"))
+    while not (events := supervisor.poll(0.05)):
+        assert supervisor.silent == ()
+    assert isinstance(events[0], Arrived)
+
+
+def test_start_up_grace_ends_with_the_first_sign_of_progress(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ludus.runtime.signs_of_life.START_GRACE_S", 3600.0)
+    supervisor.start(spec(stall_s=0.5))
+    echo(supervisor)
+    supervisor.send("worker-0", Command(what="take it and hang"))  # idle before, and it never says that it began
+    event = next_event(supervisor)
+    assert isinstance(event, Lost)
+    assert event.reason == "made no progress for 0.5 s"
+
+
+def test_nobody_waits_for_how_a_worker_ended(supervisor: Supervisor) -> None:
+    supervisor.start(spec())
+    pid = echo(supervisor).pid
+    supervisor.send("worker-0", Command(what="close and stay"))
+    process = supervisor._workers["worker-0"].process
+    while not supervisor._ending:
+        assert supervisor.poll(0.05) == []
+    assert supervisor.poll(0.0) == []  # it has closed its connection and lives
+    answers: list[int | None] = []
+    reader = threading.Thread(target=lambda: answers.append(process.poll()))
+    waiter = threading.Thread(target=lambda: answers.append(process.wait(20.0)))
+    waiter.start()
+    reader.start()
+    reader.join(10.0)
+    assert answers == [None]
+    os.kill(pid, signal.SIGKILL)
+    event = next_event(supervisor)
+    waiter.join(10.0)
+    assert isinstance(event, Lost)
+    assert event.reason == "killed by SIGKILL"
+    assert answers == [None, -signal.SIGKILL]
 
 
 def test_a_worker_that_took_long_to_begin_has_all_its_time_from_then_on(supervisor: Supervisor) -> None:

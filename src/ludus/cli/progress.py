@@ -107,7 +107,7 @@ class PlainLines(TextDisplay):
         steps = f"{status.steps:>11,}/{status.total_steps:,} {unit_of(self._loop.config)}"
         speed = "" if is_slow(status) else f"  {rate:>8,.0f}/s"
         evaluating = f"  evaluating {status.evaluating}" if status.evaluating else ""
-        line = f"{which_stage(status)}{status.stage:<10} {steps}{speed}{evaluating}  {scores}"
+        line = f"{which_stage(status)}{status.stage:<10} {steps}{speed}{evaluating}  {scores}  {silence(status)}"
         print(line.rstrip(), file=self._console.file, flush=True)
 
 
@@ -152,6 +152,7 @@ class LivePanel(TextDisplay):
         text.append(f"  {learning_progress(self._loop.config, status)}".rstrip(), "dim")
         if status.stage == "training" and rate > 0 and self._loop.config.population is None:
             text.append(f"  {_duration(left)} left", "dim")
+        text.append(f"  {silence(status)}".rstrip(), "yellow")
         return text
 
     def _bar(self, status: Status) -> Table:
@@ -213,6 +214,11 @@ FACTS = (
 def which_stage(status: Status) -> str:
     """`2/3 mix `; empty where there are no stages."""
     return f"{status.stage_number}/{status.stage_count} {status.stage_name} " if status.stage_count else ""
+
+
+def silence(status: Status) -> str:
+    """Which workers give no sign of life; empty while all do."""
+    return f"no sign of life: {', '.join(status.silent_workers)}" if status.silent_workers else ""
 
 
 def is_slow(status: Status) -> bool:

@@ -247,6 +247,8 @@ class Status(NewsPayload):
     uptime_s: float = 0.0
     """Since the run was started."""
     error: str = ""
+    silent_workers: tuple[str, ...] = ()
+    """Worker processes that give no sign of life: stopped, or frozen."""
     schedule: Schedule = Schedule()
     rooms: tuple[RoomStatus, ...] = Field(default=(), strict=False)
     """In the order in which data flows through them."""

@@ -63,6 +63,7 @@ class Reporter:
             eta_s=left / rate if rate > 0 and stage == "TRAINING" and not is_population else None,
             uptime_s=found.elapsed_s,
             error=found.error,
+            silent_workers=found.silent_workers,
             schedule=Schedule(**asdict(loop.schedule())),
             rooms=self.rooms(found),
             metrics={name: value if isfinite(value) else None for name, value in found.metrics.items()},

@@ -83,7 +83,15 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-TROUBLE = ("worker_lost", "engine_lost", "episode_failed", "match_failed", "version_skipped", "sink_off")
+TROUBLE = (
+    "worker_lost",
+    "worker_silent",
+    "engine_lost",
+    "episode_failed",
+    "match_failed",
+    "version_skipped",
+    "sink_off",
+)
 """Events that are warnings."""
 COUNTED = {"explore": "episodes", "train": "update", "policies": "version"}
 """Rooms whose units a checkpoint counts."""

@@ -45,7 +45,7 @@ def open_context(
     config: RunConfig, playables: Playables, run: RunDirectory, log_dir: Path, plugins: Sequence[str]
 ) -> RunContext:
     """The context of one start; worker logs go to `log_dir`."""
-    specs = playables.specs
+    specs, telemetry = playables.specs, Telemetry(run, config.name)
     start = find_start(config)
     return RunContext(
         config=config,
@@ -56,6 +56,6 @@ def open_context(
         start=start,
         plugins=tuple(plugins),
         lm_config=run.lm_config.read_text() if run.lm_config.is_file() else "",
-        telemetry=Telemetry(run, config.name),
-        supervisor=Supervisor(log_dir, max_restarts=config.runtime.max_restarts),
+        telemetry=telemetry,
+        supervisor=Supervisor(log_dir, max_restarts=config.runtime.max_restarts, tell=telemetry.event),
     )

@@ -148,6 +148,8 @@ class Status:
     error: str = ""
     evaluating: str = ""
     """The evaluation in progress, such as `main@3: 12 of 80`; it may keep explorers busy that training waits for."""
+    silent_workers: tuple[str, ...] = ()
+    """Worker processes that give no sign of life: stopped, or frozen."""
     metrics: dict[str, float] = field(default_factory=dict)
     """The newest value of every metric."""
 

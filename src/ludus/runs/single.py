@@ -105,6 +105,7 @@ class SingleRun(DirectoryRun):
             elapsed_s=time.monotonic() - self._began,
             error=self._failure,
             evaluating="" if loop is None or self.controls.is_over else loop.evaluator.evaluation.progress,
+            silent_workers=() if context is None else context.supervisor.silent,
             metrics={} if context is None else context.telemetry.latest,
             **counters,
         )

@@ -22,6 +22,8 @@ from ludus.runtime.worker_server import REPORT, ForkOrder, fork_worker
 TAIL_BYTES = 4000
 START_S = 300.0
 """The fork server may take that long over its imports, on the busiest machine."""
+LOOK_S = 0.1
+"""Whoever waits looks again this often, since another thread may have read what it waits for."""
 KILL_S = 60.0
 """A killed process has ended by then, and the fork server has said so, even if it had to finish an import first."""
 
@@ -82,6 +84,10 @@ class ForkedProcess:
             raise subprocess.TimeoutExpired("worker", timeout)
         return code
 
+    def fileno(self) -> int:
+        """Readable when there is something new to tell."""
+        return self._report
+
     def close(self) -> None:
         """Give the pipe back; what it has said is still known."""
         with self._lock:
@@ -90,14 +96,27 @@ class ForkedProcess:
                 self._report = -1
 
     def _read(self, count: int, timeout_s: float) -> None:
+        """Take in `count` words, as far as they come in time. Others may ask meanwhile: the lock is not held long."""
         end = time.monotonic() + timeout_s
+        while self._lacks(count) and (left_s := end - time.monotonic()) > 0:
+            _await_readable(self._report, min(left_s, LOOK_S))
+
+    def _lacks(self, count: int) -> bool:
+        """Whether more than what is there now has to be waited for."""
         with self._lock:
             while len(self._said) < count and self._report >= 0 and not self._is_orphan:
-                if not select.select([self._report], [], [], max(end - time.monotonic(), 0.0))[0]:
-                    return
+                if not _await_readable(self._report, 0.0):
+                    return True
                 word = os.read(self._report, REPORT.size)
                 self._said += REPORT.unpack(word) if word else ()
                 self._is_orphan = not word
+            return False
+
+
+def _await_readable(fd: int, timeout_s: float) -> bool:
+    waiting = select.poll()
+    waiting.register(fd, select.POLLIN)
+    return bool(waiting.poll(timeout_s * 1000))
 
 
 class WorkerProcess:

@@ -13,12 +13,12 @@ import tempfile
 import numpy as np
 
 WORDS = 8
-TICKS, TASK, BUSY = 0, 1, 2
+TICKS, TASK, BUSY, BEATS = 0, 1, 2, 3
 NO_TASK = -(2**63)
 
 
 class Pulse:
-    """Tick counter, task in hand and busy flag of one worker."""
+    """Tick counter, task in hand, busy flag and heartbeat of one worker."""
 
     def __init__(self, fd: int | None = None) -> None:
         """Make a new page, or map the one that was inherited as `fd`."""
@@ -34,6 +34,10 @@ class Pulse:
         """Show progress."""
         self.words[TICKS] += 1
 
+    def beat(self) -> None:
+        """Show that the process lives, whatever it is doing."""
+        self.words[BEATS] += 1
+
     def working_on(self, task: int) -> None:
         """Say which task is about to run code that may not come back."""
         self.words[TASK] = task
@@ -46,6 +50,11 @@ class Pulse:
     def ticks(self) -> int:
         """Progress so far."""
         return int(self.words[TICKS])
+
+    @property
+    def beats(self) -> int:
+        """Heartbeats so far; 0 before the worker is connected."""
+        return int(self.words[BEATS])
 
     @property
     def task(self) -> int:

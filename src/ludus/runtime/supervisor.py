@@ -1,4 +1,4 @@
-"""Keeps a set of worker processes alive: notices death and hanging, restarts within bounds, leaves no orphans.
+"""Keeps a set of worker processes alive: notices death, silence and hanging, restarts within bounds, leaves no orphans.
 
 Invariant: `poll` never waits longer than its timeout, and every loss of a worker is reported exactly once. What was
 in that worker's hands is the caller's to give out again.
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import selectors
-import subprocess
 import time
 from collections import deque
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import msgspec
 from ludus.errors import ProtocolError, WorkerError
 from ludus.runtime.process import WorkerProcess, WorkerSpec
 from ludus.runtime.pulse import NO_TASK
+from ludus.runtime.signs_of_life import SignsOfLife
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ RESTART_WINDOW_S = 600.0
 STACK_GRACE_S = 2.0  # given to a hung worker to write where it is; only one that is stopped takes it all
 STACK_QUIET_S = 0.1  # stacks arrive line by line: they are whole when nothing more comes
 EXIT_GRACE_S = 10.0  # between closing its connection and having ended; a busy machine takes its time over a crash
-START_GRACE_S = 300.0
-"""A worker may take that long to begin with what it was sent: it may be importing or compiling."""
+MOST_GAP_S = 2.0
+"""Between two polls no more time than this counts: while we were stopped or busy, a worker could not be looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,20 +54,28 @@ class Lost:
 class Supervisor:
     """Owns worker processes. Use from one thread."""
 
-    def __init__(self, log_dir: Path, *, max_restarts: int) -> None:
+    def __init__(
+        self, log_dir: Path, *, max_restarts: int, tell: Callable[..., None] = lambda kind, **fields: None
+    ) -> None:
+        """`tell` gets `worker_silent` and `worker_back`, with the worker's name and more as keywords."""
         self._log_dir = log_dir
         self._max_restarts = max_restarts
+        self._tell = tell
         self._workers: dict[str, WorkerProcess] = {}
         self._selector = selectors.DefaultSelector()
-        self._seen: dict[str, tuple[int, float]] = {}
-        self._owes: set[str] = set()
+        self._signs: dict[str, SignsOfLife] = {}
+        self._ending: dict[str, float] = {}
+        """Workers that closed their connection, and until when their exit code is waited for."""
         self._losses: dict[str, deque[float]] = {}
+        self._now, self._looked = 0.0, time.monotonic()
+        self.silent: tuple[str, ...] = ()
+        """Workers that give no sign of life. For any thread."""
 
     def start(self, spec: WorkerSpec) -> None:
         """Start a worker; its log is `<name>.log` in the log folder."""
         worker = WorkerProcess(spec, self._log_dir / f"{spec.name}.log")
         self._workers[spec.name] = worker
-        self._seen[spec.name] = (worker.pulse.ticks, time.monotonic())
+        self._signs[spec.name] = SignsOfLife(worker, self._now)
         self._selector.register(worker.channel, selectors.EVENT_READ, spec.name)
 
     def pid(self, worker: str) -> int:
@@ -77,9 +85,7 @@ class Supervisor:
     def send(self, worker: str, message: msgspec.Struct, blob: bytes | memoryview = b"") -> None:
         """Queue a message. A worker that is gone is reported by the next poll, not here."""
         process = self._workers[worker]
-        if worker not in self._owes and not process.pulse.is_busy:
-            self._owes.add(worker)
-            self._seen[worker] = (process.pulse.ticks, time.monotonic())
+        self._signs[worker].expect_answer(self._now)
         try:
             process.channel.send(message, blob)
         except (BrokenPipeError, ConnectionError):
@@ -88,15 +94,19 @@ class Supervisor:
     def poll(self, timeout_s: float) -> list[Arrived | Lost]:
         """What happened: messages that came, workers that were lost. Waits at most `timeout_s`."""
         for name, worker in self._workers.items():
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.channel.has_unsent else 0)
-            self._selector.modify(worker.channel, events, name)
+            if name not in self._ending:
+                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.channel.has_unsent else 0)
+                self._selector.modify(worker.channel, events, name)
         happened: list[Arrived | Lost] = []
         for key, events in self._selector.select(timeout_s):
             name = str(key.data)
+            if name in self._ending:
+                continue
             if events & selectors.EVENT_WRITE:
                 self._flush(name)
             if events & selectors.EVENT_READ:
                 happened += self._receive(name)
+        happened += self._find_ended()
         happened += self._find_hung()
         return happened
 
@@ -123,9 +133,13 @@ class Supervisor:
         worker = self._workers.pop(name, None)
         if worker is None:
             return
-        self._selector.unregister(worker.channel)
-        self._owes.discard(name)
+        self._forget(name, worker)
         worker.kill()
+
+    def _forget(self, name: str, worker: WorkerProcess) -> None:
+        self._selector.unregister(worker.process if name in self._ending else worker.channel)
+        self._ending.pop(name, None)
+        self._signs.pop(name, None)
 
     def _flush(self, name: str) -> None:
         try:
@@ -138,45 +152,64 @@ class Supervisor:
         try:
             frames = worker.channel.receive()
         except EOFError:
-            with suppress(subprocess.TimeoutExpired):
-                worker.process.wait(EXIT_GRACE_S)
-            return [self._replace(name, worker.describe_exit())]
+            # How it ended comes by another way, which may take a moment: nobody waits for it here.
+            self._selector.unregister(worker.channel)
+            self._selector.register(worker.process, selectors.EVENT_READ, name)
+            self._ending[name] = time.monotonic() + EXIT_GRACE_S
+            return []
         except ProtocolError as error:
             return [self._replace(name, f"sent garbage ({error})")]
         if frames:
-            # A sign of life like a tick: without it, a worker that took long to begin would count as hung right then.
-            self._owes.discard(name)
-            self._seen[name] = (worker.pulse.ticks, time.monotonic())
+            self._signs[name].hear(self._now)
         return [Arrived(worker=name, message=message, blob=blob) for message, blob in frames]
+
+    def _find_ended(self) -> list[Lost]:
+        ended = [
+            name
+            for name, until in self._ending.items()
+            if self._workers[name].process.poll() is not None or time.monotonic() > until
+        ]
+        return [self._replace(name, self._workers[name].describe_exit()) for name in ended]
 
     def _find_hung(self) -> list[Lost]:
         now = time.monotonic()
-        hung = []
-        for name, worker in self._workers.items():
-            ticks, since = self._seen[name]
-            if worker.pulse.ticks != ticks:
-                self._owes.discard(name)
-            if worker.pulse.ticks != ticks or not (worker.pulse.is_busy or name in self._owes):
-                self._seen[name] = (worker.pulse.ticks, now)
-            elif now - since > self._patience(name, worker):
-                hung.append(name)
-        return [self._replace_hung(name) for name in hung]
+        self._now += min(now - self._looked, MOST_GAP_S)
+        self._looked = now
+        hung = {}
+        for name, signs in self._signs.items():
+            if name not in self._ending:
+                signs.look(self._now)
+                self._report_silence(name, signs)
+                if reason := signs.reason_to_replace(self._now):
+                    hung[name] = reason
+        self.silent = tuple(name for name, signs in self._signs.items() if signs.is_told)
+        return [self._replace_hung(name, reason) for name, reason in hung.items()]
 
-    def _patience(self, name: str, worker: WorkerProcess) -> float:
-        return max(worker.spec.stall_s, START_GRACE_S) if name in self._owes else worker.spec.stall_s
+    def _report_silence(self, name: str, signs: SignsOfLife) -> None:
+        """Tell once that a worker is silent, and once that it no longer is."""
+        silent_s = signs.silence_s(self._now)
+        if bool(silent_s) == signs.is_told:
+            return
+        signs.is_told = bool(silent_s)
+        if silent_s:
+            after_s = signs.replaced_after_s
+            log.warning("%s gives no sign of life (stopped?); it is replaced after %g s without one", name, after_s)
+            self._tell("worker_silent", worker=name, silent_s=round(silent_s, 1), replaced_after_s=after_s)
+        else:
+            log.warning("%s gives signs of life again", name)
+            self._tell("worker_back", worker=name)
 
-    def _replace_hung(self, name: str) -> Lost:
+    def _replace_hung(self, name: str, reason: str) -> Lost:
         worker = self._workers[name]
         worker.ask_for_stack()
         self._await_stack(worker)
-        return self._replace(name, f"made no progress for {self._patience(name, worker):g} s")
+        return self._replace(name, reason)
 
     def _replace(self, name: str, reason: str) -> Lost:
         """Kill what is left of a worker and start a fresh one, unless it has been lost too often."""
         worker = self._workers[name]
         task = worker.pulse.task
-        self._selector.unregister(worker.channel)
-        self._owes.discard(name)
+        self._forget(name, worker)
         worker.kill()
         lost = Lost(worker=name, reason=reason, task=None if task == NO_TASK else task, log_tail=worker.log_tail(40))
         log.warning("%s %s; task in hand: %s", name, reason, lost.task)

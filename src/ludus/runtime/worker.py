@@ -7,6 +7,7 @@ import ctypes
 import faulthandler
 import logging
 import os
+import select
 import signal
 import socket
 import sys
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 FAREWELL_DEADLINE_S = 5.0
 ANSWER_DEADLINE_S = 60.0
+BEAT_S = 0.5
 TALKATIVE = ("httpcore", "httpcore2", "httpx", "httpx2", "openai")
 """Libraries that would fill a worker's log with a line for every request."""
 
@@ -36,7 +38,8 @@ def connect(incoming: object) -> tuple[Channel[object], Pulse]:
     parser.add_argument("--pulse-fd", type=int, required=True)
     parser.add_argument("--life-fd", type=int, required=True)
     arguments = parser.parse_args()
-    _die_with_parent(arguments.life_fd)
+    pulse = Pulse(arguments.pulse_fd)
+    _live_with_parent(arguments.life_fd, pulse)
     # Ctrl-C reaches the whole foreground group; only the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
@@ -45,7 +48,7 @@ def connect(incoming: object) -> tuple[Channel[object], Pulse]:
     for library in TALKATIVE:
         logging.getLogger(library).setLevel(logging.WARNING)
     sock = socket.socket(fileno=arguments.socket_fd)
-    return Channel(sock, incoming), Pulse(arguments.pulse_fd)
+    return Channel(sock, incoming), pulse
 
 
 def run_worker(
@@ -86,13 +89,18 @@ def run_one_shot_worker(
     run_worker(incoming, serve, broken)
 
 
-def _die_with_parent(life_fd: int) -> None:
-    """End this process when the parent's end of the life pipe closes, however the parent ended."""
+def _live_with_parent(life_fd: int, pulse: Pulse) -> None:
+    """Beat until the parent's end of the life pipe closes, however the parent ended; then end this process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def watch() -> None:
-        os.read(life_fd, 1)
+        closed = select.poll()
+        closed.register(life_fd, select.POLLIN)
+        while not closed.poll(BEAT_S * 1000):
+            pulse.beat()
         os._exit(1)
+
+    pulse.beat()
 
     threading.Thread(target=watch, name="life", daemon=True).start()

@@ -53,6 +53,8 @@ def main() -> None:
                 pulse.tick()
                 channel.send(Echo(text="played"))
                 continue
+            if command.what == "take it and hang":
+                time.sleep(3600)
             pulse.set_busy(True)
             pulse.working_on(command.task)
             pulse.tick()
@@ -68,6 +70,16 @@ def main() -> None:
             elif command.what == "exit":
                 os._exit(0)
             elif command.what == "hang":
+                time.sleep(3600)
+            elif command.what == "hold the interpreter":
+                sys.setswitchinterval(3600)  # as a call into native code that never lets another thread run
+                end = time.process_time() + 2.0
+                while time.process_time() < end:
+                    pass
+                channel.send(Echo(text="done"))
+                channel.drain(10.0)
+            elif command.what == "close and stay":
+                channel.close()
                 time.sleep(3600)
             elif command.what == "garbage":
                 os.write(channel.fileno(), b"\xff" * 64)

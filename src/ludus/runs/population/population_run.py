@@ -163,6 +163,8 @@ class PopulationRun(DirectoryRun):
             version=0 if generations is None else len(generations.state.roster),
             elapsed_s=time.monotonic() - self._began,
             error=self._failure,
+            silent_workers=tuple(name for status in inner for name in status.silent_workers)
+            + (() if context is None else context.supervisor.silent),
             metrics={**metrics, "psro/learner_steps": float(sum(status.steps for status in inner))},
         )
 
