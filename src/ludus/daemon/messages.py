@@ -1,9 +1,7 @@
 """Every message of the protocol, in one registry: what a client may say, and what it is told.
 
-A message is one line of JSON, `{"type": T, "payload": {...}, "id": ...}`. Invariant: the JSON schema, the docs page and
-the reader of both sides are made from `COMMANDS` and `NOTIFICATIONS`; to add a message, write its payload here as a
-`CommandPayload` or a `NewsPayload`. Payloads are checked strictly on their way in: an unknown key, or a value of
-another type, is refused.
+A message is one line of JSON, `{"type": T, "payload": {...}, "id": ...}`. Invariant: schema, docs page and readers are
+made from `COMMANDS` and `NOTIFICATIONS`; a payload is a `CommandPayload` or `NewsPayload`, and is checked strictly.
 """
 
 from __future__ import annotations
