@@ -58,6 +58,12 @@ def test_json_is_one_object_and_pictures_go_where_asked(
     assert not (run / "league").exists()
 
 
+def test_json_draws_nothing_unless_told_where(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    league(run, as_json=True)
+    assert json.loads(capsys.readouterr().out)["pictures"] == []
+    assert not (run / "league").exists()
+
+
 def test_directory_that_is_no_run_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a run directory"):
         league(tmp_path)
@@ -121,4 +127,10 @@ def test_json_of_a_population_that_learns_has_all_of_it(population: Path, capsys
     assert found["ladder"][0]["mu"] > 25.0 > found["ladder"][1]["mu"]
     assert found["payoffs"]["games"] == [[0, 4], [4, 0]]
     assert found["relative_performance"] == 1.0
-    assert all(Path(path).is_file() for path in found["pictures"])
+    assert found["pictures"] == []
+    assert not (population / "league").exists()
+
+
+def test_a_population_is_not_told_which_games_to_play(population: Path) -> None:
+    with pytest.raises(ConfigError, match="plays the games that its table needs itself"):
+        league(population, play=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,19 @@ import pytest
 from typer.testing import CliRunner
 
 from ludus.cli.app import app
+from ludus.cli.arguments import open_run
+from ludus.cli.league_games import play_most_telling
 from ludus.cli.match import PlainProgress
+from ludus.cli.match_games import Table
 from ludus.config import LeagueConfig, MlpConfig
 from ludus.errors import ConfigError
 from ludus.league import Cell, Pool
+from ludus.league.matchmaking.recorded import read_recorded
+from ludus.league.payoffs.cells import Z95
 from ludus.policies import PolicyShape, PolicyStore
 from ludus.records import EpisodeId, Match, PolicyName, PolicyRef, PolicyVersion
-from ludus.reports.match_report import Z95, interval
+from ludus.reports.ladder import standing_of_run
+from ludus.reports.match_report import interval
 from ludus.storage.catalog import Catalog
 from ludus.storage.run_directory import RunDirectory
 
@@ -34,7 +41,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from ludus.games import make_game
 
     directory = RunDirectory(tmp_path_factory.mktemp("runs") / "kuhn")
-    directory.create(f"name: kuhn\ngames: [{GAME}]\npolicy: {{network: {{kind: mlp, hidden: [4]}}}}\n")
+    policy = "policy: {network: {kind: mlp, hidden: [4]}}"
+    directory.create(f"name: kuhn\ngames: [{GAME}]\n{policy}\nevaluate: {{greedy: true}}\n")
     spec = make_game(GAME).spec
     shape = PolicyShape(
         network=MlpConfig(hidden=(4,)),
@@ -105,9 +113,14 @@ def test_trueskill_is_shown_beside_the_score_where_the_run_has_rated_both(run: P
     spread = (2 * settings.beta**2 + sigma**2 + their_sigma**2) ** 0.5
     expected = trueskill.TrueSkill(backend=None).cdf((mu - their_mu) / spread)
     found = figures(run, "latest", "random", "--games", 2)
-    assert found["expected_score"] == pytest.approx(expected, abs=1e-6)
-    assert found["expected_score"] > 0.6
-    assert f"TrueSkill of the run expected {expected:.1%}" in match(run, "latest", "random", "--games", 2).stdout
+    assert found["expected_by_trueskill"] == pytest.approx(expected, abs=1e-6)
+    said = match(run, "latest", "random", "--games", 2).stdout
+    assert f"TrueSkill, which matchmaking uses, expected {expected:.1%}" in said
+    # 15 of 20 games were won; the imagined draws bring that a little nearer to the middle.
+    assert 0.70 < found["expected_score"] < 0.75
+    low, high = found["expected_interval"]
+    assert 0.4 < low < found["expected_score"] < high < 0.95
+    assert f"the run's ladder expected {found['expected_score']:.1%} (95 % interval {low:.1%} to {high:.1%})" in said
     for other in (0, 4, "first"):
         assert figures(run, "latest", other, "--games", 2)["expected_score"] is None
 
@@ -179,3 +192,96 @@ def test_long_matches_tell_how_far_they_are(
     for done in (10, 1200, 1300, 3000):
         tell(done)
     assert capsys.readouterr().err == "1,200 of 3,000 games\n"
+
+
+@pytest.fixture
+def copied(run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run, tmp_path / "copied"))
+
+
+def test_recorded_games_count_in_the_ladder_once_and_nothing_else_of_the_run_changes(copied: Path) -> None:
+    before = files_of(copied)
+    found = figures(copied, "latest", "random", "--games", 30, "--record")
+    assert found["recorded"] == 30
+    assert found["greedy"], "as in the run's own evaluations"
+    again = match(copied, "latest", "random", "--games", 40, "--record").stdout
+    assert "recorded 10 games in" in again
+    assert "30 were there already (another --seed plays others)" in again
+    assert "of their 40 so far" in match(copied, "main", "random", "--games", 2).stdout
+    after = files_of(copied)
+    assert {path: content for path, content in after.items() if path in before} == before
+    assert [path for path in after if path not in before] == [str(copied / "recorded.sqlite")]
+    with Catalog.open_readonly(copied / "catalog.sqlite") as catalog:
+        rows = {row.policy: row for row in standing_of_run(catalog).rows}
+    assert (rows["main@9"].games, rows["main@9"].recorded, rows["random"].games) == (40, 40, 60)
+    wins, losses = rows["main@9"].wins, rows["main@9"].losses
+    assert wins + rows["main@9"].draws + losses == 40
+
+
+def test_who_was_never_in_the_league_joins_the_ladder_with_recorded_games(copied: Path) -> None:
+    match(copied, 4, "first", "--games", 4, "--record")
+    with Catalog.open_readonly(copied / "catalog.sqlite") as catalog:
+        rows = {row.policy: row for row in standing_of_run(catalog).rows}
+    assert rows["first"].rank is not None
+    assert rows["first"].kind == "fixed"
+    assert (rows["first"].rated_games, rows["main@4"].rated_games) == (0, 0)
+    assert figures(copied, 4, "first", "--games", 2)["expected_by_trueskill"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("latest", "random", "--sample"), "have the likeliest moves; leave out --sample"),
+        (("9", "4", "--greedy"), "have sampled moves; leave out --greedy"),
+        (("9", "latest"), "against itself"),
+    ],
+)
+def test_games_that_would_not_mean_the_same_are_not_recorded(
+    copied: Path, arguments: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        CliRunner().invoke(app, ["match", str(copied), *arguments, "--record"], catch_exceptions=False)
+    assert read_recorded(copied / "recorded.sqlite") == []
+
+
+def league(run: Path, *arguments: object) -> Any:
+    done = CliRunner().invoke(app, ["league", str(run), *map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_the_league_plays_the_games_it_needs_and_keeps_them(copied: Path) -> None:
+    found = json.loads(league(copied, "--play", 31, "--json").stdout)
+    played = found["played"]
+    assert (played["games"], played["failed"], played["absent"]) == (31, 0, [])
+    assert (played["before"]["unmet"], played["after"]["unmet"], played["after"]["pairs"]) == (1, 0, 1)
+    assert played["after"]["margin"] < played["before"]["margin"]
+    assert not (copied / "league").exists()
+    names = found["payoffs"]["policies"]
+    assert found["payoffs"]["games"][names.index("main@4")][names.index("random")] == 31
+    more = json.loads(league(copied, "--play", 9, "--json").stdout)
+    assert more["played"]["games"] == 9, "other games than those before"
+    assert len(read_recorded(copied / "recorded.sqlite")) == 40
+    seats = [seats[0] for _, seats, _ in read_recorded(copied / "recorded.sqlite")]
+    assert abs(seats.count("random") - seats.count("main@4")) <= 2
+    said = " ".join(league(copied, "--play", 2).stdout.split())
+    assert "played 2 games between 1 pairs; recorded in" in said
+    assert "recorded games count for Elo, not for TrueSkill" in said
+
+
+def test_games_that_were_over_when_the_command_was_stopped_are_kept(copied: Path) -> None:
+    def stop(over: int) -> None:
+        if over >= 5:
+            raise KeyboardInterrupt
+
+    directory, config = open_run(copied)
+    with pytest.raises(KeyboardInterrupt):
+        play_most_telling(Table(directory, config, None), 500, seed=0, tell=stop)
+    kept = len(read_recorded(copied / "recorded.sqlite"))
+    assert 5 <= kept < 500
+
+
+def test_a_league_of_one_that_can_play_says_so(copied: Path) -> None:
+    shutil.rmtree(copied / "policies" / "main" / "00000004")
+    with pytest.raises(ConfigError, match="fewer than two members that can play"):
+        CliRunner().invoke(app, ["league", str(copied), "--play", "3"], catch_exceptions=False)

@@ -75,7 +75,9 @@ def test_ratings_come_from_the_runs_catalog(store: PolicyStore, tmp_path: Path) 
     cards = {card["id"]: card["ludus"] for card in Members(store, "main", catalog=tmp_path / "catalog.sqlite").cards()}
     assert cards["main@0"]["rating"]["games"] == 10
     assert cards["main@0"]["rating"]["mu"] > 25
-    assert cards["main"] == {"version": 7, "rating": {"mu": 25.0, "sigma": pytest.approx(25 / 3), "games": 0}}
+    assert cards["main@0"]["rating"]["elo"] > 1000
+    unknown = {"elo": None, "elo_error": None, "mu": 25.0, "sigma": pytest.approx(25 / 3), "games": 0}
+    assert cards["main"] == {"version": 7, "rating": unknown}
     assert cards["main@7"]["rating"] is None
 
 

@@ -3,57 +3,99 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.arguments import AsJson, Run, open_run
+from ludus.cli.arguments import AsJson, GameKey, GamePlugins, Run, open_run
+from ludus.errors import ConfigError
+from ludus.plugins import load_plugins
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
+    from ludus.cli.league_games import Played
+    from ludus.config import RunConfig
     from ludus.reports.population_standing import PopulationStanding
+    from ludus.storage.run_directory import RunDirectory
 
 SPARKS = 40
 
 
 def league(
     run: Run,
-    png: Annotated[Path | None, typer.Option(help="Folder for the pictures. Default: RUN/league.")] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="Folder for the pictures. Default: RUN/league; with --json: none are drawn.")
+    ] = None,
+    play: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="First play so many games, where the table is least certain.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="With --play: seed of chance and sampling.")] = 0,
+    game: GameKey = None,
+    plugin: GamePlugins = None,
     as_json: AsJson = False,
 ) -> None:
     """Show ratings and the payoff matrix, and draw both as PNG and SVG.
 
+    Ratings are Elo from one fit of all games, with 95 % intervals; TrueSkill, which matchmaking uses, is beside them.
+    --play N plays the N games that reduce the uncertainty of the table most, as evaluations do, and keeps them in
+    RUN/recorded.sqlite; training, opponents and TrueSkill never depend on them.
+
     Of a population, computed or learnt, also: the meta-strategy over the generations, exploitability, and who began
     with whose weights.
 
-    Example: ludus league runs/connect_four
+    \b
+    Examples:
+      ludus league runs/connect_four
+      ludus league runs/connect_four --play 1000
     """
-    from ludus.reports.ladder import standing_of_run
-    from ludus.storage.catalog import Catalog
-
+    load_plugins(plugin or [])
     directory, config = open_run(run)
-    folder = png or directory.path / "league"
+    folder = png or (None if as_json else directory.path / "league")
     if config.population is not None:
+        if play:
+            raise ConfigError("--play: a population plays the games that its table needs itself")
         from ludus.runs.population.standing import standing_of_population
 
         show_population(standing_of_population(directory, config), config.name, folder, as_json=as_json)
         return
-    from ludus.reports.charts import ladder_figure, save_pictures, score_figure
+    played = play_games(directory, config, play, seed=seed, game=game) if play else None
+    show_league(directory, config.name, folder, played, as_json=as_json)
 
-    with Catalog.open_readonly(directory.catalog) as catalog:
+
+def play_games(run: RunDirectory, config: RunConfig, count: int, *, seed: int, game: str | None) -> Played:
+    """Play and record the most telling games."""
+    from ludus.runtime import limit_threads
+
+    if config.policy.model is None:
+        limit_threads(1, os.environ)  # before anything loads JAX
+    from ludus.cli.league_games import play_most_telling
+    from ludus.cli.match import following
+    from ludus.cli.match_games import Table
+
+    with following(count) as tell:
+        return play_most_telling(Table(run, config, game), count, seed=seed, tell=tell)
+
+
+def show_league(run: RunDirectory, name: str, folder: Path | None, played: Played | None, *, as_json: bool) -> None:
+    """Draw both tables into the folder, if there is one, and print them."""
+    from ludus.reports.ladder import standing_of_run
+    from ludus.storage.catalog import Catalog
+
+    with Catalog.open_readonly(run.catalog) as catalog:
         standing = standing_of_run(catalog)
-    pictures = save_pictures(
-        folder,
-        {
-            "ladder": ladder_figure(standing, f"{config.name}: ladder"),
-            "payoffs": score_figure(standing, f"{config.name}: payoffs"),
-        },
-    )
+    pictures: list[Path] = []
+    if folder is not None:
+        from ludus.reports.charts import ladder_figure, save_pictures, score_figure
+
+        drawn = {"ladder": ladder_figure(standing, f"{name}: ladder")}
+        pictures = save_pictures(folder, {**drawn, "payoffs": score_figure(standing, f"{name}: payoffs")})
     if as_json:
-        typer.echo(json.dumps({**standing.to_json(), "pictures": [str(path) for path in pictures]}))
+        news = {} if played is None else {"played": played.to_json()}
+        typer.echo(json.dumps({**standing.to_json(), **news, "pictures": [str(path) for path in pictures]}))
         return
     from rich.console import Console
 
@@ -62,6 +104,8 @@ def league(
     console = Console()
     console.print(ladder_table(standing))
     console.print(payoff_table(standing))
+    for line in [] if played is None else played.notes(run.recorded):
+        console.print(line, highlight=False, soft_wrap=True)
     console.print(name_pictures(pictures), highlight=False, soft_wrap=True)
 
 
@@ -72,11 +116,11 @@ def name_pictures(pictures: list[Path]) -> str:
     return f"pictures: {pictures[0].parent}: {', '.join(names)} ({' and '.join(forms)})"
 
 
-def show_population(standing: PopulationStanding, name: str, folder: Path, *, as_json: bool) -> None:
-    """Print everything, and draw it."""
+def show_population(standing: PopulationStanding, name: str, folder: Path | None, *, as_json: bool) -> None:
+    """Print everything, and draw it into the folder, if there is one."""
     from ludus.reports.charts import save_pictures
 
-    pictures = save_pictures(folder, figures(standing, name))
+    pictures = [] if folder is None else save_pictures(folder, figures(standing, name))
     if as_json:
         typer.echo(json.dumps({**standing.to_json(), "pictures": [str(path) for path in pictures]}, allow_nan=False))
         return

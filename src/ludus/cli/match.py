@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ludus.cli.arguments import AsJson, GameKey, GamePlugins, Run, open_run
+from ludus.errors import ConfigError
 from ludus.plugins import load_plugins
 
 if TYPE_CHECKING:
+    from ludus.config import RunConfig
     from ludus.records import Episode
     from ludus.reports.match_report import Report
 
@@ -31,16 +33,29 @@ def match(
     show: Annotated[int, typer.Option(min=0, help="Print so many of the games, move by move.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of chance and sampling.")] = 0,
     greedy: Annotated[
-        bool, typer.Option("--greedy/--sample", help="Play the likeliest move, or sample as in training.")
+        bool | None,
+        typer.Option(
+            "--greedy/--sample",
+            help="Play the likeliest move, or sample as in training (default; with --record: as in evaluations).",
+        ),
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Count the games in the run's ladder and payoff table.")
     ] = False,
     game: GameKey = None,
     plugin: GamePlugins = None,
     moves_only: Annotated[bool, typer.Option("--moves", help="Show moves without the positions.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Play two members of a run against each other, and show score and games. The run is not changed.
+    """Play two members of a run against each other, and show score and games.
 
-    Example: ludus match runs/connect_four latest mcts-25 --games 200 --show 1
+    The run is not changed. With --record the games are kept in RUN/recorded.sqlite and count for `ludus league`, each
+    once; training, opponents and TrueSkill never depend on them.
+
+    \b
+    Examples:
+      ludus match runs/connect_four latest mcts-25 --games 200 --show 1
+      ludus match runs/connect_four latest minimax-3 --games 200 --record
     """
     from ludus.runtime import limit_threads
 
@@ -48,25 +63,44 @@ def match(
     directory, config = open_run(run)
     if config.policy.model is None:
         limit_threads(1, os.environ)  # before anything loads JAX
-    from ludus.cli.match_games import Table, play_match
+    from ludus.cli.league_games import Recorder
+    from ludus.cli.match_games import Table, evaluates_greedily, play_match
     from ludus.reports.match_report import expected_score, make_report
 
     table = Table(directory, config, game)
     sides = table.find(a), table.find(b)
-    with following(games) as advance:
-        episodes = play_match(table, sides, games=games, seed=seed, greedy=greedy, advance=advance)
-    expected = expected_score(directory, config, sides[0].ref, sides[1].ref)
-    # Versions of one policy sample against each other in evaluation games.
-    rated_greedy = config.evaluate.greedy is not False and sides[0].ref.name != sides[1].ref.name
-    labels = sides[0].label, sides[1].label
+    labels, rated_greedy = (sides[0].label, sides[1].label), evaluates_greedily(table, sides)
+    if record:
+        check_recordable(config, labels, greedy=greedy, rated_greedy=rated_greedy)
+    greedy = (record and rated_greedy) if greedy is None else greedy
+    expected = expected_score(directory, config, sides[0].ref, sides[1].ref)  # before these games count
+    with following(games) as tell_count:
+        recorder = Recorder(directory.recorded if record else None, lambda _: labels, tell_count)
+        episodes = play_match(table, sides, games=games, seed=seed, greedy=greedy, advance=recorder)
     report = make_report(episodes, sides=labels, expected=expected, rated_greedy=rated_greedy)
     sound = [episode for episode in episodes if not episode.error]
     shown = [shown_game(episode, report, moves_only=moves_only or as_json) for episode in sound[:show]]
     if as_json:
         facts = {"run": str(directory.path), "seed": seed, "greedy": greedy}
-        typer.echo(json.dumps({**facts, **report.to_json(), "shown": shown}))
+        kept = {"recorded": recorder.new} if record else {}
+        typer.echo(json.dumps({**facts, **report.to_json(), **kept, "shown": shown}))
         return
     tell(report, shown, greedy=greedy)
+    if record:
+        known = len(sound) - recorder.new
+        again = f"; {known:,} were there already (another --seed plays others)" if known else ""
+        typer.echo(f"recorded {recorder.new:,} games in {directory.recorded}{again}")
+
+
+def check_recordable(config: RunConfig, labels: tuple[str, str], *, greedy: bool | None, rated_greedy: bool) -> None:
+    """Refuse games that would not mean the same as those in the table."""
+    if config.population is not None:
+        raise ConfigError("--record: a population's table is its own; it plays the games it needs itself")
+    if labels[0] == labels[1]:
+        raise ConfigError(f"--record: games of {labels[0]} against itself say nothing about ratings")
+    if greedy is not None and greedy != rated_greedy:
+        way, flag = ("the likeliest moves", "--sample") if rated_greedy else ("sampled moves", "--greedy")
+        raise ConfigError(f"--record: the run's own games between these two have {way}; leave out {flag}")
 
 
 def tell(report: Report, shown: Sequence[Mapping[str, Any]], *, greedy: bool) -> None:

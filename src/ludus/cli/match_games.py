@@ -1,13 +1,13 @@
-"""A match between two members of a run: who can play, and the games, played in this process.
+"""Games between members of a run: who can play, and the games, played in this process.
 
 Invariant: a member that was found can play the game of the match; one that cannot is an error that names those who can.
-The games depend on the members, the seed and the number of games alone. Nothing is written.
+The games depend on the members, the seed and the number of games alone. Nothing is written unless it is recorded.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from ludus.games import make_game
 from ludus.games.protocol import GameSpec
 from ludus.games.registry import make_text_game
 from ludus.league.matchmaking.matchmaker import evaluation_seats
+from ludus.league.matchmaking.recorded import RecordedGame
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import PolicyStore, TabularShape
 from ludus.records import Episode, PolicyName, PolicyRef, Task, TaskId, derive_seed
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ludus.explore.runners.language_runner import LanguageRunner
     from ludus.explore.runners.mixed_runner import MixedRunner
 
+Advance = Callable[[Sequence[Episode]], None]
 LATEST = "latest"
 MOST_NAMED = 12
 """Versions that an error names; of more, the first and the last."""
@@ -129,12 +131,17 @@ class Table:
 
 
 def play_match(
-    table: Table, sides: tuple[Side, Side], *, games: int, seed: int, greedy: bool, advance: Callable[[int], None]
+    table: Table, sides: tuple[Side, Side], *, games: int, seed: int, greedy: bool, advance: Advance
 ) -> list[Episode]:
-    """Play all games, in order; the first side begins in seat 0, then in seat 1, and so on.
+    """Play all games, in order; the first side begins in seat 0, then in seat 1, and so on; raises as `play_tasks`."""
+    return play_tasks(table, sides, make_tasks(table, sides, games=games, seed=seed, greedy=greedy), advance)
+
+
+def play_tasks(table: Table, sides: Sequence[Side], tasks: list[Task], advance: Advance) -> list[Episode]:
+    """Play games between any of these sides, in the order of their tasks.
 
     Args:
-        advance: is told how many games are over.
+        advance: is told which games are over, as they end.
 
     Raises:
         RolloutError: no game could be played to its end.
@@ -143,7 +150,6 @@ def play_match(
         slots = PLAYERS_IN_FLIGHT
     else:
         slots = table.config.explore.games_in_flight if table.in_words else VERSIONS_IN_FLIGHT
-    tasks = make_tasks(table, sides, games=games, seed=seed, greedy=greedy)
     if table.in_words:
         with closing(_text_runner(table, sides, slots)) as runner:
             episodes = _play(runner, tasks, advance)
@@ -153,24 +159,40 @@ def play_match(
     else:
         episodes = _play(_board_runner(table, sides, slots), tasks, advance)
     if all(episode.error for episode in episodes):
-        raise RolloutError(f"none of the {games} games could be played: {episodes[0].error}")
+        raise RolloutError(f"none of the {len(tasks)} games could be played: {episodes[0].error}")
     return episodes
 
 
-def make_tasks(table: Table, sides: tuple[Side, Side], *, games: int, seed: int, greedy: bool) -> list[Task]:
-    """The games of a match as tasks."""
+def evaluates_greedily(table: Table, sides: tuple[Side, Side]) -> bool:
+    """Whether the run's evaluation games between two members have the likeliest moves; versions of a policy sample."""
+    greedy = table.config.evaluate.greedy
+    return (not table.spec.must_mix if greedy is None else greedy) and sides[0].ref.name != sides[1].ref.name
+
+
+def make_tasks(
+    table: Table, sides: tuple[Side, Side], *, games: int, seed: int, greedy: bool, begin: int = 0, first_id: int = 0
+) -> list[Task]:
+    """The games of a match as tasks, from game number `begin` on."""
     first, second = (_seated(table, side) for side in sides)
     return [
         Task(
-            id=TaskId(number),
+            id=TaskId(first_id + number - begin),
             purpose="evaluate",
             game=table.key,
             seed=derive_seed(seed, "match", number),
             seats=evaluation_seats(table.spec, first, second, number, greedy=greedy),
             inputs={"first": _places(table, number)},
         )
-        for number in range(games)
+        for number in range(begin, begin + games)
     ]
+
+
+def recorded_game(episode: Episode, first: str, second: str) -> RecordedGame:
+    """A game that was played to its end, as the record has it; `first` and `second` are the names of the sides."""
+    task = episode.task
+    seats = tuple(first if seat in task.inputs["first"] else second for seat in range(len(episode.returns)))
+    greedy = any(seat.greedy for seat in task.seats)
+    return RecordedGame(game=task.game, seats=seats, returns=episode.returns, seed=task.seed, greedy=greedy)
 
 
 def _places(table: Table, number: int) -> list[int]:
@@ -183,20 +205,19 @@ def _seated(table: Table, side: Side) -> PolicyRef:
     return PolicyRef(name=PolicyName(side.label)) if table.is_table(side) else side.ref
 
 
-def _play(
-    runner: HostRunner | LanguageRunner | MixedRunner, tasks: list[Task], advance: Callable[[int], None]
-) -> list[Episode]:
+def _play(runner: HostRunner | LanguageRunner | MixedRunner, tasks: list[Task], advance: Advance) -> list[Episode]:
     runner.submit(tasks)
     episodes: list[Episode] = []
     while not runner.is_idle or runner.finished_episodes:
         if not runner.is_idle:
             runner.step()
-        episodes += runner.harvest().episodes
-        advance(len(episodes))
+        ended = runner.harvest().episodes
+        episodes += ended
+        advance(ended)
     return sorted(episodes, key=lambda episode: episode.task.id)
 
 
-def _board_runner(table: Table, sides: tuple[Side, Side], slots: int) -> HostRunner:
+def _board_runner(table: Table, sides: Sequence[Side], slots: int) -> HostRunner:
     from ludus.explore.actors import NetworkActors
 
     players = _players(table, sides)
@@ -210,7 +231,7 @@ def _board_runner(table: Table, sides: tuple[Side, Side], slots: int) -> HostRun
     )
 
 
-def _players(table: Table, sides: tuple[Side, Side]) -> dict[str, Player | None]:
+def _players(table: Table, sides: Sequence[Side]) -> dict[str, Player | None]:
     """By the name on a seat; None where a network decides."""
     from ludus.cli.tables import TabularPlayer
 
@@ -226,7 +247,7 @@ def _players(table: Table, sides: tuple[Side, Side]) -> dict[str, Player | None]
     return found
 
 
-def _mixed_runner(table: Table, sides: tuple[Side, Side], slots: int) -> MixedRunner:
+def _mixed_runner(table: Table, sides: Sequence[Side], slots: int) -> MixedRunner:
     """Where a population has networks and language models."""
     from ludus.explore.runners.mixed_runner import MixedRunner, build_population_runner
 
@@ -244,7 +265,7 @@ def _mixed_runner(table: Table, sides: tuple[Side, Side], slots: int) -> MixedRu
     return runner
 
 
-def _text_runner(table: Table, sides: tuple[Side, Side], slots: int) -> LanguageRunner:
+def _text_runner(table: Table, sides: Sequence[Side], slots: int) -> LanguageRunner:
     versions = [side.ref for side in sides if side.is_version] or table.store.versions(table.config.policy.name)[-1:]
     if not versions:
         raise ConfigError(f"{table.run.path} has published no policy yet")

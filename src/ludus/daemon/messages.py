@@ -295,29 +295,29 @@ class MatchNews(NewsPayload):
 
 
 class LeagueMember(Model):
-    """A member of the league with its rating."""
+    """A member with its Elo from one fit of all games (null where unknown), and TrueSkill for matchmaking."""
 
     name: str
     mu: float
     sigma: float
     games: int
+    elo: float | None = None
+    elo_error: float | None = None
 
 
 class LeagueNews(NewsPayload):
-    """The standing of the league, whenever it has changed: ladder, and a table of all pairs."""
+    """The standing of the league, whenever it has changed: ladder, best first, and a table of all pairs."""
 
     type: ClassVar[str] = "league"
     members: tuple[LeagueMember, ...] = Field(strict=False)
-    """Best first."""
     names: tuple[str, ...] = Field(default=(), strict=False)
-    """Rows and columns of the two tables."""
+    """Rows and columns of the two tables, numbered by their place among the members."""
     counts: tuple[Annotated[tuple[int, ...], Field(strict=False)], ...] = Field(default=(), strict=False)
     """Games of each pair."""
     scores: tuple[Annotated[tuple[float | None, ...], Field(strict=False)], ...] = Field(default=(), strict=False)
     """What the row got against the column, 0 to 1 (in a population: its payoff); null: they never met."""
     exploitability: float | None = None
-    exploitability_kind: str = ""
-    """exact, or bound: what the newest best responses show."""
+    exploitability_kind: Annotated[str, Field(description="exact, or bound: what the newest best responses show.")] = ""
 
 
 class PolicyPublished(NewsPayload):

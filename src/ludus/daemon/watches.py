@@ -175,8 +175,11 @@ def played_since(before: LeagueNews, after: LeagueNews) -> list[MatchNews]:
 
 
 def _members(rows: Sequence[Any]) -> tuple[LeagueMember, ...]:
-    ordered = sorted(rows, key=lambda row: -row.mu)[:MOST_MEMBERS]
-    return tuple(LeagueMember(name=row.policy, mu=row.mu, sigma=row.sigma, games=row.games) for row in ordered)
+    """Rows come best first."""
+    return tuple(
+        LeagueMember(name=row.policy, mu=row.mu, sigma=row.sigma, games=row.games, elo=row.elo, elo_error=row.elo_error)
+        for row in rows[:MOST_MEMBERS]
+    )
 
 
 def _with_nulls(table: np.ndarray[Any, Any]) -> tuple[tuple[float | None, ...], ...]:

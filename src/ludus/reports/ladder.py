@@ -1,6 +1,8 @@
-"""The league as a person reads it: the ladder and the payoff table, from a run's catalog.
+"""The league as a person reads it: the ladder and the payoff table, from a run's catalog and its recorded games.
 
-Invariant: members with rated games come first, best mean first.
+Ratings are Elo from one fit of the whole table (`fit_elo`), whatever the order of the games; TrueSkill, which
+matchmaking updates game by game, stands beside it. Invariant: members with games against others come first, best rated
+first; ladder and payoff table number them alike.
 """
 
 from __future__ import annotations
@@ -13,9 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.league.matchmaking.member import Kind, Member, read_tables
-from ludus.league.payoffs.cells import Cell
+from ludus.league.matchmaking.recorded import count_recorded, read_recorded
+from ludus.league.payoffs.cells import Z95, Cell, wilson_interval
+from ludus.league.ratings.elo import EloRatings, fit_elo, results_by_pair
 from ludus.reports.population_standing import with_nulls
 from ludus.storage.catalog import Catalog
+from ludus.storage.run_directory import RunDirectory
+
+ENOUGH_GAMES = 40
+"""Games of a pair from which on its result is compared with the ladder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +34,12 @@ class LadderRow:
     """None while it has no games against others."""
     policy: str
     kind: Kind
+    elo: float | None
+    """From one fit of all games; the mean of all members is 1000."""
+    elo_error: float | None
+    """Its standard error."""
     mu: float
+    """TrueSkill, which does not count recorded games."""
     sigma: float
     games: int
     wins: int
@@ -35,6 +48,18 @@ class LadderRow:
     mirror_games: int
     active: bool
     created_step: int
+    recorded: int = 0
+    """Games that were played and recorded on request, outside the run's own evaluations."""
+
+    @property
+    def rated_games(self) -> int:
+        """Games that TrueSkill knows of."""
+        return self.wins + self.draws + self.losses - self.recorded
+
+    @property
+    def elo_margin(self) -> float:
+        """Half of the 95 % interval of the rating."""
+        return Z95 * (self.elo_error or 0.0)
 
     @property
     def score(self) -> float | None:
@@ -48,6 +73,8 @@ class PayoffTable:
     """Row against column, members in the order of the ladder. All `[n, n]`; NaN where a pair never met."""
 
     policies: tuple[str, ...]
+    ranks: tuple[int, ...]
+    """Their places in the ladder."""
     games: NDArray[np.int64]
     score: NDArray[np.float64]
     mean_return: NDArray[np.float64]
@@ -55,8 +82,20 @@ class PayoffTable:
     def of(self, places: Sequence[int]) -> PayoffTable:
         """The members at these places only."""
         block = np.ix_(places, places)
-        policies = tuple(self.policies[place] for place in places)
-        return PayoffTable(policies, self.games[block], self.score[block], self.mean_return[block])
+        policies, ranks = tuple(self.policies[place] for place in places), tuple(self.ranks[place] for place in places)
+        return PayoffTable(policies, ranks, self.games[block], self.score[block], self.mean_return[block])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """Score of one member against another, as a standing has it."""
+
+    score: float
+    interval: tuple[float, float]
+    games: int
+    """That the two had so far."""
+    trueskill: float | None = None
+    """The score by TrueSkill, where it has rated both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +104,8 @@ class Standing:
 
     rows: tuple[LadderRow, ...]
     payoffs: PayoffTable
+    fit: EloRatings
+    """Of the members of the payoff table, in their order."""
 
     def most_telling_payoffs(self, count: int) -> PayoffTable:
         """Payoffs of at most `count` members: the fixed players, who measure all others, and the best of the rest."""
@@ -72,37 +113,91 @@ class Standing:
         first = sorted(range(len(met)), key=lambda place: (met[place].kind != "fixed", place))
         return self.payoffs.of(sorted(first[:count]))
 
+    def expected(self, policy: str, opponent: str) -> Expectation | None:
+        """The score of a member against another, from the fit and from the games of the two; None without a rating."""
+        table = self.payoffs
+        if policy not in table.policies or opponent not in table.policies:
+            return None
+        pair = table.policies.index(policy), table.policies.index(opponent)
+        games, score = int(table.games[pair]), float(np.nan_to_num(table.score[pair]))
+        middle, low, high = self.fit.expected(*pair, games=games, score=score)
+        return Expectation(score=middle, interval=(low, high), games=games)
+
+    def compared_pairs(self) -> list[tuple[int, int]]:
+        """Places of the pairs with enough games to be compared with the ladder, the better rated first."""
+        return [(int(i), int(j)) for i, j in zip(*np.nonzero(np.triu(self.payoffs.games >= ENOUGH_GAMES)), strict=True)]
+
+    def contradictions(self) -> list[tuple[str, str]]:
+        """Pairs whose result is the opposite of the ladder, both beyond 95 % intervals; the better rated first."""
+        names, score, games = self.payoffs.policies, self.payoffs.score, self.payoffs.games
+        return [
+            (names[i], names[j])
+            for i, j in self.compared_pairs()
+            if wilson_interval(float(score[i, j]), int(games[i, j]))[1] < 0.5 < self.fit.expected(i, j)[1]
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; null where a pair never met."""
         return {
             "ladder": [{**asdict(row), "score": row.score} for row in self.rows],
             "payoffs": {
                 "policies": list(self.payoffs.policies),
+                "ranks": list(self.payoffs.ranks),
                 "games": self.payoffs.games.tolist(),
                 "score": with_nulls(self.payoffs.score),
                 "mean_return": with_nulls(self.payoffs.mean_return),
+            },
+            "fit": {
+                "model": "Bradley-Terry on the Elo scale, maximum likelihood with one imagined draw for each member",
+                "pair_spread": self.fit.pair_spread,
+                "compared_pairs": len(self.compared_pairs()),
+                "contradictions": [list(pair) for pair in self.contradictions()],
             },
         }
 
 
 def standing_of_run(catalog: Catalog) -> Standing:
-    """The standing that a run last wrote; works on a finished run and beside a live one."""
-    return make_standing(*read_tables(catalog))
+    """The standing that a run last wrote, with the games recorded since; of a finished run and beside a live one."""
+    members, cells = read_tables(catalog)
+    return make_standing(*count_recorded(members, cells, read_recorded(RunDirectory(catalog.path.parent).recorded)))
 
 
-def make_standing(members: Iterable[Member], cells: Mapping[tuple[str, str], Cell]) -> Standing:
-    """Order the members and lay out the cells."""
-    ordered = sorted(members, key=lambda m: (not _has_met_others(m), -m.rating.mu, m.rating.sigma, m.key))
-    rows = tuple(_row(place, member) for place, member in enumerate(ordered, 1))
-    met = [row.policy for row in rows if row.rank is not None]
-    return Standing(rows=rows, payoffs=_layout(tuple(met), cells))
+def make_standing(
+    members: Iterable[Member], cells: Mapping[tuple[str, str], Cell], recorded: Mapping[str, int] | None = None
+) -> Standing:
+    """Rate and order the members, and lay out the cells. `recorded` are games outside the run's own, by member."""
+    listed = {member.key: member for member in members}
+    met = sorted({one for (one, other), cell in cells.items() if one != other and cell.games and other in listed})
+    met = [key for key in met if key in listed]
+    fit = _fit(listed, met, cells)
+    order = sorted(range(len(met)), key=lambda place: (-fit.ratings[place], met[place]))
+    fit, ranked = fit.of(order), [met[place] for place in order]
+    others = sorted(listed.keys() - set(ranked))
+    rows = tuple(
+        _row(listed[key], place, fit, (recorded or {}).get(key, 0)) for place, key in enumerate([*ranked, *others])
+    )
+    return Standing(rows=rows, payoffs=_layout(tuple(ranked), cells), fit=fit)
 
 
-def _row(place: int, member: Member) -> LadderRow:
+def _fit(members: Mapping[str, Member], met: Sequence[str], cells: Mapping[tuple[str, str], Cell]) -> EloRatings:
+    if not met:
+        return EloRatings(ratings=np.zeros(0), covariance=np.zeros((0, 0)))
+    wins, draws = results_by_pair(cells, met)
+    # With more than two players a game is counted once for each pair of seats, and these are not independent.
+    counted = float((wins + wins.T + draws).sum())
+    games = sum(members[key].wins + members[key].draws + members[key].losses for key in met)
+    repeats = max(counted / games, 1.0) if games else 1.0
+    return fit_elo(wins / repeats, draws / repeats)
+
+
+def _row(member: Member, place: int, fit: EloRatings, recorded: int) -> LadderRow:
+    is_rated = place < len(fit.ratings)
     return LadderRow(
-        rank=place if _has_met_others(member) else None,
+        rank=place + 1 if is_rated else None,
         policy=member.key,
         kind=member.kind,
+        elo=float(fit.ratings[place]) if is_rated else None,
+        elo_error=float(fit.errors[place]) if is_rated else None,
         mu=member.rating.mu,
         sigma=member.rating.sigma,
         games=member.games,
@@ -112,11 +207,8 @@ def _row(place: int, member: Member) -> LadderRow:
         mirror_games=member.mirror_games,
         active=member.active,
         created_step=member.created_step,
+        recorded=recorded,
     )
-
-
-def _has_met_others(member: Member) -> bool:
-    return member.wins + member.draws + member.losses > 0
 
 
 def _layout(policies: tuple[str, ...], cells: Mapping[tuple[str, str], Cell]) -> PayoffTable:
@@ -128,4 +220,4 @@ def _layout(policies: tuple[str, ...], cells: Mapping[tuple[str, str], Cell]) ->
         if member in index and opponent in index and member != opponent and cell.games:
             place = index[member], index[opponent]
             games[place], score[place], mean_return[place] = cell.games, cell.score, cell.mean_return
-    return PayoffTable(policies, games, score, mean_return)
+    return PayoffTable(policies, tuple(range(1, len(policies) + 1)), games, score, mean_return)

@@ -1,9 +1,9 @@
-"""What a match came to: wins, draws and losses by seat, how sure that is, and what the ratings had expected."""
+"""What a match came to: wins, draws and losses by seat, how sure that is, and what the run's ladder had expected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
@@ -11,15 +11,13 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from ludus.config import RunConfig
-from ludus.league.matchmaking.member import Member, read_tables
-from ludus.league.payoffs.cells import Cell, mean_returns
-from ludus.league.ratings.trueskill import TrueSkill
+from ludus.league.payoffs.cells import Z95, Cell, mean_returns, wilson_interval
+from ludus.league.ratings.trueskill import Rating, TrueSkill
 from ludus.policies import PolicyStore
 from ludus.records import Episode, PolicyRef
+from ludus.reports.ladder import Expectation, LadderRow, standing_of_run
 from ludus.storage.catalog import Catalog
 from ludus.storage.run_directory import RunDirectory
-
-Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +35,8 @@ class Report:
     """Of the games that failed."""
     distinct: int
     """Games that differ in at least one move."""
-    expected: float | None
-    """The first side's score by the run's TrueSkill; None where one of the two is not rated."""
+    expected: Expectation | None
+    """The first side's score by the run's ladder; None where one of the two is not rated."""
     rated_greedy: bool = False
     """Whether the run's evaluation games between the two were greedy."""
 
@@ -64,10 +62,17 @@ class Report:
             f"a draw counts half"
         )
         if self.expected is not None:
-            how = " (rated by games with the likeliest moves)" if self.rated_greedy and not greedy else ""
-            yield f"TrueSkill of the run expected {self.expected:.1%}{how}"
+            how = ", with the likeliest moves" if self.rated_greedy and not greedy else ""
+            met = f" and of their {self.expected.games:,} so far" if self.expected.games else ""
+            low, high = self.expected.interval
+            yield (
+                f"the run's ladder expected {self.expected.score:.1%} (95 % interval {low:.1%} to {high:.1%}): "
+                f"a fit of all games{met}{how}"
+            )
+            if self.expected.trueskill is not None:
+                yield f"TrueSkill, which matchmaking uses, expected {self.expected.trueskill:.1%}"
         else:
-            yield "no expectation by TrueSkill: the run has not rated both"
+            yield "no expectation: the run has not rated both"
         yield f"mean return of {self.first}: {total.mean_return:+.3f} ± {self.return_margin:.3f}"
         if greedy and self.distinct < total.games:
             yield f"only {self.distinct} of the games differ; the intervals take all for independent (try --sample)"
@@ -83,7 +88,9 @@ class Report:
             "b": self.second,
             **_counts(total),
             "interval": list(interval(total)),
-            "expected_score": self.expected,
+            "expected_score": self.expected and self.expected.score,
+            "expected_interval": self.expected and list(self.expected.interval),
+            "expected_by_trueskill": self.expected and self.expected.trueskill,
             "mean_return": total.mean_return,
             "mean_return_margin": self.return_margin,
             "by_seat": [{"seat": seat, **_counts(cell)} for seat, cell in self.by_seat.items()],
@@ -93,7 +100,7 @@ class Report:
 
 
 def make_report(
-    episodes: Sequence[Episode], *, sides: tuple[str, str], expected: float | None, rated_greedy: bool
+    episodes: Sequence[Episode], *, sides: tuple[str, str], expected: Expectation | None, rated_greedy: bool
 ) -> Report:
     """Count the games; at least one of them was played to its end."""
     by_seat: dict[int, Cell] = {}
@@ -122,26 +129,26 @@ def make_report(
 
 
 def interval(cell: Cell) -> tuple[float, float]:
-    """The 95 % interval of a score (Wilson's): never empty, also after nothing but wins. Draws make it too wide."""
-    n, share = cell.games, cell.score or 0.0
-    centre = (share + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
-    half = Z95 / (1 + Z95**2 / n) * sqrt(share * (1 - share) / n + Z95**2 / (4 * n * n))
-    return max(centre - half, 0.0), min(centre + half, 1.0)
+    """The 95 % interval of a score."""
+    return wilson_interval(cell.score or 0.0, cell.games)
 
 
-def expected_score(run: RunDirectory, config: RunConfig, first: PolicyRef, second: PolicyRef) -> float | None:
-    """The first one's score as the run's ratings have it; None where one of the two has none."""
+def expected_score(run: RunDirectory, config: RunConfig, first: PolicyRef, second: PolicyRef) -> Expectation | None:
+    """The first one's score as the run's ladder has it; None where one of the two is not in it."""
     if first == second:
-        return 0.5
+        return Expectation(score=0.5, interval=(0.5, 0.5), games=0)
     if not run.catalog.exists():
         return None
     with Catalog.open_readonly(run.catalog) as catalog:
-        members, _ = read_tables(catalog)
+        standing = standing_of_run(catalog)
     newest = PolicyStore(run.policies).versions(config.policy.name)[-1:]
-    ours, theirs = (_rated(members, ref, is_newest=[ref] == newest) for ref in (first, second))
-    if ours is None or theirs is None:
+    ours, theirs = (_rated(standing.rows, ref, is_newest=[ref] == newest) for ref in (first, second))
+    if ours is None or theirs is None or (found := standing.expected(ours.policy, theirs.policy)) is None:
         return None
-    return TrueSkill(config.league.trueskill).win_probability(ours.rating, theirs.rating)
+    if not (ours.rated_games and theirs.rated_games):
+        return found
+    ratings = Rating(ours.mu, ours.sigma), Rating(theirs.mu, theirs.sigma)
+    return replace(found, trueskill=TrueSkill(config.league.trueskill).win_probability(*ratings))
 
 
 def report_table(report: Report) -> Table:
@@ -167,9 +174,9 @@ def _counts(cell: Cell) -> dict[str, Any]:
     return {**counts, "score": cell.score}
 
 
-def _rated(members: Sequence[Member], ref: PolicyRef, *, is_newest: bool) -> Member | None:
+def _rated(rows: Sequence[LadderRow], ref: PolicyRef, *, is_newest: bool) -> LadderRow | None:
     """The newest version is rated as what is learning until it is listed itself."""
-    listed = {member.key: member for member in members if member.wins + member.draws + member.losses}
+    listed = {row.policy: row for row in rows if row.rank is not None}
     found = listed.get(str(ref))
     if found is None and (is_newest or ref.version == 0):
         by_name = listed.get(str(ref.name))

@@ -143,7 +143,7 @@ class PopulationStanding:
     @property
     def is_rated(self) -> bool:
         """Whether matches were played that say who is how good."""
-        return any(row.mu is not None for row in self.rows)
+        return any(row.elo is not None for row in self.rows)
 
     def share(self, population: int, policy: str) -> float:
         """How often a policy of a population is played now."""
@@ -251,7 +251,7 @@ def progress_of_halves(matrix: Array, joined: Mapping[int, int]) -> float | None
 
 
 def ordered(rows: Iterable[PopulationRow]) -> tuple[PopulationRow, ...]:
-    """Best first: by TrueSkill, and those without by share and by payoff; members before who is there in passing."""
+    """Best first: by Elo, else TrueSkill; those without by share and by payoff; members before who is in passing."""
     return tuple(sorted(rows, key=_merit))
 
 
@@ -261,6 +261,5 @@ def known(value: float) -> float | None:
 
 
 def _merit(row: PopulationRow) -> tuple[float, ...]:
-    rating = -np.inf if row.mu is None else row.mu
-    payoff = -np.inf if row.payoff is None else row.payoff
-    return (-rating, -(row.share or 0.0), not row.frozen, -payoff, row.generation)
+    elo, rating, payoff = (-np.inf if value is None else value for value in (row.elo, row.mu, row.payoff))
+    return (-elo, -rating, -(row.share or 0.0), not row.frozen, -payoff, row.generation)

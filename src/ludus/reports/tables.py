@@ -14,7 +14,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from ludus.reports.ladder import LadderRow, PayoffTable, Standing
+from ludus.league.payoffs.cells import Z95
+from ludus.reports.ladder import ENOUGH_GAMES, LadderRow, PayoffTable, Standing
+from ludus.reports.number_text import short
 from ludus.reports.population_standing import PairPayoffs, PopulationRow, PopulationStanding
 
 MOST_MEMBERS = 10
@@ -24,6 +26,8 @@ MOST_COLUMNS = 5
 MOST_EXACT_COLUMNS = 8
 MOST_BARS = 8
 """Policies of a population that are shown."""
+NOTED_SPREAD = 50.0
+"""Elo points by which pairs may deviate from their ratings before people are told."""
 _LONGEST = 24
 _LONGEST_BESIDE = 14
 """Characters of a name in the ladder, and beside payoffs."""
@@ -32,16 +36,16 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 Column = tuple[str, Callable[[PopulationRow], str]]
 _MEASURES: tuple[Column, ...] = (
-    ("skill", lambda row: "" if row.mu is None or row.sigma is None else f"{row.mu:.1f}±{2 * row.sigma:.1f}"),
-    ("Elo", lambda row: "" if row.elo is None or row.elo_error is None else f"{row.elo:.0f}±{row.elo_error:.0f}"),
+    ("Elo", lambda row: "" if row.elo is None or row.elo_error is None else f"{row.elo:.0f}±{Z95 * row.elo_error:.0f}"),
+    ("TrueSkill", lambda row: "" if row.mu is None or row.sigma is None else f"{row.mu:.1f}±{2 * row.sigma:.1f}"),
     ("share", lambda row: "" if row.share is None else f"{row.share:.1%}"),
     ("α-rank", lambda row: "" if row.alpha_rank is None else f"{row.alpha_rank:.1%}"),
     ("payoff", lambda row: "" if row.payoff is None else signed(row.payoff)),
     ("games", lambda row: f"{row.games:,}" if row.games else ""),
 )
 _MEANINGS = {
-    "skill": "skill: TrueSkill ± 2 sigma",
-    "Elo": "Elo ± standard error",
+    "Elo": "Elo: one fit of all games, ± 95 %",
+    "TrueSkill": "TrueSkill ± 2 sigma",
     "share": "share: in the meta-strategy",
     "payoff": "payoff: against it",
     "α-rank": "α-rank: its mass",
@@ -50,11 +54,32 @@ _MEANINGS = {
 
 def ladder_table(standing: Standing) -> Table:
     """One line per member, best first."""
-    table = _table("#", "policy", "skill", "score", "games", "won–drawn–lost", "step", title="Ladder")
+    table = _table("#", "policy", "Elo", "score", "won–drawn–lost", "games", "step", "TrueSkill", title="Ladder")
     for row in standing.rows:
         table.add_row(*_ladder_cells(row), style=None if row.active else "dim")
-    table.caption = "skill: TrueSkill mean ± 2 sigma; score: share of points against others, a draw counts half"
+    table.caption = "\n".join(ladder_notes(standing))
     return table
+
+
+def ladder_notes(standing: Standing) -> list[str]:
+    """What is to be known of a ladder: how its ratings were made, and how well one ladder describes these members."""
+    lines = [
+        "Elo: one fit of all games (Bradley-Terry), ± 95 % interval; their mean is 1000",
+        "score: share of points against others, a draw counts half",
+        "TrueSkill ± 2 sigma: updated game by game, for matchmaking",
+    ]
+    recorded = sum(row.recorded for row in standing.rows)
+    lines += ["recorded games count for Elo, not for TrueSkill"] if recorded else []
+    pairs, against = len(standing.compared_pairs()), standing.contradictions()
+    if pairs:
+        named = f": {', '.join(f'{low} beats {high}' for high, low in against[:3])}" if against else ""
+        more = f" and {len(against) - 3} more" if len(against) > 3 else ""
+        lines.append(
+            f"{len(against)} of {pairs} pairs with {ENOUGH_GAMES}+ games contradict it beyond intervals{named}{more}"
+        )
+    if standing.fit.pair_spread > NOTED_SPREAD:
+        lines.append(f"not transitive: pairs deviate from their ratings by {standing.fit.pair_spread:.0f} Elo")
+    return lines
 
 
 def payoff_table(standing: Standing) -> Table:
@@ -62,9 +87,9 @@ def payoff_table(standing: Standing) -> Table:
     shown = standing.most_telling_payoffs(MOST_MEMBERS)
     count = len(shown.policies)
     title = "Payoffs: score of row against column, games below"
-    table = _table("", *(f"#{place}" for place in range(1, count + 1)), title=title)
-    for place, policy in enumerate(shown.policies):
-        table.add_row(f"#{place + 1} {policy}", *(_score_cell(shown, place, other) for other in range(count)))
+    table = _table("", *(f"#{rank}" for rank in shown.ranks), title=title)
+    for place, (rank, policy) in enumerate(zip(shown.ranks, shown.policies, strict=True)):
+        table.add_row(f"#{rank} {policy}", *(_score_cell(shown, place, other) for other in range(count)))
     hidden = len(standing.payoffs.policies) - count
     if hidden:
         table.caption = f"fixed players and the best versions; {hidden} more in the PNG and with --json"
@@ -97,12 +122,13 @@ def population_payoff_table(standing: PopulationStanding) -> Group | None:
     if whole is None or block is None:
         return None
     sides = "row against column" if standing.shared else "seat 0 (rows) against seat 1"
-    names = (f"#{place}" if standing.shared else shorten(name, 9) for place, name in enumerate(block.columns, 1))
+    rank = {row.policy: place for place, row in enumerate(standing.rows, 1)}
+    names = (f"#{rank[name]}" if standing.shared else shorten(name, 9) for name in block.columns)
     table = _table("", *names)
     for place, name in enumerate(block.rows):
         cells = (_payoff_cell(block, place, other) for other in range(len(block.columns)))
-        short = shorten(name, _LONGEST_BESIDE)
-        table.add_row(f"#{place + 1} {short}" if standing.shared else short, *cells)
+        label = shorten(name, _LONGEST_BESIDE)
+        table.add_row(f"#{rank[name]} {label}" if standing.shared else label, *cells)
     hidden = whole.mean.size - block.mean.size
     lines = [
         "" if is_exact else "below: half of a 95 % interval, number of games; alone: exact",
@@ -162,12 +188,13 @@ def _titled(title: str, table: Table, caption: Iterable[str]) -> Group:
 
 def _ladder_cells(row: LadderRow) -> list[str]:
     name = f"{row.policy} (learning)" if row.kind == "learner" else row.policy
-    step = f"{row.created_step:,}" if row.kind == "snapshot" else ""
+    step = short(row.created_step) if row.kind == "snapshot" else ""
     games = f"{row.games:,}"
     if row.rank is None or row.score is None:
-        return ["", name, "not rated", "", games, "", step]
-    skill = f"{row.mu:.1f} ± {2 * row.sigma:.1f}"
-    return [str(row.rank), name, skill, f"{row.score:.1%}", games, f"{row.wins}–{row.draws}–{row.losses}", step]
+        return ["", name, "not rated", "", "", games, step, ""]
+    elo, skill = f"{row.elo:.0f}±{row.elo_margin:.0f}", f"{row.mu:.1f}±{2 * row.sigma:.1f}" if row.rated_games else ""
+    results = f"{row.wins}–{row.draws}–{row.losses}"
+    return [str(row.rank), name, elo, f"{row.score:.1%}", results, games, step, skill]
 
 
 def _score_cell(table: PayoffTable, row: int, column: int) -> Text:

@@ -62,7 +62,7 @@ class Members:
             created = int(self._store.path(ref).stat().st_mtime)
             card = {"id": name, "object": "model", "created": created, "owned_by": "ludus"}
             row = ratings.get(str(ref)) or (ratings.get(ref.name) if name == self._policy else None)
-            rating = {"mu": row.mu, "sigma": row.sigma, "games": row.games} if row else None
+            rating = _rating(row) if row else None
             return {**card, "ludus": {"version": ref.version, "rating": rating}}
         return {"id": name, "object": "model", "created": 0, "owned_by": "ludus"}
 
@@ -72,3 +72,8 @@ class Members:
         with contextlib.suppress(StorageError), Catalog.open_readonly(self._catalog) as catalog:
             return {row.policy: row for row in standing_of_run(catalog).rows}
         return {}
+
+
+def _rating(row: LadderRow) -> dict[str, Any]:
+    """Elo from the fit of all games, and TrueSkill."""
+    return {name: getattr(row, name) for name in ("elo", "elo_error", "mu", "sigma", "games")}

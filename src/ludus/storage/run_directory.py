@@ -9,6 +9,7 @@
              tensorboard/  wandb/  wandb.json (the trackers' own files; which Weights & Biases run this is)
              earlier/<n>/ (runs that were here before one began from scratch)
              lm_config.json (of a population with language models, and of its learners: how they speak)
+             recorded.sqlite (games that were recorded by `ludus league --play` and `ludus match --record`)
              feeds.json (the runs that it was fed by, and the numbers of their tasks here)
              refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
 
@@ -62,6 +63,7 @@ class RunDirectory:
     format = _Below("format.json")
     config = _Below("config.yaml")
     catalog = _Below("catalog.sqlite")
+    recorded = _Below("recorded.sqlite")
     lock = _Below("lock")
     control = _Below("control.sock")
     metrics = _Below("metrics.jsonl")

@@ -82,6 +82,8 @@ def ladder_row(place: int, policy: str) -> LadderRow:
         rank=place,
         policy=policy,
         kind="snapshot",
+        elo=1000.0 - place,
+        elo_error=20.0,
         mu=30.0 - place,
         sigma=1.0,
         games=12,
@@ -146,7 +148,7 @@ def test_a_bound_is_called_one_and_an_exact_value_too(two_generations: Populatio
     standing = standing_of_state(two_generations)
     assert (standing.exploitability.generations, standing.exploitability.values) == ((1, 2), (0.8, 0.2))
     assert closing_lines(standing)[0].startswith("NashConv (lower bound): 0.8 █")
-    assert {"nash_conv_bound", "payoffs", "meta_strategy", "lineage"} == {*figures(standing, "x")}
+    assert {"ladder", "nash_conv_bound", "payoffs", "meta_strategy", "lineage"} == {*figures(standing, "x")}
     for entry in two_generations.history:
         entry["metrics"] = {"psro/nash_conv": 0.3}
     exact = standing_of_state(two_generations)

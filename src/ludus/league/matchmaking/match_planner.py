@@ -10,18 +10,25 @@ P is of the meta-strategy: what decides whether a player should deviate is what 
 others do play. So a new policy meets first whom it would be measured against, and pairs that nobody plays wait.
 Invariant: the plan is a function of the table, the strategy and what is pending; no match is planned whose payoff is
 known well enough.
+
+A league has ratings instead of a meta-strategy: `plan_rated_games` plans the games that make the scores of all pairs
+most certain, given ratings and results so far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ludus.errors import LudusError
 from ludus.league.payoffs.empirical_game import EmpiricalGame, Profile, evidence
 from ludus.league.payoffs.normal_form import Array, seatings, symmetrised
+from ludus.league.ratings.elo import POINTS_PER_NATURAL, EloRatings
 
+LEAST_SPREAD = 100.0
+"""Elo points by which a pair may differ from its ratings before it has met, even if all others agree with theirs."""
 Seats = tuple[str, ...]
 """Name of the policy in each seat."""
 
@@ -58,6 +65,44 @@ def plan_matches(
         planner.count(profile, 1)
         planned.append(game.populations.seats(profile))
     return planned
+
+
+def plan_rated_games(fit: EloRatings, games: Array, count: int, *, block: int) -> dict[tuple[int, int], int]:
+    """Further games by pair of members: those that reduce the variance of the scores of all pairs most.
+
+    Ratings give a pair's log-odds with variance v, and each of its games adds p (1 - p) to their precision 1 / v.
+
+    Args:
+        fit: Ratings of the members.
+        games: Games of each pair so far. `[n, n]`
+        count: Games to plan; the last block may be smaller.
+        block: Games that are planned for a pair at once, such that each plays every seat.
+    """
+    weight, precision = _pair_precision(fit, games)
+    # Each pair once: below the diagonal nothing is worth a game.
+    scale = np.triu(weight**2, k=1)
+    planned: dict[tuple[int, int], int] = {}
+    while (left := count - sum(planned.values())) > 0 and scale.any():
+        size = min(block, left)
+        worth = scale * (1.0 / precision - 1.0 / (precision + size * weight))
+        one, other = (int(place) for place in np.unravel_index(int(np.argmax(worth)), worth.shape))
+        precision[one, other] += size * weight[one, other]
+        planned[one, other] = planned.get((one, other), 0) + size
+    return planned
+
+
+def score_errors(fit: EloRatings, games: Array) -> Array:
+    """Standard error of the score of each pair, from ratings and its own games. `[n, n]`"""
+    weight, precision = _pair_precision(fit, games)
+    return np.asarray(weight / np.sqrt(precision))
+
+
+def _pair_precision(fit: EloRatings, games: Array) -> tuple[Array, Array]:
+    """What one game adds to the precision of a pair's log-odds, and their precision with all games so far. `[n, n]`"""
+    share = 1.0 / (1.0 + np.exp((fit.ratings[None, :] - fit.ratings[:, None]) / POINTS_PER_NATURAL))
+    weight = share * (1.0 - share)
+    doubted = replace(fit, pair_spread=max(fit.pair_spread, LEAST_SPREAD))
+    return weight, 1.0 / doubted.gap_variances() + games * weight
 
 
 class _Planner:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from fractions import Fraction
 from itertools import permutations
-from math import nan
+from math import nan, sqrt
 from typing import Any
 
 Key = tuple[str, str, str, int]
@@ -17,6 +17,15 @@ TIE_DIGITS = 6
 FIELDS = ("payoff", "score", "win", "lose")
 """What is known of every game. Score: 1 for a win, 1/2 for a draw, 0 for a defeat. A player wins with the only best
 return, draws with a shared one, and loses with any other."""
+
+Z95 = 1.959963984540054
+
+
+def wilson_interval(score: float, games: int) -> tuple[float, float]:
+    """The 95 % interval of a score (Wilson's): never empty, also after nothing but wins. Draws make it too wide."""
+    centre = (score + Z95**2 / (2 * games)) / (1 + Z95**2 / games)
+    half = Z95 / (1 + Z95**2 / games) * sqrt(score * (1 - score) / games + Z95**2 / (4 * games * games))
+    return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
 def mean_returns(seats: Sequence[str], returns: Sequence[float]) -> dict[str, float]:

@@ -4,6 +4,11 @@ The model is Bradley and Terry's: A gets the share `1 / (1 + 10^((R_B - R_A) / 4
 maximises its likelihood, a draw being half a win for each, together with one imagined draw (or `prior_draws`) of every
 player against one of the mean rating: without it, who never lost would be infinitely good. `update_elo` is the ordinary
 rule, `R += K (score - expected)`. Invariant: `fit_elo` depends on the counts alone; its ratings have the mean 1000.
+
+How sure ratings are follows from the curvature of the likelihood. One number for each player cannot explain players who
+beat each other in a circle. Where pairs deviate from the model by more than chance, the variance of ratings grows by
+Pearson's chi-square over its degrees of freedom (quasi-likelihood), and `pair_spread` says how far pairs lie from what
+their ratings say. Draws vary less than the model takes them to: intervals are too wide then.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ludus.errors import LudusError
-from ludus.league.payoffs.cells import Cell
+from ludus.league.payoffs.cells import Z95, Cell
 from ludus.league.payoffs.empirical_game import EmpiricalGame
 from ludus.league.payoffs.normal_form import Array
 
@@ -31,8 +36,44 @@ class EloRatings:
     """Ratings and how sure they are, in the order of the counts given."""
 
     ratings: Array
-    errors: Array
-    """Standard error of each rating relative to the mean of all, from the curvature of the likelihood. `[n]`"""
+    covariance: Array
+    """Of the ratings relative to the mean of all, in squared points. `[n, n]`"""
+    pair_spread: float = 0.0
+    """Standard deviation of pairs about what their ratings say, beyond chance, in points; 0 if all is transitive."""
+
+    @property
+    def errors(self) -> Array:
+        """Standard error of each rating relative to the mean of all. `[n]`"""
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+
+    def gap_variances(self) -> Array:
+        """How unsure the log-odds of each pair are before its own games are looked at. `[n, n]`"""
+        own = np.diag(self.covariance)
+        known = np.maximum(own[:, None] + own[None, :] - 2.0 * self.covariance, 0.0)
+        return np.asarray((known + self.pair_spread**2) / POINTS_PER_NATURAL**2)
+
+    def expected(self, one: int, other: int, *, games: int = 0, score: float = 0.5) -> tuple[float, float, float]:
+        """Score of one player against another with the ends of its 95 % interval.
+
+        Args:
+            one, other: Places of the two.
+            games, score: What the first got in their games so far. They move the expectation as far as pairs deviate
+                from ratings at all (`pair_spread`).
+        """
+        gap = float(self.ratings[one] - self.ratings[other]) / POINTS_PER_NATURAL
+        variance, spread = float(self.gap_variances()[one, other]), (self.pair_spread / POINTS_PER_NATURAL) ** 2
+        if games and spread:
+            shift, kept = _pair_effect(gap, spread, games, score)
+            # The more the pair's own games say, the less the ratings matter.
+            gap, variance = gap + shift, kept**2 * (variance - spread) + kept * spread
+        half = Z95 * variance**0.5
+        low, middle, high = (float(_logistic(np.array(gap + offset))) for offset in (-half, 0.0, half))
+        return middle, low, high
+
+    def of(self, places: Sequence[int]) -> EloRatings:
+        """The players at these places, in this order."""
+        covariance = self.covariance[np.ix_(places, places)]
+        return EloRatings(ratings=self.ratings[list(places)], covariance=covariance, pair_spread=self.pair_spread)
 
 
 def expected_score(rating: float, opponent: float) -> float:
@@ -61,9 +102,11 @@ def fit_elo(wins: ArrayLike, draws: ArrayLike | None = None, *, prior_draws: flo
     if prior_draws == 0.0 and not _is_connected(points):
         raise LudusError("without prior_draws, ratings need a chain of wins or draws from every player to every other")
     ratings, curvature = _climb(points, prior_draws)
+    dispersion, spread = _excess(points, ratings)
     return EloRatings(
         ratings=START + POINTS_PER_NATURAL * (ratings - ratings.mean()),
-        errors=POINTS_PER_NATURAL * np.sqrt(np.maximum(np.diag(_centred_inverse(curvature)), 0.0)),
+        covariance=POINTS_PER_NATURAL**2 * dispersion * _centred_inverse(curvature),
+        pair_spread=POINTS_PER_NATURAL * spread,
     )
 
 
@@ -143,6 +186,32 @@ def _log_likelihood(points: Array, ratings: Array, prior: float) -> float:
 
 def _logistic(x: Array) -> Array:
     return np.asarray(np.exp(-np.logaddexp(0.0, -x)))
+
+
+def _excess(points: Array, ratings: Array) -> tuple[float, float]:
+    """Pearson's chi-square over its degrees of freedom, at least 1, and the deviation of pairs that causes it."""
+    games = points + points.T
+    one, other = np.nonzero(np.triu(games))
+    freedom = len(one) - int((games.sum(axis=1) > 0).sum()) + 1
+    if freedom < 1 or not len(one):
+        return 1.0, 0.0
+    expected, count = _logistic(ratings[one] - ratings[other]), games[one, other]
+    variance = np.maximum(count * expected * (1.0 - expected), np.finfo(np.float64).tiny)
+    excess = max(1.0, float(((points[one, other] - count * expected) ** 2 / variance).sum() / freedom))
+    return excess, float(np.sqrt((excess - 1.0) / variance.mean()))
+
+
+def _pair_effect(gap: float, spread: float, games: int, score: float) -> tuple[float, float]:
+    """What a pair's own games add to the log-odds that its ratings give, and the share of its variance that is left."""
+    shift = 0.0
+    for _ in range(MOST_STEPS):
+        share = float(_logistic(np.array(gap + shift)))
+        weight = games * share * (1.0 - share)
+        step = (games * (score - share) - shift / spread) / (weight + 1.0 / spread)
+        shift += min(max(step, -1.0), 1.0)
+        if abs(step) < SMALLEST_STEP:
+            break
+    return shift, 1.0 / (1.0 + weight * spread)
 
 
 def _centred_inverse(curvature: Array) -> Array:

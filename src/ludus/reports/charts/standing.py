@@ -1,7 +1,7 @@
 """The standing of a league and of a population as pictures: the ladder, and the payoffs.
 
-The ladder shows skill with its uncertainty, and beside it what else is known of each member. Payoffs are scores in a
-league and returns in a population.
+The ladder shows Elo with its 95 % interval, and beside it what else is known of each
+member. Payoffs are scores in a league and returns in a population; members are numbered as in the ladder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ludus.league.payoffs.cells import Z95
 from ludus.reports.charts.canvas import (
     CELL,
     FAINT,
@@ -39,7 +40,8 @@ _STYLES = {
 }
 _PLOT = 4.0
 """Width of what is between the names and the columns beside, at least, in inches."""
-_COUNTS = ("won–drawn–lost", 80.0)
+_COUNTS, _TRUESKILL = ("won–drawn–lost", 80.0), ("TrueSkill", 54.0)
+_ELO = "Elo: one fit of all games, with its 95 % interval"
 MOST_CELLS = 24
 """Members of each side that are drawn."""
 
@@ -51,23 +53,23 @@ class Rung:
     name: str
     kind: str
     filled: bool
-    mu: float
-    sigma: float
+    rating: float
+    margin: float
+    """Half of the interval that is drawn."""
     beside: tuple[str, ...]
     """What is written to the right, one for each column."""
 
 
 def ladder_figure(standing: Standing, title: str) -> Figure:
-    """Skill of each rated member with a bar of two standard deviations to each side, best on top."""
+    """Elo of each rated member with its 95 % interval, best on top."""
     rungs = [_rung(row) for row in standing.rows if row.rank is not None]
-    return _draw_ladder(rungs, title, (("score", 36.0), _COUNTS), "retired")
+    return _draw_ladder(rungs, title, (("score", 36.0), _COUNTS, _TRUESKILL), "retired")
 
 
 def population_ladder_figure(standing: PopulationStanding, title: str) -> Figure:
-    """The same for a population, with Elo, the share in the meta-strategy and alpha-rank's mass."""
-    rated = [row for row in standing.rows if row.mu is not None]
-    rungs = [_population_rung(place, row) for place, row in enumerate(rated, 1)]
-    columns = (("Elo", 62.0), ("share", 42.0), ("α-rank", 46.0), ("payoff", 46.0), _COUNTS)
+    """The same for a population, with the share in the meta-strategy and alpha-rank's mass."""
+    rungs = [_population_rung(place, row) for place, row in enumerate(standing.rows, 1) if row.elo is not None]
+    columns = (("share", 42.0), ("α-rank", 46.0), ("payoff", 46.0), _COUNTS, _TRUESKILL)
     return _draw_ladder(rungs, title, columns, "in passing")
 
 
@@ -77,28 +79,28 @@ def _rung(row: LadderRow) -> Rung:
         name=f"{row.rank}. {row.policy}",
         kind=row.kind,
         filled=row.active,
-        mu=row.mu,
-        sigma=row.sigma,
-        beside=(score, f"{row.wins}–{row.draws}–{row.losses}"),
+        rating=row.elo or 0.0,
+        margin=row.elo_margin,
+        beside=(score, f"{row.wins}–{row.draws}–{row.losses}", f"{row.mu:.1f}" if row.rated_games else ""),
     )
 
 
 def _population_rung(place: int, row: PopulationRow) -> Rung:
     seat = "" if row.seat is None or row.generation else f", seat {row.seat}"
     beside = (
-        "" if row.elo is None or row.elo_error is None else f"{row.elo:.0f} ± {row.elo_error:.0f}",
         "" if row.share is None else f"{row.share:.0%}",
         "" if row.alpha_rank is None else f"{row.alpha_rank:.0%}",
         "" if row.payoff is None else f"{round(row.payoff, 2) + 0.0:+.2f}",
         f"{row.wins}–{row.draws}–{row.losses}",
+        "" if row.mu is None else f"{row.mu:.1f}",
     )
     kind = "snapshot" if row.generation else "fixed"
     return Rung(
         name=f"{place}. {row.policy}{seat}",
         kind=kind,
         filled=row.frozen,
-        mu=row.mu or 0.0,
-        sigma=row.sigma or 0.0,
+        rating=row.elo or 0.0,
+        margin=Z95 * (row.elo_error or 0.0),
         beside=beside,
     )
 
@@ -118,8 +120,8 @@ def _draw_ladder(rungs: Sequence[Rung], title: str, columns: Sequence[tuple[str,
         colour, marker, _ = _STYLES[rung.kind]
         face = colour if rung.filled else "white"
         axes.errorbar(
-            rung.mu, line, xerr=2 * rung.sigma, fmt=marker, color=colour, markerfacecolor=face, markersize=7, capsize=3,
-            lw=1.6,
+            rung.rating, line, xerr=rung.margin, fmt=marker, color=colour, markerfacecolor=face, markersize=7,
+            capsize=3, lw=1.6,
         )  # fmt: skip
         for place, end in ends.items():
             _write_beside(axes, end, line, rung.beside[place])
@@ -135,7 +137,7 @@ def _draw_ladder(rungs: Sequence[Rung], title: str, columns: Sequence[tuple[str,
 def _label_ladder(axes: Axes, shown: Sequence[Rung]) -> None:
     axes.set_yticks(range(len(shown)), [rung.name for rung in shown], fontsize=9)
     axes.set_ylim(len(shown) - 0.4, -0.6)
-    axes.set_xlabel("skill: TrueSkill mean, bar of ± 2 sigma")
+    axes.set_xlabel(_ELO)
     axes.grid(axis="x", color="#dddddd", lw=0.8)
     hide_frame(axes)
 
@@ -163,10 +165,11 @@ def score_figure(standing: Standing, title: str) -> Figure:
     table = standing.most_telling_payoffs(MOST_CELLS)
     if not table.policies:
         return leave_empty(new_figure(4.8, 4.0), title, "no games between members yet")
+    names = [f"{rank}. {policy}" for rank, policy in zip(table.ranks, table.policies, strict=True)]
     heat_map = HeatMap(
         values=table.score,
-        rows=table.policies,
-        columns=table.policies,
+        rows=names,
+        columns=names,
         lowest=0.0,
         highest=1.0,
         words=lambda row, column: (f"{100 * table.score[row, column]:.0f}", _short(int(table.games[row, column]))),

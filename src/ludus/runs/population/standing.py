@@ -105,6 +105,8 @@ class _Rows:
     def _row(self, name: str, seat: int | None, population: int, place: int) -> PopulationRow:
         recruit, rated = self._recruits.get(name), self._rated.get(name)
         elo, error = self._elo[population].get(place, (None, None))
+        if elo is None and rated is not None:
+            elo, error = rated.elo, rated.elo_error
         is_listed, is_member = place >= 0, recruit is None or recruit.frozen
         return PopulationRow(
             policy=name,
