@@ -60,7 +60,7 @@ rewards: [{kind: exact}, {kind: format, pattern: "[0-4]", weight: 0.1}]
 policy: {model: {path: MODEL, lora: null}}
 explore: {games_in_flight: 8, group: 4, sampling: {max_tokens: 3}}
 experience: {operators: [{kind: zero_variance}]}
-train: {steps: STEPS, batch_episodes: 8, minibatch: 16, learning_rate: 0.00001, algorithm: {preset: grpo}}
+train: {steps: STEPS, batch_episodes: 8, minibatch: 16, optimizer: {learning_rate: 0.00001}, algorithm: {preset: grpo}}
 evaluate: {every: 400, tasks: [{path: "ludus/arithmetic?digits=1&count=8", split: test, name: held_out}]}
 telemetry: {tensorboard: false, every_s: 0}
 runtime: {max_restarts: 1000}
