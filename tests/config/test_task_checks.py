@@ -80,7 +80,7 @@ def test_games_and_tasks_may_be_in_one_run_each_with_its_own_settings_over_the_r
         (GOOD + "explore: {group: 8}\ntrain: {batch_episodes: 12}\n", "explore.group: 8); write 16"),
         (GOOD + "evaluate: {tasks: [other/train.jsonl]}\n", "train is already the name of tasks.0"),
         ("name: x\ngames: [pgx:chess]\nrewards: [{kind: exact}]\n", "rewards: a game gives its own rewards"),
-        ("name: x\ngames: [pgx:chess]\nevaluate: {tasks: [a.jsonl]}\n", "evaluate.tasks: are attempted in runs on"),
+        ("name: x\ngames: [pgx:chess]\nevaluate: {tasks: [a.jsonl]}\n", "evaluate.tasks: are for language models"),
     ],
 )
 def test_what_cannot_hold_is_said_with_its_key(text: str, problem: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pyspiel
 import pytest
@@ -79,6 +80,15 @@ def test_a_move_counts_where_it_matters_and_only_if_it_keeps_the_outcome() -> No
     assert metrics["evaluate/judged_positions"] == 4
     assert metrics["evaluate/solver/judged_positions"] == 1, "after the middle column every reply loses"
     assert absolute_lines(metrics)[0].startswith("outcome-preserving moves of the final policy: 50.0%")
+
+
+def test_games_against_past_versions_are_not_judged_since_the_policy_samples_there() -> None:
+    job = job_of([0])
+    past = PolicyRef(name=MAIN.name, version=PolicyVersion(1))
+    job.opponents = (past,)
+    task = Task(id=TaskId(0), game=GAME, seed=0, seats=(Seat(policy=MAIN), Seat(policy=past)))
+    job.played[0] = msgspec.structs.replace(job.played[0], task=task)
+    assert MoveJudge(GAME, "evaluate").measure(job) == {}
 
 
 def test_only_final_evaluations_are_judged() -> None:

@@ -82,7 +82,8 @@ class MoveJudge:
     """Connect Four: which of the moves kept the outcome that perfect play would have reached.
 
     Only positions count in which it matters: some legal move keeps the outcome and some other gives it away. Solving
-    takes seconds, so only evaluations with the final number of games are judged.
+    takes seconds, so only evaluations with the final number of games are judged, and in these the games against fixed
+    players: against its past versions a policy samples.
     """
 
     def __init__(self, game: str, path: str) -> None:
@@ -92,9 +93,14 @@ class MoveJudge:
         """Share of outcome-preserving moves of the measured version, and of each fixed opponent."""
         if not job.is_final:
             return {}
-        games = [each for each in job.in_order() if each.task.game == self._game and not each.error]
+        fixed = {ref for ref in job.opponents if ref.name != job.learner.name}
+        games = [
+            each
+            for each in job.in_order()
+            if each.task.game == self._game and not each.error and fixed & {seat.policy for seat in each.task.seats}
+        ]
         solver, metrics = ConnectFourSolver(), dict[str, float]()
-        for who in (job.learner, *(ref for ref in job.opponents if ref.name != job.learner.name)):
+        for who in (job.learner, *sorted(fixed, key=str)):
             kept = list(_judged(solver, games, who))
             name = self._path if who == job.learner else f"{self._path}/{who.name}"
             if kept:

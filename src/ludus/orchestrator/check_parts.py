@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ludus.config import RunConfig, TasksetConfig, needs_greedy, wanted_sources
+from ludus.config import GameChoice, RunConfig, TasksetConfig, needs_greedy, wanted_sources
 from ludus.errors import ConfigError
 from ludus.experience import build_filters, build_pipeline
 from ludus.explore.players.fixed import make_player, make_text_player
@@ -41,10 +41,14 @@ def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables
     if config.population is not None and config.population.oracle == "exact":
         playables = Playables(games=_find_tabular_game(config, problems))
     elif config.policy.model is None:
-        playables = Playables(games=_find_boards(config, problems))
+        playables = Playables(games=_find_boards(config, problems), held_out_games=_find_held_out(config, problems))
+        if playables.held_out_games:
+            both = playables.game_specs | playables.held_out_specs
+            collect(problems, check_fits_games, config, both)
     else:
         playables = Playables(
             games=_find_text_games(config, problems),
+            held_out_games=_find_held_out(config, problems),
             tasksets=load_tasksets(config.tasks, problems),
             held_out=load_tasksets(config.evaluate.tasks, problems),
         )
@@ -88,6 +92,21 @@ def _find_boards(config: RunConfig, problems: list[str]) -> dict[str, Game]:
     return games
 
 
+def _find_held_out(config: RunConfig, problems: list[str]) -> dict[str, Game | TextGame]:
+    """The games that are only measured on, with players that can play them."""
+    speaks, found = config.policy.model is not None, dict[str, Game | TextGame]()
+    make: Callable[[str], Game | TextGame] = make_text_game if speaks else make_game
+    for choice in config.evaluate.held_out_games:
+        game = collect(problems, make, choice.key)
+        if game is None:
+            continue
+        found[choice.key] = game
+        against = config.evaluate.against if choice.against is None else choice.against
+        for name in sorted(set(against) - config.explore.endpoints.keys()):
+            collect(problems, make_text_player if speaks else make_player, name, game)
+    return found
+
+
 def _find_text_games(config: RunConfig, problems: list[str]) -> dict[str, TextGame]:
     games = collect(problems, lambda: {choice.key: make_text_game(choice.key) for choice in config.games}) or {}
     for name in sorted(set(_fixed_players(config)) - config.explore.endpoints.keys()):
@@ -113,7 +132,8 @@ def _check_language_model(config: RunConfig, problems: list[str]) -> None:
 
         for name, endpoint in config.explore.endpoints.items():
             collect(problems, check_endpoint, name, endpoint)
-    for prompt in (config.explore.prompt, *(game.prompt for game in config.games if game.prompt is not None)):
+    own = [*(game.prompt for game in config.games), *(game.prompt for game in config.evaluate.held_out_games)]
+    for prompt in (config.explore.prompt, *(each for each in own if each is not None)):
         collect(problems, find_prompt, prompt.template)
         collect(problems, check_extraction, prompt.action)
     if config.policy.model is not None:
@@ -156,6 +176,8 @@ class Playables:
 
     games: Mapping[str, Game | TextGame] = field(default_factory=dict)
     """By key: boards for networks, games of words for language models."""
+    held_out_games: Mapping[str, Game | TextGame] = field(default_factory=dict)
+    """For evaluation only."""
     tasksets: Sequence[Taskset] = ()
     held_out: Sequence[Taskset] = ()
     """For evaluation only."""
@@ -164,6 +186,11 @@ class Playables:
     def game_specs(self) -> dict[str, GameSpec]:
         """What is known of the games, by key."""
         return {key: game.spec for key, game in self.games.items()}
+
+    @property
+    def held_out_specs(self) -> dict[str, GameSpec]:
+        """What is known of the games that are only measured on, by key."""
+        return {key: game.spec for key, game in self.held_out_games.items()}
 
     @property
     def specs(self) -> dict[str, GameSpec]:
@@ -222,3 +249,13 @@ def make_tasks(config: RunConfig, playables: Playables) -> TaskStream:
         sets = TasksetTasks(playables.tasksets, own, group, held_out=playables.held_out, greedy=greedy)
         streams["tasks"] = sets, weight
     return MixedTasks(streams, seed, group) if is_mixed else next(iter(streams.values()))[0]
+
+
+def evaluation_streams(config: RunConfig, playables: Playables) -> tuple[TaskStream, ...]:
+    """What makes evaluation tasks of kinds that the run does not train on."""
+    seed, found = derive_seed(config.seed, "held out"), list[TaskStream]()
+    if not config.games and config.evaluate.held_out_games:
+        found.append(GameTasks([GameChoice(key=game.key) for game in config.evaluate.held_out_games], seed))
+    if not config.tasks and playables.held_out:
+        found.append(TasksetTasks([], seed, held_out=playables.held_out))
+    return tuple(found)

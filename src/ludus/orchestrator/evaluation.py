@@ -7,7 +7,7 @@ job measured is reported when its last game is there, once: games that the log h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,16 @@ class Job:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """What is measured on and not trained on."""
+
+    specs: Mapping[str, GameSpec] = field(default_factory=dict)
+    """Of the games, by key."""
+    streams: tuple[TaskStream, ...] = ()
+    """What makes tasks of kinds that the run's own stream does not make."""
+
+
 class Evaluation:
     """Issues evaluation jobs, reports what they measured and settles them into the pool."""
 
@@ -78,6 +88,7 @@ class Evaluation:
         specs: Mapping[str, GameSpec],
         report: Callable[[Job], None] = lambda job: None,
         measures: Sequence[Measure] = (),
+        held_out: HeldOut = HeldOut(),  # noqa: B008 - frozen
     ) -> None:
         """`specs` are those of the games; whatever else comes back is an attempt at a task.
 
@@ -89,6 +100,7 @@ class Evaluation:
         self._specs = specs
         self._report = report
         self._measures = measures
+        self._held_out = held_out
         self._issued = 0
         self._pending: list[Task] = []
         self._logged: dict[int, Episode] = {}
@@ -153,7 +165,7 @@ class Evaluation:
             return {}
         job, self.job = self.job, None
         for episode in job.in_order():
-            if not episode.task.is_attempt and is_sound(episode):
+            if episode.task.game in self._specs and is_sound(episode):
                 seats = tuple(seat.policy for seat in episode.task.seats)
                 self._pool.record(Match(id=episode.id, game=episode.task.game, seats=seats, returns=episode.returns))
         member, scores = self._pool.find(job.learner), job.scores or {}
@@ -166,7 +178,7 @@ class Evaluation:
         attempts = [episode for episode in played if episode.task.is_attempt]
         games = [episode for episode in played if not episode.task.is_attempt]
         scores = score_attempts(attempts, samples=self._config.samples, success=self._config.success)
-        scores |= score_games(games, job.learner, self._specs)
+        scores |= score_games(games, job.learner, self._specs, self._held_out.specs)
         for each in self._measures if scores else ():
             scores |= each.measure(job)
         return scores
@@ -189,7 +201,9 @@ class Evaluation:
     def _make_tasks(self, job: Job) -> None:
         attempts = tuple(Seat(policy=job.learner, greedy=greedy) for greedy in self._ways())
         plan = EvaluationPlan(line_ups=self._lineups(job), attempts=attempts, samples=self._config.samples)
-        self._pending = self._tasks.evaluation(job.number, plan)
+        self._pending = []
+        for stream in (self._tasks, *self._held_out.streams):
+            self._pending += stream.evaluation(job.number, plan, first=len(self._pending))
         job.tasks = {task.id: task for task in self._pending}
         self._take_logged()
 
@@ -209,8 +223,10 @@ class Evaluation:
 
     def _lineups(self, job: Job) -> list[tuple[str, tuple[Seat, ...]]]:
         lineups: list[tuple[str, tuple[Seat, ...]]] = []
-        for game, spec in self._specs.items():
-            for opponent in (job.learner,) if spec.is_cooperative else job.opponents:
+        specs = {**self._specs, **self._held_out.specs}
+        for game, opponents in self._opponents(job):
+            spec = specs[game]
+            for opponent in (job.learner,) if spec.is_cooperative else opponents:
                 # Two greedy networks would play the same game over and over; against each other they sample.
                 has_variety = opponent.name != job.learner.name or (spec.is_cooperative and spec.has_chance)
                 wanted = not spec.must_mix if self._config.greedy is None else self._config.greedy
@@ -218,6 +234,13 @@ class Evaluation:
                     seats = evaluation_seats(spec, job.learner, opponent, number, greedy=wanted and has_variety)
                     lineups.append((game, seats))
         return lineups
+
+    def _opponents(self, job: Job) -> Iterator[tuple[str, tuple[PolicyRef, ...]]]:
+        """Who is met in each game; in held-out games fixed players alone."""
+        yield from ((game, job.opponents) for game in self._specs)
+        for choice in self._config.held_out_games:
+            against = self._config.against if choice.against is None else choice.against
+            yield choice.key, tuple(PolicyRef(name=PolicyName(name)) for name in against)
 
 
 def _is_of(episode: Episode | None, task: Task) -> bool:

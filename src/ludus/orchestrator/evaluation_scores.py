@@ -29,16 +29,27 @@ def is_sound(episode: Episode) -> bool:
     return not episode.error and is_whole and all(map(isfinite, episode.returns))
 
 
-def score_games(episodes: Sequence[Episode], learner: PolicyRef, specs: Mapping[str, GameSpec]) -> dict[str, float]:
-    """By opponent, and with several games also by game and opponent: return, score, wins, draws and losses, by seat."""
+def score_games(
+    episodes: Sequence[Episode],
+    learner: PolicyRef,
+    specs: Mapping[str, GameSpec],
+    held_out: Mapping[str, GameSpec] | None = None,
+) -> dict[str, float]:
+    """By opponent, and with several games also by game and opponent: return, score, wins, draws and losses, by seat.
+
+    Held-out games are told by game and opponent alone.
+    """
+    others = held_out or {}
     found: dict[str, list[Outcome]] = {}
     degrees: dict[str, bool] = {}
     for episode in filter(is_sound, episodes):
         label, outcome = _outcome(episode, learner)
         game = episode.task.game
-        for prefix in (label, *((f"{game}/{label or 'itself'}",) if len(specs) > 1 else ())):
+        of_game = f"{game}/{label or 'itself'}"
+        prefixes = (of_game,) if game in others else (label, of_game) if len(specs) > 1 else (label,)
+        for prefix in prefixes:
             found.setdefault(prefix, []).append(outcome)
-            degrees[prefix] = degrees.get(prefix, True) and specs[game].pays_by_degree
+            degrees[prefix] = degrees.get(prefix, True) and {**specs, **others}[game].pays_by_degree
     metrics: dict[str, float] = {}
     for prefix, outcomes in found.items():
         path = f"evaluate/{prefix}" if prefix else "evaluate"

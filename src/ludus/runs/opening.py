@@ -26,7 +26,8 @@ from ludus.orchestrator import (
     Workers,
 )
 from ludus.orchestrator.absolute_measures import make_measures
-from ludus.orchestrator.check_parts import make_tasks
+from ludus.orchestrator.check_parts import evaluation_streams, make_tasks
+from ludus.orchestrator.evaluation import HeldOut
 from ludus.orchestrator.trainer_client import TrainerClient
 from ludus.records import Episode, PolicyName, PolicyRef
 from ludus.runs.cycle import Cycle, CycleSource
@@ -85,6 +86,7 @@ def open_loop(
     pool, tasks = open_pool(config, context.run), make_tasks(config, playables)
     results = ResultLog(context.telemetry, context.run.metrics)
     measures = make_measures(playables.game_specs, context.shape, store.policies)
+    held_out = HeldOut(specs=playables.held_out_specs, streams=evaluation_streams(config, playables))
     milestones = MeasuringMilestones if config.mode == "evaluate" else Milestones
     parts = Parts(
         context=context,
@@ -94,7 +96,7 @@ def open_loop(
         tasks=tasks,
         pool=pool,
         matchmaker=Matchmaker(config.league, pool, config.seed),
-        evaluation=Evaluation(config.evaluate, tasks, pool, playables.game_specs, results.report, measures),
+        evaluation=Evaluation(config.evaluate, tasks, pool, playables.game_specs, results.report, measures, held_out),
         milestones=milestones(config, progress, until=until),
         cycle=Cycle(config.cycle),
         progress=progress,

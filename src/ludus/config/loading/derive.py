@@ -160,7 +160,12 @@ def _fill_entries(config: RunConfig) -> RunConfig:
         tuple(_with(taskset, sampling=_over(explore.sampling, taskset.sampling)) for taskset in sets)
         for sets in (config.tasks, config.evaluate.tasks)
     )
-    return _with(config, games=games, tasks=tasks, evaluate=_with(config.evaluate, tasks=held_out))
+    others = tuple(
+        _with(game, prompt=_over(explore.prompt, game.prompt), sampling=_over(explore.sampling, game.sampling))
+        for game in config.evaluate.held_out_games
+    )
+    evaluate = _with(config.evaluate, tasks=held_out, held_out_games=others)
+    return _with(config, games=games, tasks=tasks, evaluate=evaluate)
 
 
 def _over(model: M, own: M | None) -> M | None:
@@ -202,7 +207,7 @@ def _fill_aggregation(config: RunConfig, train: TrainConfig) -> TrainConfig:
 def _fill_intervals(config: RunConfig) -> RunConfig:
     league = _fill(config.league, snapshot_every=max(1, config.train.steps // _SNAPSHOTS))
     evaluate = _fill(config.evaluate, every=league.snapshot_every)
-    if not config.games:
+    if not config.games and not evaluate.held_out_games:
         evaluate = _unless_given(evaluate, against=())
     every = _FUSED_CHECKPOINT_EVERY if config.topology == "fused" else config.synchronise.interval
     checkpoint = _fill(config.checkpoint, every=every)

@@ -240,7 +240,8 @@ def _name(config: RunConfig, path: Path, name: str) -> Iterator[Contradiction]:
 
 def _use(config: RunConfig, path: Path, name: str, endpoint: EndpointConfig) -> Iterator[Contradiction]:
     players = {player for opponent in config.league.opponents for player in opponent.players}
-    plays = name in players | set(config.evaluate.against)
+    others = {player for game in config.evaluate.held_out_games for player in game.against or ()}
+    plays = name in players | others | set(config.evaluate.against)
     judge = config.explore.judge
     if not plays and (judge is None or judge.endpoint != name):
         where = "league.opponents, evaluate.against or explore.judge.endpoint"

@@ -259,10 +259,13 @@ def check_tasks(config: RunConfig) -> Iterator[Contradiction]:
 
 
 def _only_with_tasks(config: RunConfig) -> Iterator[Contradiction]:
-    if config.rewards:
+    if config.rewards and not config.evaluate.tasks:
         yield at("rewards", "a game gives its own rewards; leave them out, or write tasks instead of games")
-    if config.evaluate.tasks:
-        yield at("evaluate.tasks", "are attempted in runs on tasks; write tasks, or leave them out")
+    if config.evaluate.tasks and config.policy.model is None:
+        yield at("evaluate.tasks", "are for language models; give policy.model, or leave them out")
+    if not config.rewards and not all(taskset.rewards for taskset in config.evaluate.tasks):
+        yield at("rewards", "evaluate.tasks need rewards; write rewards: [{kind: exact}]")
+    yield from _repeated_names(config)
 
 
 def _no_opponents(config: RunConfig) -> Iterator[Contradiction]:
@@ -270,7 +273,7 @@ def _no_opponents(config: RunConfig) -> Iterator[Contradiction]:
         if opponent.kind != "mirror":
             path: Path = ("league", "opponents", i, "kind")
             yield at(path, "a task has no opponents; write league: {opponents: [{kind: mirror}]}, or leave it out")
-    if config.evaluate.against:
+    if config.evaluate.against and not config.evaluate.held_out_games:
         yield at("evaluate.against", "a task has no opponents; write evaluate: {tasks: [...]}")
     if config.warm_start is not None:
         yield at("warm_start", "is for games; learn from examples first with buffer.expert and the preset sft")

@@ -104,6 +104,7 @@ def build_language_runner(
         for game in config.games
         if game.prompt or game.sampling or game.rewards
     }
+    rollouts |= {game.key: play(game.prompt, game.sampling) for game in config.evaluate.held_out_games}
     rollouts |= _task_rollouts(setup, config, sampler, surroundings)
     default = play(None, None)
     return LanguageRunner(rollouts, default=default, sampler=sampler, slots=setup.slots, endpoints=endpoints)
