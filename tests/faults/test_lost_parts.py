@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
+import sqlite3
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,3 +92,89 @@ def test_a_newest_checkpoint_that_is_gone_is_named(run: Path, caplog: pytest.Log
     with caplog.at_level(logging.WARNING):
         assert resume(run).stage == "done"
     assert f"checkpoint {newest} is not in {run / 'checkpoints'} any more; using checkpoint {before}" in caplog.text
+
+
+def newest_policy(run: Path) -> Path:
+    return sorted((run / "policies" / "main").iterdir())[-1]
+
+
+def truncate(policy: Path, whole: Path) -> None:
+    weights = policy / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-5])
+
+
+def lie(policy: Path, whole: Path) -> None:
+    weights = policy / "weights.safetensors"
+    weights.write_bytes((1 << 60).to_bytes(8, "little") + weights.read_bytes()[8:])
+
+
+def swap(policy: Path, whole: Path) -> None:
+    shutil.rmtree(policy)
+    shutil.copytree(whole / "policies" / "main" / "00000000", policy)
+
+
+def remove_card(policy: Path, whole: Path) -> None:
+    (policy / "policy.json").unlink()
+
+
+def remove(policy: Path, whole: Path) -> None:
+    shutil.rmtree(policy)
+
+
+@pytest.mark.parametrize("damage", [truncate, lie, swap, remove_card, remove])
+def test_a_damaged_newest_policy_is_published_again_from_the_checkpoint(
+    run: Path, whole: Path, damage: Callable[[Path, Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    newest = newest_policy(run)
+    was = directory_hashes(newest)
+    damage(newest, whole)
+    with caplog.at_level(logging.WARNING):
+        assert resume(run, steps=STEPS).stage == "done"
+    assert directory_hashes(newest) == was
+    if damage is not remove:
+        assert f"main@{int(newest.name)} was damaged; it is published again" in caplog.text
+        assert (run / "quarantine" / f"main-{newest.name}").is_dir()
+
+
+def test_a_run_whose_newest_policy_and_an_opponent_are_damaged_trains_on(
+    run: Path, whole: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    truncate(newest_policy(run), whole)
+    truncate(run / "policies" / "main" / "00000000", whole)
+    with caplog.at_level(logging.WARNING):
+        assert resume(run).steps >= MORE_STEPS
+    assert "main@0 cannot be played against any more and leaves the pool" in caplog.text
+    assert not events(run, "episode_failed")
+
+
+def test_a_run_trains_on_while_another_program_holds_its_catalog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ludus.storage.database._BUSY_S", 0.05)
+    loop = make(tmp_path / "run", 10**6)
+    loop.start()
+    while not loop.status().update:
+        assert not loop.wait(0.02).is_over
+    foreign = sqlite3.connect(tmp_path / "run" / "catalog.sqlite", isolation_level=None, timeout=60.0)
+    foreign.execute("BEGIN IMMEDIATE")
+    held = loop.status().update
+    while loop.status().update < held + 2:
+        assert not loop.wait(0.02).is_over
+    foreign.execute("ROLLBACK")
+    foreign.close()
+    loop.stop()
+    status = loop.wait()
+    assert "is locked by another program; the run goes on" in caplog.text
+    catalog = sqlite3.connect(tmp_path / "run" / "catalog.sqlite")
+    known = catalog.execute("SELECT max(version) FROM policies").fetchone()[0]
+    (progress,) = catalog.execute("SELECT value FROM cursors WHERE key = 'progress'").fetchone()
+    catalog.close()
+    assert known == status.version == json.loads(progress)["version"]
+
+
+def test_a_run_that_was_copied_with_its_links_followed_goes_on(run: Path, tmp_path: Path) -> None:
+    subprocess.run(["cp", "-rL", run, tmp_path / "copy"], check=True)
+    assert not (tmp_path / "copy" / "logs" / "latest").is_symlink()
+    assert resume(tmp_path / "copy").steps >= MORE_STEPS
+    assert (tmp_path / "copy" / "logs" / "latest").is_symlink()
+    assert list((tmp_path / "copy" / "quarantine").iterdir()) == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,3 +136,79 @@ def test_threads_may_read_while_one_writes(catalog: Catalog) -> None:
     for reader in readers:
         reader.join()
     assert not failures
+
+
+@pytest.fixture
+def foreign(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
+    """Another program's connection, which has the catalog locked."""
+    monkeypatch.setattr("ludus.storage.database._BUSY_S", 0.05)
+    connection = sqlite3.connect(catalog.path, isolation_level=None, check_same_thread=False)
+    connection.execute("BEGIN IMMEDIATE")
+    yield connection
+    connection.close()
+
+
+def fail_after_keeping(catalog: Catalog) -> None:
+    with catalog.transaction(durable=False):
+        catalog.set_cursor("a", "never seen")
+        raise StorageError
+
+
+def test_what_is_written_while_another_program_holds_the_catalog_is_kept_in_its_order(
+    catalog: Catalog, foreign: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(3):
+        with catalog.transaction(durable=False):
+            catalog.set_cursor("a", number)
+            with catalog.transaction(durable=False):
+                catalog.executemany("INSERT INTO cursors VALUES(?, ?)", [(f"n{number}", "1")])
+    with pytest.raises(StorageError):
+        fail_after_keeping(catalog)
+    assert catalog.cursor("a") is None
+    assert [r.getMessage() for r in caplog.records] == [
+        f"{catalog.path} is locked by another program; the run goes on and writes to it later"
+    ]
+    foreign.execute("ROLLBACK")
+    with catalog.transaction(durable=False):
+        catalog.set_cursor("b", 1)
+    assert [catalog.cursor(key) for key in ("a", "n0", "n1", "n2", "b")] == [2, 1, 1, 1, 1]
+    assert "is free again" in caplog.text
+
+
+def test_what_was_kept_is_written_when_the_catalog_is_closed(catalog: Catalog, foreign: sqlite3.Connection) -> None:
+    with catalog.transaction(durable=False):
+        catalog.set_cursor("a", 1)
+    foreign.execute("ROLLBACK")
+    catalog.close()
+    with Catalog.open_readonly(catalog.path) as observer:
+        assert observer.cursor("a") == 1
+
+
+def test_a_durable_transaction_waits_for_the_other_program_and_says_so(
+    catalog: Catalog, foreign: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write() -> None:
+        with catalog.transaction():
+            catalog.set_cursor("a", 1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    end = time.monotonic() + 20.0
+    while "waiting for it" not in caplog.text:
+        assert time.monotonic() < end
+        os.sched_yield()
+    assert writer.is_alive()
+    foreign.execute("ROLLBACK")
+    writer.join(20.0)
+    assert catalog.cursor("a") == 1
+
+
+def test_a_lock_that_never_ends_is_an_error_with_a_remedy(
+    catalog: Catalog, foreign: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ludus.storage.database._MOST_BUSY_S", 0.0)
+    with pytest.raises(StorageError, match=r"locked by another program; close that \(fuser -v"), catalog.transaction():
+        pass
+    foreign.execute("ROLLBACK")
+    with catalog.transaction():
+        catalog.set_cursor("a", 1)

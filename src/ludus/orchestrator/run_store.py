@@ -20,6 +20,7 @@ from ludus.orchestrator.progress import Learner, Progress
 from ludus.policies import AnyShape, PolicyStore
 from ludus.records import PolicyRef, PolicyVersion
 from ludus.sources.batches_ahead import policies_named
+from ludus.storage.atomic import move_to_quarantine
 from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import Checkpoint, CheckpointStore
 from ludus.storage.run_directory import RunDirectory
@@ -117,9 +118,15 @@ class RunStore:
         return self.episodes.trim(point) if point else 0
 
     def publish(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]], shape: AnyShape, *, step: int) -> str:
-        """Publish a version; returns the hash of its weights, or nothing if it was published before."""
-        if self.policies.has(ref):
-            return ""
+        """Publish a version; returns the hash of its weights, or nothing if it was published before.
+
+        What is on disk under this version is checked first: if it is damaged or another's, it is set aside.
+        """
+        if self.policies.path(ref).exists():
+            if not (problem := self.policies.problem(ref, weights)):
+                return ""
+            move_to_quarantine(self.policies.path(ref), self._run.quarantine, problem)
+            log.warning("%s was damaged; it is published again from the checkpoint", ref)
         digest = self.policies.publish(ref, weights, shape, step=step)
         with self.catalog.transaction(durable=False):
             self.catalog.add_policy(ref, weights_hash=digest)
@@ -172,6 +179,15 @@ class RunState:
         for key, part in self._parts.items():
             if state.get(key) is not None:
                 part.load_state(state[key])
+        self._retire_damaged()
+
+    def _retire_damaged(self) -> None:
+        """Choose no opponent whose weights are gone or damaged. The newest version is published again instead."""
+        for member in self.pool.snapshots:
+            if member.ref.version != self._progress.version and (problem := self._store.policies.problem(member.ref)):
+                member.active = False
+                self.pool.revision += 1
+                log.warning("%s cannot be played against any more and leaves the pool: %s", member.ref, problem)
 
     def index(self, saved: Checkpoint) -> None:
         """Bring the catalog up to a checkpoint."""

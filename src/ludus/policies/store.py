@@ -105,6 +105,14 @@ class PolicyStore:
             raise CorruptRecord(f"{self.path(ref)}: the weights do not match the hash in their {CARD}")
         return Policy(ref=ref, shape=shape, weights=weights, weights_hash=card["weights_hash"], step=int(card["step"]))
 
+    def problem(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]] | None = None) -> str:
+        """Why a version on disk cannot be used, or does not have these weights; nothing if it can, and has."""
+        try:
+            found = self.load(ref)
+        except (StorageError, OSError) as error:
+            return str(error)
+        return "" if weights is None or found.weights_hash == tensors_hash(weights) else "it has other weights"
+
     def shape(self, ref: PolicyRef) -> AnyShape:
         """What a version's weights are for; the weights themselves are not read."""
         return self._shape(ref, self._card(ref))

@@ -2,7 +2,7 @@
 
 Invariant: one writer (the process that holds the run lock); a transaction is there whole or not at all, and a durable
 one survives a power loss once it returns. Observers open it read-only, see a consistent snapshot and never block the
-writer (WAL).
+writer (WAL). Another program's lock does not stop it: see `Database`.
 
 Rooms keep their SQL beside their logic: `with catalog.transaction(): catalog.execute(...)`. To add a table: put it
 into `SCHEMA` if it is part of the format, and raise `SCHEMA_VERSION` when its meaning changes.
@@ -10,19 +10,14 @@ into `SCHEMA` if it is part of the format, and raise `SCHEMA_VERSION` when its m
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
-import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus.errors import CorruptRecord, StorageError
+from ludus.errors import StorageError
 from ludus.records import PolicyRef
-from ludus.storage.atomic import disk_full
-from ludus.storage.filesystem import REAL
+from ludus.storage.database import Database
 
 SCHEMA_VERSION = 1
 SCHEMA = """
@@ -48,28 +43,10 @@ CREATE TABLE refused(reason TEXT PRIMARY KEY, count INTEGER, example TEXT) WITHO
 CREATE TABLE quarantined(id INTEGER PRIMARY KEY, source TEXT, reason TEXT, moved_to TEXT, created REAL);
 CREATE TABLE checkpoints("update" INTEGER PRIMARY KEY, sha256 TEXT, created REAL);
 """
-_BUSY_MS = 10_000
-_SCARCE_BYTES = 1_000_000
-Row = tuple[Any, ...]
 
 
-class Catalog:
+class Catalog(Database):
     """One connection to the catalog, for one writing thread and any number of reading ones."""
-
-    def __init__(self, path: Path, *, readonly: bool = False) -> None:
-        self.path = path
-        self.readonly = readonly
-        self._lock = threading.RLock()
-        self._depth = 0
-        self._durable = False
-        with self._errors():
-            self._connection = _connect(path, readonly)
-        try:
-            with self._errors():
-                self._prepare()
-        except BaseException:
-            self._connection.close()
-            raise
 
     @classmethod
     def open_readonly(cls, path: Path) -> Catalog:
@@ -77,46 +54,6 @@ class Catalog:
         if not path.is_file():
             raise StorageError(f"{path} does not exist")
         return cls(path, readonly=True)
-
-    @contextlib.contextmanager
-    def transaction(self, *, durable: bool = True) -> Iterator[None]:
-        """Group statements: all of them happen or none.
-
-        A transaction that is not `durable` is atomic and survives the death of the process; a power loss may take it
-        back, unless a durable one came after it. Inside another transaction this is a savepoint.
-        """
-        with self._lock, self._errors():
-            if self._depth and durable and not self._durable:
-                raise StorageError("a durable transaction cannot be part of one that is not")
-            commit, rollback = self._begin(durable)
-            self._depth += 1
-            try:
-                yield
-                self._connection.execute(commit)
-            except BaseException:
-                if self._connection.in_transaction:
-                    for statement in rollback:
-                        self._connection.execute(statement)
-                raise
-            finally:
-                self._depth -= 1
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Run one statement that writes, inside `transaction()`; return the number of rows it changed."""
-        with self._lock, self._errors():
-            self._require_transaction()
-            return self._connection.execute(sql, values).rowcount
-
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run one statement for many rows, inside `transaction()`."""
-        with self._lock, self._errors():
-            self._require_transaction()
-            self._connection.executemany(sql, rows)
-
-    def query(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Rows of a SELECT. One call sees one snapshot."""
-        with self._lock, self._errors():
-            return self._connection.execute(sql, values).fetchall()
 
     def cursor(self, key: str, default: Any = None) -> Any:
         """The JSON value stored under `key`."""
@@ -146,73 +83,18 @@ class Catalog:
         """Note a committed checkpoint."""
         self.execute("INSERT OR REPLACE INTO checkpoints VALUES(?, ?, ?)", (update, sha256, time.time()))
 
-    def close(self) -> None:
-        """Close the connection; closing twice is fine."""
-        with self._lock:
-            self._connection.close()
-
-    def __enter__(self) -> Catalog:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _begin(self, durable: bool) -> tuple[str, tuple[str, ...]]:
-        """Open a level; return the statement that keeps it and those that undo it."""
-        if self._depth:
-            name = f"level_{self._depth}"
-            self._connection.execute(f"SAVEPOINT {name}")
-            return f"RELEASE {name}", (f"ROLLBACK TO {name}", f"RELEASE {name}")
-        if durable != self._durable:
-            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            self._durable = durable
-        self._connection.execute("BEGIN IMMEDIATE")
-        return "COMMIT", ("ROLLBACK",)
-
     def _prepare(self) -> None:
-        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        version = self.query("PRAGMA user_version")[0][0]
         if version > SCHEMA_VERSION:
             raise StorageError(
                 f"{self.path} has schema {version}, this ludus reads up to {SCHEMA_VERSION}; upgrade ludus to open it"
             )
         if self.readonly:
             return
-        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._patiently(lambda: self._connection.execute("PRAGMA journal_mode = WAL"))
         if version == 0:
             with self.transaction():
                 if self._connection.execute("PRAGMA user_version").fetchone()[0] == 0:
                     for statement in SCHEMA.split(";"):
                         self._connection.execute(statement)
                     self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-    def _require_transaction(self) -> None:
-        if not self._depth:
-            raise StorageError("catalog writes belong inside `with catalog.transaction():`")
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            raise self._classified(error) from error
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.InterfaceError):
-                raise StorageError(f"{self.path}: {error}") from error
-            raise CorruptRecord(
-                f"{self.path}: {error}; move it away and it is rebuilt from segments and checkpoints"
-            ) from error
-
-    def _classified(self, error: sqlite3.OperationalError) -> StorageError:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        scarce = code == sqlite3.SQLITE_IOERR and REAL.free_bytes(self.path.parent) < _SCARCE_BYTES
-        if code == sqlite3.SQLITE_FULL or scarce:
-            return disk_full(self.path.parent, _SCARCE_BYTES)
-        return StorageError(f"{self.path}: {error}")
-
-
-def _connect(path: Path, readonly: bool) -> sqlite3.Connection:
-    target = f"{path.resolve().as_uri()}?mode={'ro' if readonly else 'rwc'}"
-    connection = sqlite3.connect(target, uri=True, isolation_level=None, check_same_thread=False)
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    return connection

@@ -31,7 +31,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ludus.errors import CorruptRecord, StorageError
-from ludus.storage.atomic import ensure_directory, read_json, sweep_leftovers, temporary_name, write_json, write_text
+from ludus.storage.atomic import (
+    directory_hashes,
+    discard_tree,
+    ensure_directory,
+    move_to_quarantine,
+    read_json,
+    sweep_leftovers,
+    temporary_name,
+    write_json,
+    write_text,
+)
 from ludus.storage.filesystem import REAL, FileSystem
 
 FORMAT = 1
@@ -174,10 +184,22 @@ class RunDirectory:
         numbers = (path.name.removeprefix("attempt_") for path in self.logs.glob("attempt_*"))
         attempt = self.logs / f"attempt_{max((int(n) for n in numbers if n.isdigit()), default=0) + 1}"
         ensure_directory(attempt, fs=self._fs)
+        self._clear_latest()
         link = temporary_name(self.logs)
         os.symlink(attempt.name, link)
         self._fs.rename(link, self.logs / "latest")
         return attempt
+
+    def _clear_latest(self) -> None:
+        """Whoever copies a run and follows links (`cp -rL`) makes a folder of `latest`."""
+        latest = self.logs / "latest"
+        if latest.is_symlink() or not latest.is_dir():
+            return
+        hashes = directory_hashes(latest)
+        if any(directory_hashes(attempt) == hashes for attempt in self.logs.glob("attempt_*")):
+            discard_tree(latest, fs=self._fs)
+        else:
+            move_to_quarantine(latest, self.quarantine, "it is a folder where a link belongs", fs=self._fs)
 
     def disk_bytes(self) -> int:
         """Space that the files of the run take, while other processes may be changing them."""

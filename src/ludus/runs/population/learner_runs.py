@@ -55,8 +55,11 @@ class LearnerRuns:
         write_lm_config(run, self.lm_config)
         ensure_directory(run.policies)
         for name in sorted({str(ref.name) for ref in assignment.opponents.policies if ref.version}):
+            link = run.policies / name
+            if link.is_dir() and not link.is_symlink():
+                discard_tree(link)  # somebody copied the run and followed its links
             with suppress(FileExistsError):
-                os.symlink(Path("..", "..", "..", "policies", name), run.policies / name)
+                os.symlink(Path("..", "..", "..", "policies", name), link)
         if run.is_run():
             follow_move(run, config.policy.start)
         learner = SingleRun(config, run.path, plugins=self.plugins, strict_resume=self.strict_resume, sinks=sinks)
