@@ -26,6 +26,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "evaluate/[<game>/]<player>/return_seat_<seat>",
         "evaluate/number",
         "evaluate/version",
+        "league/elo",
+        "league/elo_error",
         "league/mu",
         "league/sigma",
         "explore/[<game>/]length",

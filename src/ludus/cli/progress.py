@@ -194,7 +194,7 @@ class LivePanel(TextDisplay):
 
 
 FACTS = (
-    ("TrueSkill of the newest version", "league/mu", "6.1f"),
+    ("Elo of the newest version", "league/elo", "6.0f"),
     ("entropy", "train/entropy", "6.3f"),
     ("KL to the behaviour policy", "train/approx_kl", "6.4f"),
     ("mean return", "evaluate/return", "6.2f"),

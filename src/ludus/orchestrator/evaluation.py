@@ -171,7 +171,10 @@ class Evaluation:
         member, scores = self._pool.find(job.learner), job.scores or {}
         if member is None or not self._specs or not scores:
             return scores
-        return scores | {"league/mu": member.rating.mu, "league/sigma": member.rating.sigma}
+        scores = scores | {"league/mu": member.rating.mu, "league/sigma": member.rating.sigma}
+        if (elo := self._pool.elo(member)) is not None:
+            scores |= {"league/elo": elo[0], "league/elo_error": elo[1]}
+        return scores
 
     def _measure(self, job: Job) -> dict[str, float]:
         played = job.in_order()

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.league.matchmaking.member import Kind, Member, read_tables
+from ludus.league.matchmaking.member import Kind, Member, fit_members, met_members, read_tables
 from ludus.league.matchmaking.recorded import count_recorded, read_recorded
 from ludus.league.payoffs.cells import Z95, Cell, wilson_interval
-from ludus.league.ratings.elo import EloRatings, fit_elo, results_by_pair
+from ludus.league.ratings.elo import EloRatings
 from ludus.reports.population_standing import with_nulls
 from ludus.storage.catalog import Catalog
 from ludus.storage.run_directory import RunDirectory
@@ -167,9 +167,8 @@ def make_standing(
 ) -> Standing:
     """Rate and order the members, and lay out the cells. `recorded` are games outside the run's own, by member."""
     listed = {member.key: member for member in members}
-    met = sorted({one for (one, other), cell in cells.items() if one != other and cell.games and other in listed})
-    met = [key for key in met if key in listed]
-    fit = _fit(listed, met, cells)
+    met = met_members(listed, cells)
+    fit = fit_members(listed, met, cells)
     order = sorted(range(len(met)), key=lambda place: (-fit.ratings[place], met[place]))
     fit, ranked = fit.of(order), [met[place] for place in order]
     others = sorted(listed.keys() - set(ranked))
@@ -177,17 +176,6 @@ def make_standing(
         _row(listed[key], place, fit, (recorded or {}).get(key, 0)) for place, key in enumerate([*ranked, *others])
     )
     return Standing(rows=rows, payoffs=_layout(tuple(ranked), cells), fit=fit)
-
-
-def _fit(members: Mapping[str, Member], met: Sequence[str], cells: Mapping[tuple[str, str], Cell]) -> EloRatings:
-    if not met:
-        return EloRatings(ratings=np.zeros(0), covariance=np.zeros((0, 0)))
-    wins, draws = results_by_pair(cells, met)
-    # With more than two players a game is counted once for each pair of seats, and these are not independent.
-    counted = float((wins + wins.T + draws).sum())
-    games = sum(members[key].wins + members[key].draws + members[key].losses for key in met)
-    repeats = max(counted / games, 1.0) if games else 1.0
-    return fit_elo(wins / repeats, draws / repeats)
 
 
 def _row(member: Member, place: int, fit: EloRatings, recorded: int) -> LadderRow:

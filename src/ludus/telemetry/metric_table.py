@@ -50,6 +50,9 @@ EVALUATE = (
     ("evaluate/<taskset>/sampled/success", "share", "the same"),
     ("evaluate/<taskset>/best@<k>", "reward", "held-out tasks: the best of k attempts, mean over tasks"),
     ("evaluate/<taskset>/pass@<k>", "share", "held-out tasks: the chance that one of k attempts succeeds, unbiased"),
+    ("league/elo", "rating", "Elo of the version that was evaluated last, from one fit of all games so far; the mean "
+     "of all members is 1000"),
+    ("league/elo_error", "rating", "the same: its standard error"),
     ("league/mu", "rating", "TrueSkill of the version that was evaluated last: its mean"),
     ("league/sigma", "rating", "the same: its uncertainty"),
 )  # fmt: skip

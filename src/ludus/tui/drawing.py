@@ -123,6 +123,7 @@ LABELS: Mapping[str, str] = {
     "psro/matches": "matches",
     "psro/steps": "steps of all learners",
     "psro/histories": "histories of the game",
+    "league/elo": "Elo, newest",
     "league/mu": "TrueSkill, newest",
     "loop/steps_per_s": "steps/s (loop)",
 }

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from ludus.league.payoffs.cells import Cell, Payoffs
+from ludus.league.ratings.elo import EloRatings, fit_elo, results_by_pair
 from ludus.league.ratings.trueskill import Rating
 from ludus.records import Match, PolicyRef
 from ludus.storage.catalog import Catalog
@@ -83,6 +86,24 @@ class Member:
             active=state["active"],
             **dict(zip(_COUNTS, state["counts"], strict=True)),
         )
+
+
+def met_members(members: Mapping[str, Member], cells: Mapping[tuple[str, str], Cell]) -> list[str]:
+    """Keys of those who have met another member, in order."""
+    pairs = (pair for pair, cell in cells.items() if cell.games and pair[0] != pair[1])
+    return sorted({one for one, other in pairs if one in members and other in members})
+
+
+def fit_members(members: Mapping[str, Member], met: Sequence[str], cells: Mapping[tuple[str, str], Cell]) -> EloRatings:
+    """Elo of those who have met others, in the order of `met`, from one fit of all their games."""
+    if not met:
+        return EloRatings(ratings=np.zeros(0), covariance=np.zeros((0, 0)))
+    wins, draws = results_by_pair(cells, met)
+    # With more than two players a game is counted once for each pair of seats, and these are not independent.
+    counted = float((wins + wins.T + draws).sum())
+    games = sum(members[key].wins + members[key].draws + members[key].losses for key in met)
+    repeats = max(counted / games, 1.0) if games else 1.0
+    return fit_elo(wins / repeats, draws / repeats)
 
 
 def write_tables(catalog: Catalog, members: Iterable[Member], payoffs: Payoffs, matches: Iterable[Match]) -> None:

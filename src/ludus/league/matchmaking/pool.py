@@ -13,7 +13,7 @@ from typing import Any
 
 from ludus.config import LeagueConfig
 from ludus.errors import LudusError
-from ludus.league.matchmaking.member import MATCHES_KEPT, Member, write_tables
+from ludus.league.matchmaking.member import MATCHES_KEPT, Member, fit_members, met_members, write_tables
 from ludus.league.matchmaking.population import LineUps
 from ludus.league.payoffs.cells import Payoffs, mean_returns, points, ranks
 from ludus.league.ratings.trueskill import Rating, TrueSkill
@@ -147,6 +147,15 @@ class Pool:
         """The learner's share of points against an opponent of late, with one imagined draw; 0.5 if they never met."""
         weight, won = self._recent.get(opponent.key, (0.0, 0.0))
         return (won + 0.5) / (weight + 1.0)
+
+    def elo(self, member: Member) -> tuple[float, float] | None:
+        """A member's rating from one fit of all games, as the ladder shows it, and its standard error; None unmet."""
+        cells = self.payoffs.by_pair()
+        met = met_members(self._members, cells)
+        if member.key not in met:
+            return None
+        fit, place = fit_members(self._members, met, cells), met.index(member.key)
+        return float(fit.ratings[place]), float(fit.errors[place])
 
     def state(self) -> dict[str, Any]:
         """JSON from which `load_state` restores the pool exactly."""

@@ -28,7 +28,9 @@ START = 1000.0
 POINTS_PER_NATURAL = 400.0 / float(np.log(10.0))
 """Elo points of one unit of log-odds."""
 MOST_STEPS = 200
-SMALLEST_STEP = 1e-12
+SMALLEST_STEP = 1e-10
+"""In log-odds: Newton's next one would be its square."""
+ROUNDING = 1e-13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +169,10 @@ def _climb(points: Array, prior: float) -> tuple[Array, Array]:
         slope = (points - games * expected).sum(axis=1) + prior * (0.5 - own)
         weights = games * expected * (1.0 - expected)
         curvature = np.diag(weights.sum(axis=1) + prior * own * (1.0 - own)) - weights
-        step = np.linalg.lstsq(curvature, slope, rcond=None)[0]
-        length = 1.0
-        while (after := _log_likelihood(points, ratings + length * step, prior)) < value and length > SMALLEST_STEP:
+        # Without a prior, ratings are known up to a constant only: the shortest step is the one to take.
+        step = np.linalg.solve(curvature, slope) if prior else np.linalg.lstsq(curvature, slope, rcond=None)[0]
+        length, least = 1.0, value - ROUNDING * abs(value)
+        while (after := _log_likelihood(points, ratings + length * step, prior)) < least and length > SMALLEST_STEP:
             length /= 2.0
         ratings, value = ratings + length * step, after
         if np.abs(length * step).max() <= SMALLEST_STEP * (1.0 + np.abs(ratings).max()):
