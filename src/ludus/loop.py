@@ -97,6 +97,7 @@ class Loop:
         """Start from a checkpoint, or from nothing."""
         if saved is not None:
             self._parts.load_state(saved.state)
+            self._parts.index(saved)
             self._source.load_state(saved.state)
             self.evaluator.resume()
             self.milestones.reopen()

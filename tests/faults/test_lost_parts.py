@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from ludus import SingleRun, parse_config
+from ludus.cli.inspect import find_episode, newest_episodes
 from ludus.errors import IncompleteCheckpoint
 from ludus.runs.driver import Status
 from ludus.storage.atomic import directory_hashes
+from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.jsonl import read_jsonl
 
@@ -178,3 +180,25 @@ def test_a_run_that_was_copied_with_its_links_followed_goes_on(run: Path, tmp_pa
     assert resume(tmp_path / "copy").steps >= MORE_STEPS
     assert (tmp_path / "copy" / "logs" / "latest").is_symlink()
     assert list((tmp_path / "copy" / "quarantine").iterdir()) == []
+
+
+def test_a_catalog_that_is_rebuilt_knows_all_versions_and_the_league(run: Path) -> None:
+    def known() -> tuple[list[Any], list[Any]]:
+        with Catalog.open_readonly(run / "catalog.sqlite") as catalog:
+            ratings = catalog.query("SELECT policy, mu, games FROM ratings ORDER BY policy")
+            return catalog.policies(), ratings
+
+    before = known()
+    for path in run.glob("catalog.sqlite*"):
+        path.unlink()
+    assert resume(run, steps=STEPS).stage == "done"
+    assert known() == before
+
+
+def test_a_damaged_segment_does_not_hide_the_episodes_of_others(run: Path, caplog: pytest.LogCaptureFixture) -> None:
+    last = find_episode(run, "last").id
+    first = sorted((run / "episodes").glob("*.arrow"))[0]
+    first.write_bytes(first.read_bytes()[:-20])
+    assert find_episode(run, "last").id == last
+    assert [row["id"] for row in newest_episodes(run, 1)] == [last]
+    assert f"passed over: {first}" in caplog.text

@@ -118,11 +118,11 @@ def newest_episodes(run: Path, count: int) -> list[dict[str, Any]]:
 
     reader = SegmentReader(run / "episodes")
     rows: list[dict[str, Any]] = []
-    for start in reversed(reader.starts()):
+    for _, table in reader.scan_readable():
         if len(rows) >= count:
             break
         columns = ["id", "purpose", "game", "policies", "versions", "returns", "length", "error"]
-        rows += reversed(reader.segment(start)[1].select(columns).to_pylist())
+        rows += reversed(table.select(columns).to_pylist())
     return rows[:count]
 
 
@@ -201,9 +201,9 @@ def find_episode(run: Path, wanted: str) -> Episode:
 
     newest = None
     matches = []
-    for _, table in SegmentReader(run / "episodes").scan():
+    for _, table in SegmentReader(run / "episodes").scan_readable():
         ids = table.column("id").to_pylist()
-        if ids:
+        if ids and newest is None:
             newest = table.slice(len(ids) - 1, 1)
         matches += [table.slice(row, 1) for row, text in enumerate(ids) if text.startswith(wanted)]
     if wanted == "last":

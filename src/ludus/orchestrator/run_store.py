@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -73,7 +74,19 @@ class RunStore:
                 log.warning("%s; using checkpoint %d", gone, saved.update)
             with self.catalog.transaction(durable=False):
                 self.catalog.execute('DELETE FROM checkpoints WHERE "update" > ?', (saved.update,))
+        self._register_policies()
         return saved
+
+    def _register_policies(self) -> None:
+        """Tell the catalog of versions on disk that it does not know: it was lost, or could not be written."""
+        known = {ref for ref, _ in self.catalog.policies()}
+        names = [name for name in self.policies.names() if not (self._run.policies / name).is_symlink()]
+        lacking = [ref for name in names for ref in self.policies.versions(name) if ref not in known]
+        if lacking:
+            with self.catalog.transaction(durable=False):
+                for ref in lacking:
+                    with suppress(CorruptRecord, KeyError):
+                        self.catalog.add_policy(ref, weights_hash=self.policies.weights_hash(ref))
 
     def _trace(self, newest: int | None) -> str:
         """What tells that the run has begun, in words; nothing if nothing does."""

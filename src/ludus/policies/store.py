@@ -105,6 +105,10 @@ class PolicyStore:
             raise CorruptRecord(f"{self.path(ref)}: the weights do not match the hash in their {CARD}")
         return Policy(ref=ref, shape=shape, weights=weights, weights_hash=card["weights_hash"], step=int(card["step"]))
 
+    def weights_hash(self, ref: PolicyRef) -> str:
+        """The hash in a version's card; the weights themselves are not read."""
+        return str(self._card(ref)["weights_hash"])
+
     def problem(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]] | None = None) -> str:
         """Why a version on disk cannot be used, or does not have these weights; nothing if it can, and has."""
         try:

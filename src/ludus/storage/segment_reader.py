@@ -7,6 +7,7 @@ to read; new segments are found by listing the directory again when a number is 
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -16,10 +17,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ludus.errors import StorageError
+from ludus.errors import CorruptRecord, StorageError
 from ludus.records import Experiences, join
 from ludus.storage.arrow import experiences_from_batch
 from ludus.storage.segment_file import Segment, open_segment, segment_name, segment_starts
+
+log = logging.getLogger(__name__)
 
 SequenceNumbers = NDArray[np.int64] | Sequence[int]
 
@@ -78,6 +81,14 @@ class SegmentReader:
         """Every segment as (first sequence number, rows), in order."""
         for first_seq in self.starts():
             yield first_seq, pa.Table.from_batches([self.segment(first_seq)[1]])
+
+    def scan_readable(self) -> Iterator[tuple[int, pa.Table]]:
+        """Every segment that is whole, newest first; those that are damaged are passed over with a warning."""
+        for first_seq in reversed(self.starts()):
+            try:
+                yield first_seq, pa.Table.from_batches([self.segment(first_seq)[1]])
+            except CorruptRecord as error:
+                log.warning("passed over: %s", error)
 
     def add(self, first_seq: int) -> None:
         """Learn of a new segment without listing the directory."""
