@@ -33,6 +33,7 @@ from killing import (
 
 from ludus import SingleRun, parse_config
 from ludus.errors import RunLocked
+from ludus.storage.jsonl import read_jsonl
 
 TEXT = """
 name: split
@@ -55,11 +56,17 @@ def write_config(folder: Path, *, steps: int = 6000) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What becomes of the config when nobody interferes."""
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run when nobody interferes."""
     folder = tmp_path_factory.mktemp("whole")
     assert SingleRun(parse_config(TEXT, "run.yaml"), folder / "run").run_to_end().stage == "done"
-    return describe(folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def whole(undisturbed: Path) -> dict[str, Any]:
+    """What becomes of the config when nobody interferes."""
+    return describe(undisturbed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +133,17 @@ def stop(process: "subprocess.Popen[bytes]", run: Path, sent: signal.Signals) ->
     process.send_signal(sent)
     code, _ = finish(process)
     return code, count_events(run, "ended")
+
+
+def evaluations(run: Path) -> list[dict[str, Any]]:
+    lines = [line for line in read_jsonl(run / "metrics.jsonl") if "evaluate/number" in line]
+    return [{name: value for name, value in line.items() if name.startswith(("evaluate/", "step"))} for line in lines]
+
+
+def test_every_evaluation_is_reported_once_and_as_in_an_undisturbed_run(battered: Story, undisturbed: Path) -> None:
+    reported = evaluations(battered.run)
+    assert [line["evaluate/number"] for line in reported] == list(range(len(reported)))
+    assert reported == evaluations(undisturbed)
 
 
 def test_a_second_run_on_a_live_run_is_refused_with_the_pid(battered: Story) -> None:
