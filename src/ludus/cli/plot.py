@@ -24,7 +24,8 @@ def plot(
 ) -> None:
     """Draw metrics over the steps of one run, or of several side by side.
 
-    Runs with the same label are one line, their mean, in a band from the least to the most of them.
+    Scores and returns of one run have their 95 % intervals, where it is recorded how many games they are of. Runs with
+    the same label are one line, their mean, in a band from the least to the most of them.
 
     \b
     Examples:
@@ -32,7 +33,7 @@ def plot(
       ludus plot runs/connect_four --metric train/entropy --metric 'train/*_kl' --out /tmp/training.svg
       ludus plot 'mix=runs/study/mix-*' 'grpo=runs/study/grpo-*' --metric 'evaluate/*/success' --out study.png
     """
-    from ludus.reports.curves import draw_curves, draw_labelled
+    from ludus.reports.curves import draw_curves, draw_labelled, read_bands
     from ludus.storage.atomic import write_bytes
 
     labelled = _find_runs(runs)
@@ -45,9 +46,11 @@ def plot(
     form = target.suffix[1:]
     if single is not None:
         curves = _read(single, metric)
-        write_bytes(target, draw_curves(curves, title or labelled[0][0], form=form))
+        bands = read_bands(single / "metrics.jsonl", curves)
+        write_bytes(target, draw_curves(curves, title or labelled[0][0], bands=bands, form=form))
         for name, points in curves.items():
-            typer.echo(f"{name}: {_ends(points)}")
+            within = f" (95 %: {bands[name][-1][1]:.4g} to {bands[name][-1][2]:.4g})" if name in bands else ""
+            typer.echo(f"{name}: {_ends(points)}{within}")
     else:
         found = {label: [_read(path, metric) for path in paths] for label, paths in labelled}
         write_bytes(target, draw_labelled(found, title or "", form=form))

@@ -1,7 +1,7 @@
 """What metrics did over the steps of runs, as a picture.
 
-One run: one panel for each unit, one line for each metric. Several: one panel for each metric, one line for each label,
-which is the mean of its runs in a band from the least to the most of them.
+One run: one panel for each unit, one line for each metric in its 95 % interval, where one is known. Several: one panel
+for each metric, one line for each label, which is the mean of its runs in a band from the least to the most of them.
 
 Drawn without a display and without pyplot's global state; matplotlib is imported when a picture is asked for.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 from io import BytesIO
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,12 @@ RARITIES = ("*invalid_moves",)
 VANISHING = ("*/nash_conv", "*/nash_conv_bound")
 """Metrics that fall towards 0 over powers of ten: on a logarithmic scale, and each in a panel of its own."""
 _HALF = 0.5
+_Z95 = 1.959964
 _MARKERS = "osD^vP"
 
 Curve = list[tuple[float, float]]
+Band = list[tuple[float, float, float]]
+"""(step, low, high) of a 95 % interval."""
 
 
 def read_curves(metrics: Path, patterns: Sequence[str] = DEFAULT) -> dict[str, Curve]:
@@ -50,20 +54,49 @@ def read_curves(metrics: Path, patterns: Sequence[str] = DEFAULT) -> dict[str, C
     return curves
 
 
+def read_bands(metrics: Path, names: Iterable[str]) -> dict[str, Band]:
+    """The 95 % interval of every point of these metrics whose line tells how much it is of."""
+    bands: dict[str, Band] = {}
+    wanted = list(names)
+    for line in read_jsonl(metrics):
+        for name in wanted:
+            if isinstance(line.get(name), int | float) and (found := interval(name, line)) is not None:
+                bands.setdefault(name, []).append((float(line["step"]), *found))
+    return bands
+
+
+def interval(name: str, line: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The 95 % interval of a mean: as it was measured, or Wilson's of a score over so many games."""
+    value, path = float(line[name]), name.rpartition("/")[0]
+    if isinstance(margin := line.get(f"{name}_ci95"), int | float):
+        return value - margin, value + margin
+    games = line.get(f"{path}/games")
+    if not name.endswith("/score") or not isinstance(games, int | float) or games <= 0:
+        return None
+    square = _Z95**2 / games
+    middle, half = value + square / 2, _Z95 * sqrt(value * (1 - value) / games + square / (4 * games))
+    return (middle - half) / (1 + square), (middle + half) / (1 + square)
+
+
 def headline(name: str, line: Mapping[str, Any]) -> str:
     """The metric to show for a score."""
     path = name.removesuffix("/score")
     return f"{path}/return" if f"{path}/by_return" in line else name
 
 
-def draw_curves(curves: Mapping[str, Curve], title: str, *, form: str = "png") -> bytes:
-    """The metrics of one run, as PNG or SVG."""
+def draw_curves(
+    curves: Mapping[str, Curve], title: str, *, bands: Mapping[str, Band] | None = None, form: str = "png"
+) -> bytes:
+    """The metrics of one run with the intervals of those that have one, as PNG or SVG."""
     panels = _panels(curves)
     figure, all_axes = _make_panels(len(panels))
     for axes, names in zip(all_axes, panels, strict=False):
         for place, name in enumerate(names):
             steps, values = zip(*curves[name], strict=True)
-            axes.plot(steps, values, label=name, **_line(place))
+            has_band = bands is not None and name in bands
+            axes.plot(steps, values, label=f"{name} (95 %)" if has_band else name, **_line(place))
+            if bands is not None and name in bands:
+                _draw_band(axes, bands[name], place)
         _finish_panel(axes, names[0])
     return _render(figure, title, form)
 
@@ -85,6 +118,14 @@ def draw_labelled(runs: Mapping[str, Sequence[Mapping[str, Curve]]], title: str,
         _finish_panel(axes, name)
         axes.set_ylabel(name)
     return _render(figure, title, form)
+
+
+def _draw_band(axes: Any, band: Band, place: int) -> None:
+    """A shade along the curve, and a line at each point, which is all that there is of a single one."""
+    steps, low, high = (np.array(column) for column in zip(*band, strict=True))
+    colour = COLOURS[place % len(COLOURS)]
+    axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.vlines(steps, low, high, color=colour, linewidth=1)
 
 
 def align(curves: Sequence[Curve]) -> tuple[Any, Any]:
