@@ -1,7 +1,10 @@
-"""`ludus replay` of an attempt at a task."""
+"""`ludus replay` of an attempt at a task, and of a game on a board."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ludus.cli.app import app
+from ludus.games.board_text import label_board
 from ludus.records import Episode, EpisodeId, PolicyName, PolicyRef, Seat, Task, TaskId
 from ludus.storage.arrow import episodes_to_table
 from ludus.storage.catalog import Catalog
@@ -53,3 +57,57 @@ def test_an_attempt_is_read_back_with_its_rewards(attempted: Path) -> None:
 def test_a_failed_attempt_says_why(attempted: Path) -> None:
     shown = CliRunner().invoke(app, ["replay", str(attempted), "last"], catch_exceptions=False).output
     assert "it failed: EnvError: boom" in shown
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Path:
+    run = RunDirectory(tmp_path / "played")
+    run.create("name: played\ngames: ['open_spiel:tic_tac_toe']\n")
+    seats = tuple(Seat(policy=PolicyRef(name=PolicyName("main"), version=version)) for version in (1, 2))
+    episode = Episode(
+        id=EpisodeId("ef56"),
+        task=Task(id=TaskId(1), game="open_spiel:tic_tac_toe", seed=1, seats=seats),
+        returns=(1.0, -1.0),
+        move_plies=np.arange(5, dtype=np.int32),
+        move_seats=np.array([0, 1, 0, 1, 0], np.int16),
+        move_actions=np.array([0, 3, 1, 4, 2], np.int32),
+    )
+    with Catalog(run.catalog) as catalog:
+        log = SegmentLog(run.path, "episodes", catalog)
+        log.append(episodes_to_table([episode]))
+        log.commit()
+    return run.path
+
+
+def test_the_result_comes_first_and_columns_are_labelled(played: Path) -> None:
+    _, result, *moves = CliRunner().invoke(app, ["replay", str(played)], catch_exceptions=False).output.splitlines()
+    assert result == "result: seat 0 (main@1) won after 5 moves; returns seat 0: 1, seat 1: -1"
+    assert moves[:5] == ["  1. seat 0 plays x(0,0)", "0  x . .", "1  . . .", "2  . . .", "   0 1 2"]
+    assert len([line for line in moves if " plays " in line]) == 5
+
+
+def test_in_a_terminal_moves_come_one_by_one(played: Path) -> None:
+    def watch(keys: str) -> str:
+        mine, theirs = os.openpty()
+        command = [sys.executable, "-m", "ludus.cli.app", "replay", str(played)]
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs) as process:
+            os.close(theirs)
+            os.write(mine, keys.encode())
+            said = b""
+            try:
+                while part := os.read(mine, 65536):
+                    said += part
+            except OSError:  # the terminal's other side is gone
+                pass
+            assert process.wait(60) == 0
+        os.close(mine)
+        return said.decode()
+
+    assert watch("\nq\n").count(" plays ") == 2
+    assert watch("\na\n").count(" plays ") == 5
+
+
+def test_text_that_is_no_board_is_left_alone() -> None:
+    assert label_board("ab\ncd") == "0  a b\n1  c d\n   0 1"
+    for text in ("two words\nand more.", "abc", "ab\ncde", ""):
+        assert label_board(text) == text

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -175,11 +178,15 @@ def replay(
     episode: Annotated[str, typer.Argument(help="Episode id (or its beginning), or `last`.")] = "last",
     plugin: GamePlugins = None,
     moves_only: Annotated[bool, typer.Option("--moves", help="Print the moves without the positions.")] = False,
+    all_moves: Annotated[bool, typer.Option("--all", help="Print all moves at once, also in a terminal.")] = False,
 ) -> None:
-    """Replay a recorded episode from its seed and moves. `ludus inspect RUN` lists episodes.
+    """Replay a recorded episode from its seed and moves.
+
+    The result comes first; in a terminal the moves come one by one. `ludus inspect RUN` lists episodes.
 
     Example: ludus replay runs/connect_four last
     """
+    from ludus.games.board_text import label_board
     from ludus.games.episode_text import episode_lines
 
     load_plugins(plugin or [])
@@ -188,10 +195,48 @@ def replay(
     task = found.task
     seats = ", ".join(f"{seat}: {who.policy}{' (greedy)' if who.greedy else ''}" for seat, who in enumerate(task.seats))
     typer.echo(f"episode {found.id}  {task.game}  seed {task.seed}  {task.purpose}  {seats}")
-    if found.error:
-        typer.echo(f"it failed: {found.error}")
-    for line in episode_lines(found, moves_only=moves_only):
+    typer.echo(f"result: {result_words(found)}")
+    is_watched = sys.stdin.isatty() and sys.stdout.isatty() and not all_moves and not moves_only
+    *moves, end = moves_of(episode_lines(found, moves_only=moves_only))
+    for number, lines in enumerate(moves):
+        for line in lines:
+            typer.echo(label_board(line))
+        if is_watched and number < len(moves) - 1:
+            answer = typer.prompt("Enter: next move, a: all, q: leave", default="", show_default=False)
+            if answer.strip().lower().startswith("q"):
+                return
+            is_watched = not answer.strip().lower().startswith("a")
+    for line in end:
         typer.echo(line)
+
+
+def moves_of(lines: Iterable[str]) -> list[list[str]]:
+    """Lines by move, those of how it ended last."""
+    moves: list[list[str]] = [[]]
+    end: list[str] = []
+    for line in lines:
+        if end or line.startswith(("returns: ", "return: ", "reward ")):
+            end.append(line)
+        elif re.match(r" *\d+\. ", line) and moves[-1]:
+            moves.append([line])
+        else:
+            moves[-1].append(line)
+    return [*moves, end]
+
+
+def result_words(episode: Episode) -> str:
+    """Who won, what everybody got, and how long it took."""
+    if episode.error:
+        return f"it failed: {episode.error}"
+    names = [f"seat {seat} ({who.policy})" for seat, who in enumerate(episode.task.seats)]
+    returns, best = list(episode.returns), max(episode.returns)
+    got = ", ".join(f"seat {seat}: {value:g}" for seat, value in enumerate(returns))
+    if len(names) == 1:
+        return f"return {returns[0]:g} after {episode.length} moves"
+    if all(value == best for value in returns):
+        return f"a draw after {episode.length} moves; returns {got}"
+    winners = " and ".join(name for name, value in zip(names, returns, strict=True) if value == best)
+    return f"{winners} won after {episode.length} moves; returns {got}"
 
 
 def find_episode(run: Path, wanted: str) -> Episode:

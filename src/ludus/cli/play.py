@@ -10,6 +10,7 @@ import typer
 
 from ludus.cli.arguments import GameKey, GamePlugins, choose_game, open_run
 from ludus.errors import ConfigError, RolloutError
+from ludus.games.board_text import label_board
 from ludus.plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 Move = TypeVar("Move", int, str)
 PERSON = "you"
-HELP = "type a move, ? for the legal moves, q to leave"
+HELP = "type a move, ? for the legal moves, ?? for what the policy would play, q to leave"
+WORDS_HELP = "type a move, ? for the legal moves, q to leave"
 
 
 def play(
@@ -61,20 +63,20 @@ def play(
         if config.population is not None and config.population.oracle == "exact"
         else Table(directory, key, ref, seed=seed, greedy=not sample)
     )
-    greet(table.spec.players, seat, ref, key)
+    greet(table.spec.players, seat, ref, key, HELP)
     returns = converse(table, seat)
     if returns is None:
         typer.echo("Left the game.")
         return
-    typer.echo(table.position.text())
+    typer.echo(label_board(table.position.text()))
     typer.echo(outcome(returns, seat, together=table.spec.is_cooperative))
 
 
-def greet(players: int, seat: int, ref: PolicyRef, key: str) -> None:
+def greet(players: int, seat: int, ref: PolicyRef, key: str, words: str) -> None:
     """Say how to play, if the game has such a seat."""
     if not 0 <= seat < players:
         raise ConfigError(f"--seat {seat}: {key} has seats 0 to {players - 1}")
-    typer.echo(f"You are seat {seat} of {players} against {ref} at {key}; {HELP}.")
+    typer.echo(f"You are seat {seat} of {players} against {ref} at {key}; {words}.")
 
 
 def talk(
@@ -86,7 +88,7 @@ def talk(
     from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
 
     players = make_text_game(key).spec.players
-    greet(players, seat, ref, key)
+    greet(players, seat, ref, key, WORDS_HELP)
     runner = language_runner(directory, config, ref, name=config.name, slots=1, guests={PERSON: Person()})
     person, others = Seat(policy=PolicyRef(name=PolicyName(PERSON))), Seat(policy=ref, greedy=greedy)
     seats = tuple(person if place == seat else others for place in range(players))
@@ -135,8 +137,8 @@ def converse(table: Table | TabularTable, seat: int) -> list[float] | None:
         moves: dict[int, int] = {}
         for mover in acting:
             if mover == seat:
-                typer.echo(position.text(seat))
-                chosen = ask_on_board(position, seat)
+                typer.echo(label_board(position.text(seat)))
+                chosen = ask_on_board(table, seat)
                 if chosen is None:
                     return None
                 moves[mover] = chosen
@@ -149,8 +151,8 @@ def converse(table: Table | TabularTable, seat: int) -> list[float] | None:
     return [float(value) for value in position.returns()]
 
 
-def ask(understand: Callable[[str], Move | None], legal: str) -> Move | None:
-    """Ask for a legal move until there is one; None for leaving."""
+def ask(understand: Callable[[str], Move | None], legal: str, think: Callable[[], str] | None = None) -> Move | None:
+    """Ask for a legal move until there is one; None for leaving. `think` says what the policy would play."""
     while True:
         try:
             text = input("your move> ").strip()
@@ -160,17 +162,29 @@ def ask(understand: Callable[[str], Move | None], legal: str) -> Move | None:
             return None
         if text == "?":
             typer.echo(f"legal moves: {legal}")
+        elif text == "??" and think is not None:
+            typer.echo(think())
         elif (chosen := understand(text)) is not None:
             return chosen
         else:
-            typer.echo(f"{text[:40]!r} is not a legal move here; {HELP}")
+            words = WORDS_HELP if think is None else HELP
+            typer.echo(f"{text[:40]!r} is not a legal move here; {words}")
 
 
-def ask_on_board(position: Position, seat: int) -> int | None:
+def ask_on_board(table: Table | TabularTable, seat: int) -> int | None:
     """A legal action; None for leaving."""
+    position = table.position
     names = {action: position.action_text(seat, action) for action in position.legal(seat)}
     legal = ", ".join(f"{action} ({name})" for action, name in names.items())
-    return ask(lambda text: understand(text, names), legal)
+    return ask(lambda text: understand(text, names), legal, lambda: thoughts(table, seat, names))
+
+
+def thoughts(table: Table | TabularTable, seat: int, names: dict[int, str]) -> str:
+    """What the policy would play in the person's place, the likeliest first, and what it expects to get."""
+    chances, value = table.think(seat)
+    listed = sorted(chances.items(), key=lambda item: -item[1])
+    lines = [f"{chance:6.1%}  {action} ({names[action]})" for action, chance in listed]
+    return "\n".join([*lines, *([] if value is None else [f"value for you: {value:+.2f}"])])
 
 
 def understand(text: str, names: dict[int, str]) -> int | None:

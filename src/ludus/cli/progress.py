@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Self
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 PLAIN_EVERY_S = 5.0
 MEASURING = "measuring"
 """What a status names while nobody learns."""
+SETTING_UP = ("starting", "warming up")
 _WHOLE_RUNS = ("psro", "self_play", "fixed", "sequential_league")
 """Schedulers whose learners all learn for `train.steps`."""
 
@@ -80,6 +82,7 @@ class TextDisplay(Display):
         self._console = console
         self._loop = loop
         self._rate = Rate()
+        self._set_up = SetUp(loop.config)
 
     def summarise(self, status: Status) -> None:
         """The ladder and where things are."""
@@ -97,13 +100,15 @@ class PlainLines(TextDisplay):
     def show(self, status: Status) -> None:
         """Print when it is time, or when the stage has changed."""
         rate = self._rate.update(status.steps)
+        if took := self._set_up.took(status):
+            print(took, file=self._console.file, flush=True)
         now = time.monotonic()
         stage = (status.stage, status.stage_number)
         if stage == self._stage and now - self._last < PLAIN_EVERY_S:
             return
         self._last, self._stage = now, stage
         scores = "  ".join(f"{each.name} {each.text}" for each in headlines(status.metrics))
-        scores = scores or warm_up_progress(status) or population_progress(self._loop.config, status)
+        scores = scores or population_progress(self._loop.config, status) or self._set_up.words(status)
         steps = f"{status.steps:>11,}/{status.total_steps:,} {unit_of(self._loop.config)}"
         speed = "" if is_slow(status) else f"  {rate:>8,.0f}/s"
         evaluating = f"  evaluating {status.evaluating}" if status.evaluating else ""
@@ -132,6 +137,8 @@ class LivePanel(TextDisplay):
 
     def show(self, status: Status) -> None:
         """Redraw."""
+        if took := self._set_up.took(status):
+            self._live.console.print(took, style="dim", highlight=False)
         rate = self._rate.update(status.steps)
         self._live.update(
             Group(self._headline(status, rate), self._bar(status), self._rooms(status), self._facts(status))
@@ -147,8 +154,8 @@ class LivePanel(TextDisplay):
         )
         if status.evaluating:
             text.append(f"  evaluating {status.evaluating}", "yellow")
-        if status.stage == "warming up":
-            text.append(f"  {warm_up_progress(status)}", "dim")
+        if self._loop.config.population is None and (words := self._set_up.words(status)):
+            text.append(f"  {words}", "dim")
         text.append(f"  {learning_progress(self._loop.config, status)}".rstrip(), "dim")
         if status.stage == "training" and rate > 0 and self._loop.config.population is None:
             text.append(f"  {_duration(left)} left", "dim")
@@ -226,12 +233,45 @@ def is_slow(status: Status) -> bool:
     return "psro/learner_steps" in status.metrics
 
 
-def warm_up_progress(status: Status) -> str:
-    """How far a warm start is; empty when there is none."""
-    done, loss = status.metrics.get("warm_start/progress"), status.metrics.get("warm_start/loss")
-    if status.stage != "warming up" or done is None or loss is None:
-        return ""
-    return f"{done:.0%} of the games learnt from, loss {loss:.3f}"
+class SetUp:
+    """What a run does before it trains, and how long that takes."""
+
+    def __init__(self, config: RunConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config = config
+        self._clock = clock
+        self._began = clock()
+        self._stage = "starting"
+        self._learning: tuple[float, float] | None = None
+        """When the first progress of a warm start came, and which."""
+
+    def words(self, status: Status) -> str:
+        """What is being set up now, for how long and for how long still; empty when nothing is."""
+        if status.stage not in SETTING_UP:
+            return ""
+        gone = f"{_duration(self._clock() - self._began)} so far"
+        if status.stage == "starting":
+            return f"opening workers and weights, {gone}"
+        done, played = status.metrics.get("warm_start/progress"), status.metrics.get("warm_start/games")
+        warm = self._config.warm_start
+        if done is None:
+            count = f"{played or 0:,.0f} of {warm.games:,} games" if warm is not None else "games"
+            return f"warm start: {count} played to learn from, {gone}"
+        loss = status.metrics.get("warm_start/loss", float("nan"))
+        return f"warm start: {done:.0%} of the games learnt from, loss {loss:.3f}, {gone}{self._left(done)}"
+
+    def took(self, status: Status) -> str:
+        """How long the last part took, once it is over; called with every status."""
+        before, now = self._stage, status.stage
+        if now == before:
+            return ""
+        seconds, self._stage, self._began = self._clock() - self._began, now, self._clock()
+        is_worth_it = before in SETTING_UP and not status.is_over and seconds >= 1.0
+        return f"{before} took {_duration(seconds)}" if is_worth_it else ""
+
+    def _left(self, done: float) -> str:
+        now = self._clock()
+        since, first = self._learning = self._learning or (now, done)
+        return f", about {_duration((now - since) * (1 - done) / (done - first))} left" if done > first else ""
 
 
 def population_progress(config: RunConfig, status: Status) -> str:

@@ -44,17 +44,41 @@ class Table:
 
     def decide(self, seat: int) -> int:
         """What the policy plays in this seat."""
-        spec = self.spec
-        observation = np.zeros((1, *spec.observation_shape), np.float32)
-        self.position.observe(seat, observation[0])
-        legal = np.zeros((1, spec.actions), np.bool_)
-        legal[0, self.position.legal(seat)] = True
+        observation, legal = self._look(seat)
         uniform = uniforms(np.array([self._seed]), np.array([self._ply], np.uint64), np.array([seat], np.uint64))
         self._ply += 1
         memory, greedy = self._memories.get(seat), np.array([self._greedy])
         decided = self._actors.act(self._ref, observation, legal, uniform, greedy, memory=memory)
         self._memories[seat] = decided.memory
         return int(decided.actions[0])
+
+    def think(self, seat: int) -> tuple[dict[int, float], float | None]:
+        """The policy's probabilities in this seat, and the return that it expects; it remembers nothing of it.
+
+        Each legal action is asked for beside the likeliest alone, which tells the odds between the two.
+        """
+        observation, legal = self._look(seat)
+        actions, memory, one = self.position.legal(seat), self._memories.get(seat), np.zeros(1, np.float32)
+        decided = self._actors.act(self._ref, observation, legal, one, one == 0, memory=memory)
+        best, count = int(decided.actions[0]), len(actions)
+        pairs = np.zeros((count, legal.shape[1]), np.bool_)
+        pairs[:, best] = pairs[np.arange(count), actions] = True
+        many, remembered = np.zeros(count, np.float32), None if memory is None else np.repeat(memory, count, axis=0)
+        asked = self._actors.act(
+            self._ref, np.repeat(observation, count, axis=0), pairs, many, many == 0, memory=remembered
+        )
+        first = np.exp(asked.logps.astype(np.float64))
+        odds = np.where(np.array(actions) == best, 1.0, (1.0 - first) / first)
+        has_value = not self._actors.needs(self._ref).state
+        chances = dict(zip(map(int, actions), (odds / odds.sum()).tolist(), strict=True))
+        return chances, float(decided.values[0]) if has_value else None
+
+    def _look(self, seat: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        observation = np.zeros((1, *self.spec.observation_shape), np.float32)
+        self.position.observe(seat, observation[0])
+        legal = np.zeros((1, self.spec.actions), np.bool_)
+        legal[0, self.position.legal(seat)] = True
+        return observation, legal
 
 
 class TabularTable:
@@ -73,6 +97,10 @@ class TabularTable:
         """What the table plays in this seat."""
         actions, probabilities = _row(self._seats[seat], self.position, seat)
         return self._random.choices(actions, probabilities)[0]
+
+    def think(self, seat: int) -> tuple[dict[int, float], float | None]:
+        """What the table has for this seat; it has no values."""
+        return dict(zip(*_row(self._seats[seat], self.position, seat), strict=True)), None
 
 
 class TabularPlayer:

@@ -41,6 +41,7 @@ class Service:
     def __init__(self, *, opener: Opener | None = None, loop: AnyRun | None = None) -> None:
         """`opener` makes a run of a config, where clients may start one; `loop` is one that is there already."""
         self.run = HostedRun(opener, loop)
+        self._has_opener = opener is not None
         self._lock = threading.Lock()
         self._clients: list[Client] = []
         self._quick: Orders = queue.Queue(MOST_COMMANDS)
@@ -196,7 +197,8 @@ class Service:
         loop = self.run.loop
         if loop is not None and loop is not self._told_failure and loop.status().stage == "failed":
             self._told_failure = loop
-            log.error("the run failed: %s", loop.status().error)
+            if self._has_opener:  # elsewhere whoever started the run says so
+                log.error("the run failed: %s", loop.status().error)
             self.broadcast(messages.Failure(code="run_failed", message=loop.status().error))
 
     def _tell_news(self, news: News) -> None:

@@ -53,6 +53,11 @@ class Controls:
         return self.activity in ("done", "stopped", "failed")
 
     @property
+    def shown(self) -> Activity:
+        """What people are told: a stop shows at once, also while the last update is going on."""
+        return "stopping" if self.is_stopping and not self.is_over else self.activity
+
+    @property
     def is_held(self) -> bool:
         """Whether nothing is to be trained now."""
         return self.is_paused and not self.is_stopping

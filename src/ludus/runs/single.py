@@ -98,7 +98,7 @@ class SingleRun(DirectoryRun):
         loop, context = self._loop, self._context
         counters: dict[str, Any] = {} if loop is None else loop.milestones.progress.counters()
         return Status(
-            stage=self.controls.activity,
+            stage=self.controls.shown,
             run=self.config.name,
             run_dir=str(self.run.path),
             total_steps=self.config.train.steps,

@@ -152,7 +152,7 @@ class PopulationRun(DirectoryRun):
         learning = ", ".join(self._group.names) or "measuring"
         metrics = {} if context is None else dict(context.telemetry.latest)
         return Status(
-            stage=self.controls.activity,
+            stage=self.controls.shown,
             run=self.config.name,
             run_dir=str(self.run.path),
             stage_name="" if self.controls.is_over or context is None else learning,
