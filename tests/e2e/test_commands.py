@@ -8,9 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.special import softmax
 
 from ludus.cli.app import COMMANDS, main
+from ludus.cli.tables import Table
+from ludus.policies import PolicyStore
+from ludus.records import PolicyName, PolicyRef
+from ludus.storage.run_directory import RunDirectory
 
 
 def ludus(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
@@ -113,6 +119,33 @@ def test_play_can_be_left_at_any_time(
     code, out, _ = run_ludus("play", finished_run, "--seat", 1, "--policy", "main@1", "--sample")
     assert code == 0
     assert "Left the game." in out
+
+
+def test_play_shows_what_the_policy_would_play_when_asked(
+    run_ludus,  # type: ignore[no-untyped-def]
+    finished_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play(monkeypatch, "??\nq\n")
+    code, out, _ = run_ludus("play", finished_run)
+    assert code == 0
+    shown = {int(action): float(share) / 100 for share, action in re.findall(r"([\d.]+)%  (\d+) \(", out)}
+    table = Table(
+        RunDirectory(finished_run),
+        "pgx:tic_tac_toe",
+        PolicyRef(name=PolicyName("main"), version=2),
+        seed=0,
+        greedy=True,
+    )
+    policy = PolicyStore(RunDirectory(finished_run).policies).load(table._ref)
+    observation, legal = table._look(0)
+    network = policy.shape.build()
+    empty = np.zeros((1, 0), np.float32)
+    logits, value, _ = network.step(policy.weights, observation, empty, empty)
+    chances = softmax(np.where(legal[0], np.asarray(logits)[0], -np.inf))
+    assert shown == pytest.approx({action: chances[action] for action in shown}, abs=6e-4)
+    assert list(shown.values()) == sorted(shown.values(), reverse=True)
+    assert f"value for you: {float(np.asarray(value)[0]):+.2f}" in out
 
 
 def test_play_refuses_seats_and_policies_that_do_not_exist(run_ludus, finished_run: Path) -> None:  # type: ignore[no-untyped-def]
