@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 
 from ludus.daemon.client import MOST_NEWS, MOST_REPLIES, Outlet
@@ -25,6 +26,7 @@ def test_a_reader_that_sleeps_loses_old_news_and_no_reply() -> None:
     outlet = Outlet(write, "test")
     big = b"x" * 70_000 + b"\n"  # more than a pipe holds: the writer waits from here on
     outlet.tell(big)
+    assert select.select([read], [], [], 60)[0]  # it has begun
     for number in range(3 * MOST_NEWS):
         outlet.tell(b"news %d\n" % number)
     outlet.reply(b"reply\n")
