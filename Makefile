@@ -94,6 +94,7 @@ readme: ## run every command of the README in a fresh clone, with times (half an
 
 pages: $(DEV_STAMP) ## write the pages of the documentation that are made from code
 	@$(BIN)/python -m ludus.daemon.schema > docs/.page.md && mv docs/.page.md docs/protocol.md
+	@$(BIN)/python -m ludus.config.describe.key_tables docs/configuration.md > docs/.page.md && mv docs/.page.md docs/configuration.md
 	@$(BIN)/python -m ludus.telemetry.metric_table > docs/.page.md && mv docs/.page.md docs/metrics.md
 
 pictures: $(DEV_STAMP) ## the pictures of the dashboard in docs/, from a real run (about three minutes)

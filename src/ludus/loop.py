@@ -49,11 +49,12 @@ class Loop:
             tasks=parts.tasks,
             enough=self.milestones.early_stopping,
             cycle=self.cycle,
+            clock=self.milestones.clock,
             endpoints=explorers.bill,
         )
 
     def run(self, *, strict_resume: bool = False) -> None:
-        """Train until the steps are over, the source is exhausted or somebody asks to stop."""
+        """Train until the run is long enough, the source is exhausted or somebody asks to stop."""
         self._begin(self._store.resume_point(strict=strict_resume))
         while not self.milestones.is_enough and not self._source.is_exhausted:
             self._obey()
@@ -111,6 +112,7 @@ class Loop:
                 self.commit()
             self._publish()
             self._reporter.restart()
+            self.milestones.clock.restart()
             self._controls.enter("training")
         counters = self.milestones.progress.counters()
         self._context.telemetry.event("started", resumed=saved is not None, **counters)
@@ -159,6 +161,7 @@ class Loop:
                 if controls.is_checkpoint_wanted:
                     self.commit()
             controls.enter(before)
+            self.milestones.clock.restart()
 
     def _is_stopping(self) -> bool:
         return self._controls.is_stopping
@@ -196,4 +199,4 @@ class Loop:
         self._explorers.close()
 
     def _metrics(self) -> dict[str, float]:
-        return {**self._source.metrics(), **self._explorers.bill.metrics()}
+        return {**self._source.metrics(), **self._explorers.take_metrics()}

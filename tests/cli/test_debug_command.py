@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from ludus.lm.language_shape import LanguageModelShape
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.policies import PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
+from ludus.runtime.threads import VARIABLES
 from ludus.storage.run_directory import RunDirectory
 
 CONFIG = """
@@ -50,6 +54,18 @@ def debug(*arguments: object, code: int = 0) -> str:
     done = CliRunner().invoke(app, ["debug", "workflow", *map(str, arguments)], catch_exceptions=False)
     assert done.exit_code == code, done.output
     return done.output
+
+
+def test_it_computes_in_one_thread_as_an_explorer_does(config: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "count.py"
+    plugin.write_text(
+        "import atexit, sys, torch\n"
+        "atexit.register(lambda: print('threads:', torch.get_num_threads(), file=sys.stderr))\n"
+    )
+    command = [sys.executable, "-m", "ludus.cli.app", "debug", "workflow", str(config), "--plugin", str(plugin)]
+    environment = {**os.environ, **dict.fromkeys(VARIABLES, "4")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert "threads: 1" in done.stderr
 
 
 def test_every_turn_token_mask_and_reward_is_told(config: Path) -> None:

@@ -149,3 +149,19 @@ def test_what_a_preset_learns_from_is_known() -> None:
 def test_a_short_run_still_has_whole_intervals() -> None:
     config = resolve(make("explore.games_in_flight=1", "train.batch_steps=1", "train.minibatch=1", "train.steps=1"))
     assert (config.league.snapshot_every, config.evaluate.every, config.record.sample_every) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "train", "rate"),
+    [
+        ("{model: {path: ludus/tiny}}", "{}", 1e-4),
+        ("{model: {path: ludus/tiny, lora: null}}", "{}", 1e-5),
+        ("{model: {path: ludus/tiny}}", "{optimizer: {learning_rate: 1e-3}}", 1e-3),
+        ("{network: {kind: mlp}}", "{}", 1e-3),
+    ],
+)
+def test_the_learning_rate_suits_what_learns(policy: str, train: str, rate: float) -> None:
+    text = f"name: x\ngames: [open_spiel:tic_tac_toe]\ntopology: split\npolicy: {policy}\ntrain: {train}\n"
+    resolved = resolve(parse_config(text, "x"))
+    assert resolved.train.optimizer.learning_rate == rate
+    assert resolve(resolved) == resolved

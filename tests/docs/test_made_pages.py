@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from ludus.config import json_schema
+from ludus.config.describe.key_tables import configuration_page
 from ludus.daemon.schema import page
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -11,3 +14,18 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_the_page_of_the_protocol_is_what_the_registry_says() -> None:
     assert (DOCS / "protocol.md").read_text() == page(), "run: make pages"
+
+
+def test_the_page_of_the_configuration_is_what_the_schema_says() -> None:
+    written = (DOCS / "configuration.md").read_text()
+    assert written == configuration_page(written), "run: make pages"
+
+
+def test_every_key_of_the_schema_has_a_row_with_a_default_and_a_meaning() -> None:
+    page = (DOCS / "configuration.md").read_text()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `") and line.count(" | ") == 3]
+    assert [row[0] for row in rows if not row[3].strip(" |")] == []
+    keys = {re.split(r"[.\[]", row[0].strip("|` "))[-1].rstrip("]") for row in rows}
+    definitions = [each for model in json_schema()["$defs"].values() for each in (model, *model.get("anyOf", ()))]
+    known = {key for model in definitions for key, field in model.get("properties", {}).items() if "const" not in field}
+    assert known - keys == set()

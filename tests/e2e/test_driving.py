@@ -9,7 +9,7 @@ import pytest
 from ludus import SingleRun, parse_config
 from ludus.errors import ConfigError, LudusError
 from ludus.runs.driver import Status
-from ludus.storage.checkpoints import CheckpointStore
+from ludus.storage.checkpoints import CheckpointStore, newest_whole
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.segment_reader import SegmentReader
 
@@ -105,3 +105,16 @@ def test_an_asynchronous_run_never_trains_on_rows_that_are_too_old(tmp_path: Pat
     staleness = [line["train/staleness"] for line in lines if "train/staleness" in line]
     assert staleness
     assert max(staleness) <= 1.0
+    assert any(line.get("time/explore_s", 0.0) > 0.0 for line in lines)
+
+
+def test_a_run_of_so_many_updates_ends_like_one_of_so_many_steps_and_goes_on_with_more(tmp_path: Path) -> None:
+    text = SPLIT.replace("steps: 1000000", "updates: 3").replace("schedule: async\n", "")
+    ended = SingleRun(
+        parse_config(text.replace("buffer: {capacity: 200}\n", ""), "x.yaml"), tmp_path / "run"
+    ).run_to_end()
+    assert (ended.stage, ended.share_done, ended.version, ended.length) == ("done", 1.0, 3, "update 3/3")
+    assert newest_whole(tmp_path / "run" / "checkpoints").state["progress"]["finished"]
+    config = parse_config(text.replace("buffer: {capacity: 200}\n", ""), "x.yaml", ["train.updates=5"])
+    more = SingleRun(config, tmp_path / "run").run_to_end()
+    assert (more.stage, more.version, more.length) == ("done", 5, "update 5/5")

@@ -77,7 +77,7 @@ def test_both_are_measured_and_told_apart(run: Path, episodes: list[Episode]) ->
         "explore/workflow/attempts",
     ):
         assert name in metrics, name
-    assert {f"explore/{GAME}/invalid_moves", f"explore/{SUMS}/seat_0/reward"} <= metrics.keys()
+    assert {f"explore/{GAME}/invalid_moves", f"explore/{SUMS}/reward"} <= metrics.keys()
     measured = [each.task for each in episodes if each.task.purpose == "evaluate"]
     rows = Counter(task.inputs["row"] for task in measured if task.game == HELD_OUT)
     assert len(set(rows.values())) == 1, "each evaluation attempts every held-out row"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ludus.ingest.warm_start_worker import in_task_order, with_everything
+from ludus.ingest.warm_start_worker import in_task_order, that_fit, with_everything
 from ludus.testing.experiences import sample_experiences
 
 
@@ -21,3 +21,10 @@ def test_sequences_are_learnt_in_task_order_whichever_game_was_over_first() -> N
 def test_everything_but_the_first_token_of_a_sequence_is_learnt() -> None:
     played = sample_experiences([3, 1, 2], tokens=True)
     assert with_everything(played).steps["mask"].tolist() == [False, True, True, False, False, True]
+
+
+def test_a_game_longer_than_the_context_costs_itself_alone() -> None:
+    played = sample_experiences([3, 9, 2, 8], tokens=True)
+    fitting, too_long = that_fit(played, 8)
+    assert (fitting.lengths.tolist(), too_long) == ([3, 2, 8], 1)
+    assert that_fit(played, 9)[0].steps["action"].tolist() == played.steps["action"].tolist()

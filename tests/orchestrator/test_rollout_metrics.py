@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from ludus.orchestrator.rollout_sink import RolloutMetrics
+from ludus.orchestrator.rollout_sink import WINDOW, RolloutMetrics
 from ludus.records import Episode, EpisodeId, PolicyName, PolicyRef, Seat, Task, TaskId
+from ludus.telemetry.metric_table import find_metric
 
 LEARNER = Seat(policy=PolicyRef(name=PolicyName("main")), learns=True)
 OTHER = Seat(policy=PolicyRef(name=PolicyName("random")))
@@ -44,4 +45,20 @@ def test_attempts_at_tasks_have_no_form_of_a_move() -> None:
     window = RolloutMetrics()
     episode = spoken("tasks:x", ("what is 2+2?", "?"), (1, 1), ("4", "4"))
     window.add([replace(episode, task=replace(episode.task, inputs={"row": 3}))])
-    assert "explore/format_success" not in window.metrics()
+    found = window.metrics()
+    assert "explore/format_success" not in found
+    assert found["explore/reward"] == 1.0
+    assert not {"explore/draws", "explore/seat_0/reward", "explore/seat_0/wins"} & found.keys()
+
+
+def test_the_reward_is_that_of_the_learning_seats_over_a_stated_window() -> None:
+    window = RolloutMetrics()
+    lost = replace(spoken("text:x", ("4", "1"), (1, 1), ("4", "1")), returns=(-1.0, 1.0))
+    won = replace(lost, returns=(1.0, -1.0))
+    window.add([lost] * 1000)
+    assert window.metrics()["explore/reward"] == -1.0
+    window.add([won] * 256)
+    assert window.metrics()["explore/reward"] == 0.0
+    row = find_metric("explore/reward")
+    assert row is not None
+    assert f"last {WINDOW} training episodes" in row.meaning

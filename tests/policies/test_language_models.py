@@ -88,7 +88,10 @@ def test_a_missing_folder(load: Load, path: str, tmp_path: Path, monkeypatch: py
 
 
 def test_an_unknown_model_while_the_hub_is_out_of_reach(load: Load) -> None:
-    assert "not in the cache, and the hub cannot be reached" in refused(load, "nobody/nothing")
+    said = refused(load, "nobody/nothing")
+    assert "not in the cache, and the hub cannot be reached" in said
+    assert "hf download nobody/nothing" in said
+    assert "ludus model make" not in said, "a random model under that name is not what was asked for"
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl"])

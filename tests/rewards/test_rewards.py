@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ludus.errors import PolicyError, RewardError, TimeoutExceeded
 from ludus.records import PolicyName, PolicyRef, Seat, Task, TaskId
@@ -105,6 +106,13 @@ def test_what_was_done_is_counted_once() -> None:
         "rewards/good/sum": 1.0,
     }
     assert both.take_counts() == {}
+
+
+def test_what_is_scored_in_an_evaluation_is_not_counted_as_training() -> None:
+    one = rewards(good=(1.0, Gives(0.5)))
+    scored = asyncio.run(one.score(replace(TASK, purpose="evaluate"), "x", seed=1))
+    assert scored.total == 0.5
+    assert one.take_counts() == {}
 
 
 def test_half_characters_do_not_get_any_further() -> None:

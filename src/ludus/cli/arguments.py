@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,19 @@ GamePlugins = Annotated[list[Path] | None, typer.Option("--plugin", help="Python
 GameKey = Annotated[str | None, typer.Option(help="Which of the run's games. Default: the first.")]
 StrictResume = Annotated[bool, typer.Option(help="Refuse to fall back when the newest checkpoint is damaged.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def hours_of(text: str) -> float:
+    """`2h`, `90m`, `1h30m`, `45s` or `1d` in hours."""
+    parts = re.fullmatch(r"(?:([\d.]+)d)?(?:([\d.]+)h)?(?:([\d.]+)m)?(?:([\d.]+)s)?", text.strip().lower())
+    try:
+        numbers = [float(part or 0) for part in parts.groups()] if parts else []
+    except ValueError:
+        numbers = []
+    hours = sum(number * unit for number, unit in zip(numbers, (24, 1, 1 / 60, 1 / 3600), strict=False))
+    if not hours:
+        raise ConfigError(f"--for: {text!r} is no time; write it as 2h, 90m, 1h30m or 45s")
+    return hours
 
 
 def split_config(first: Path | None, rest: Sequence[str] | None) -> tuple[Path | None, list[str]]:

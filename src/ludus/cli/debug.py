@@ -57,7 +57,9 @@ def workflow(
       ludus debug workflow my.yaml workflow.max_tokens=64 --run runs/mine --every-token
     """
     from ludus.config import load_config, resolve_stages
+    from ludus.runtime.threads import compute_in_one_thread
 
+    compute_in_one_thread()
     plugins = [str(file) for file in plugin or []]
     load_plugins(plugins)
     loaded = resolve_stages(load_config(config, overrides or []))[-1]

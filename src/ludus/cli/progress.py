@@ -109,7 +109,7 @@ class PlainLines(TextDisplay):
         self._last, self._stage = now, stage
         scores = "  ".join(f"{each.name} {each.text}" for each in headlines(status.metrics))
         scores = scores or population_progress(self._loop.config, status) or self._set_up.words(status)
-        steps = f"{status.steps:>11,}/{status.total_steps:,} {unit_of(self._loop.config)}"
+        steps = f"{status.steps:>11,}{_of(status, '/')} {unit_of(self._loop.config)}{_length(status)}"
         speed = "" if is_slow(status) else f"  {rate:>8,.0f}/s"
         evaluating = f"  evaluating {status.evaluating}" if status.evaluating else ""
         line = f"{which_stage(status)}{status.stage:<10} {steps}{speed}{evaluating}  {scores}  {silence(status)}"
@@ -123,6 +123,7 @@ class LivePanel(TextDisplay):
         super().__init__(console, loop)
         self._live = Live(console=console, refresh_per_second=4, transient=False)
         self._reporter = Reporter(loop)
+        self._share_rate = Rate()
         self._curves: dict[str, list[float]] = {}
         self._generation = -1
 
@@ -145,11 +146,12 @@ class LivePanel(TextDisplay):
         )
 
     def _headline(self, status: Status, rate: float) -> Text:
-        left = (status.total_steps - status.steps) / rate if rate > 0 else 0.0
+        speed = self._share_rate.update(status.share_done)
+        left = (1.0 - status.share_done) / speed if speed > 0 else 0.0
         text = Text.assemble(
             (f"{status.run} {which_stage(status)}", "bold"),
             (f"{status.stage}", "green" if status.stage in ("training", "done") else "yellow"),
-            f"  {status.steps:,} of {status.total_steps:,} {unit_of(self._loop.config)}",
+            f"  {status.steps:,}{_of(status, ' of ')} {unit_of(self._loop.config)}{_length(status)}",
             "" if is_slow(status) else f"  {rate:,.0f}/s",
         )
         if status.evaluating:
@@ -157,14 +159,15 @@ class LivePanel(TextDisplay):
         if self._loop.config.population is None and (words := self._set_up.words(status)):
             text.append(f"  {words}", "dim")
         text.append(f"  {learning_progress(self._loop.config, status)}".rstrip(), "dim")
-        if status.stage == "training" and rate > 0 and self._loop.config.population is None:
+        if status.stage == "training" and speed > 0 and self._loop.config.population is None:
             text.append(f"  {_duration(left)} left", "dim")
         text.append(f"  {silence(status)}".rstrip(), "yellow")
         return text
 
     def _bar(self, status: Status) -> Table:
         bar = Table.grid()
-        bar.add_row(ProgressBar(total=status.total_steps, completed=min(status.steps, status.total_steps), width=60))
+        share = status.share_done or status.steps / max(status.total_steps, 1)  # populations count generations
+        bar.add_row(ProgressBar(total=1.0, completed=min(share, 1.0), width=60))
         return bar
 
     def _rooms(self, status: Status) -> Text:
@@ -216,6 +219,14 @@ FACTS = (
     ("matches played", "psro/matches", "6,.0f"),
     ("steps of all learners", "psro/steps", "6,.0f"),
 )
+
+
+def _of(status: Status, between: str) -> str:
+    return f"{between}{status.total_steps:,}" if status.total_steps else ""
+
+
+def _length(status: Status) -> str:
+    return f"  {status.length}" if status.length else ""
 
 
 def which_stage(status: Status) -> str:
@@ -295,7 +306,7 @@ def learning_progress(config: RunConfig, status: Status) -> str:
     if status.stage != "training" or status.stage_name == MEASURING:
         return status.stage_name
     learners = status.stage_name.split(", ")
-    whole = config.train.steps * len(learners) if config.population.scheduler in _WHOLE_RUNS else 0
+    whole = (config.train.steps or 0) * len(learners) if config.population.scheduler in _WHOLE_RUNS else 0
     return f"{status.stage_name}: {steps:,.0f}{f' of {whole:,}' if whole else ''} steps"
 
 

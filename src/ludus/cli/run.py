@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.arguments import Overrides, Plugins, StrictResume, split_config
+from ludus.cli.arguments import Overrides, Plugins, StrictResume, hours_of, split_config
 from ludus.errors import ConfigError
 from ludus.plugins import load_plugins
 
@@ -29,6 +29,10 @@ def run(
     ] = None,
     overrides: Overrides = None,
     run_dir: Annotated[Path | None, typer.Option(help="Where the run lives. Default: runs/<name>.")] = None,
+    length: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help="Train for at most 2h, 90m, 1h30m, ... in all: train.hours."),
+    ] = None,
     plugin: Plugins = None,
     strict_resume: StrictResume = False,
     from_scratch: Annotated[
@@ -43,12 +47,14 @@ def run(
     Examples:
       ludus run
       ludus run examples/connect_four.yaml train.steps=1000000 seed=7
+      ludus run my.yaml --for 2h
       ludus run my.yaml --plugin my_game.py --run-dir /data/runs/first
       ludus run my.yaml mode=evaluate policy.start=runs/first evaluate.versions=all
     """
     from ludus.daemon.launch import hosted, open_loop
 
     path, changes = split_config(config, overrides)
+    changes += [] if length is None else [f"train.hours={hours_of(length)!r}"]
     plugins = [str(file) for file in plugin or []]
     loop = open_loop(
         path, changes, run_dir=run_dir, plugins=plugins, strict_resume=strict_resume, from_scratch=from_scratch

@@ -56,6 +56,7 @@ class CustomPart(Model):
     name: str
     """Name it was registered under."""
     options: dict[str, Scalar] = Field(default={})
+    """Keyword arguments of what the plugin registered."""
 
 
 def kind_alone(value: Any) -> Any:

@@ -45,6 +45,7 @@ class RunConfig(Model):
     """Name of the run; its directory is `runs/<name>` (`runs/<name>-evaluate` in the mode evaluate) unless --run-dir
     says otherwise."""
     seed: int = Field(default=0, ge=0, lt=2**63)
+    """Of everything random in the run."""
     games: tuple[GameChoice, ...] = Field(default=(), strict=False)
     """What is played. Language models may have games and tasks in one run."""
     tasks: tuple[TasksetConfig, ...] = Field(default=(), strict=False)

@@ -233,6 +233,7 @@ class Status(NewsPayload):
     update: int = 0
     steps: int = 0
     total_steps: int = 0
+    share_done: float = 0.0
     unit: str = "steps"
     """What `steps` counts: steps, or generations of a population."""
     episodes: int = 0
@@ -241,7 +242,7 @@ class Status(NewsPayload):
     steps_per_s: float = 0.0
     """Over the last ten seconds."""
     eta_s: float | None = None
-    """Seconds until all steps are done at this rate; null: not known."""
+    """Seconds until the run is done at this rate; null: not known."""
     uptime_s: float = 0.0
     """Since the run was started."""
     error: str = ""

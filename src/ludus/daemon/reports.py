@@ -38,7 +38,7 @@ class Reporter:
 
     def __init__(self, loop: AnyRun) -> None:
         self._loop = loop
-        self._rate = Rate()
+        self._rate, self._share_rate = Rate(), Rate()
         self._past: deque[tuple[float, Readings]] = deque([(time.monotonic(), {})])
 
     def status(self, *, is_exporting: bool = False) -> Status:
@@ -46,7 +46,7 @@ class Reporter:
         loop, found = self._loop, self._loop.status()
         rate, stage = self._rate.update(found.steps), _stage(found)
         is_population = loop.config.population is not None
-        left = max(found.total_steps - found.steps, 0)
+        speed, left = self._share_rate.update(found.share_done), 1.0 - found.share_done
         return Status(
             stage="EXPORTING" if is_exporting and stage == "TRAINING" else stage,
             activity=f"evaluating {found.evaluating}" if found.evaluating else found.stage,
@@ -56,11 +56,12 @@ class Reporter:
             update=found.update,
             steps=found.steps,
             total_steps=found.total_steps,
+            share_done=found.share_done,
             unit="generations" if is_population else "steps",
             episodes=found.episodes,
             version=found.version,
             steps_per_s=0.0 if found.is_over or stage == "PAUSED" else rate,
-            eta_s=left / rate if rate > 0 and stage == "TRAINING" and not is_population else None,
+            eta_s=left / speed if speed > 0 and stage == "TRAINING" and not is_population else None,
             uptime_s=found.elapsed_s,
             error=found.error,
             silent_workers=found.silent_workers,
@@ -194,12 +195,12 @@ WINDOW_S = 10.0
 
 
 class Rate:
-    """Steps per second over the last few seconds."""
+    """Steps, or shares of a run, per second over the last few seconds."""
 
     def __init__(self) -> None:
-        self._marks: deque[tuple[float, int]] = deque()
+        self._marks: deque[tuple[float, float]] = deque()
 
-    def update(self, steps: int) -> float:
+    def update(self, steps: float) -> float:
         """Note where the run is; returns the current rate. With another stage, steps begin again."""
         now = time.monotonic()
         if self._marks and steps < self._marks[-1][1]:

@@ -186,7 +186,7 @@ class RunWatch:
             run_dir=str(self.path),
             update=_whole(progress.get("update")),
             steps=_whole(progress.get("steps")) if steps is None else steps,
-            total_steps=config.train.steps if config.population is None else config.population.stop.generations,
+            total_steps=(config.train.steps or 0) if config.population is None else config.population.stop.generations,
             unit="generations" if is_population else "steps",
             episodes=_whole(progress.get("episodes")),
             version=_whole(progress.get("version")),

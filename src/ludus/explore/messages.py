@@ -45,6 +45,10 @@ class Played(msgspec.Struct, tag="played", kw_only=True):
     episode_bytes: int
     steps: int
     counts: dict[str, float] = {}
+    busy_s: float = 0.0
+    """Seconds of playing since the last message."""
+    sampled_tokens: int = 0
+    """Since the last message, by the engine of a language model."""
     """What endpoints have done since the last message, by name of the metric: `endpoints/gpt/cost`."""
 
 

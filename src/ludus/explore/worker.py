@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ludus.config import RunConfig
@@ -31,7 +34,7 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
     """Play until told to stop."""
     runner: Runner | None = None
     handed_over = time.monotonic()
-    trouble = ""
+    trouble, work = "", Work()
     while True:
         idle = runner is None or runner.is_idle
         pulse.set_busy(not idle)
@@ -48,13 +51,35 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
             continue
         pulse.set_busy(True)
         if not runner.is_idle:
-            runner.step()
+            with work.counting():
+                runner.step()
         if runner.trouble != trouble:
             trouble = runner.trouble
             channel.send(Trouble(reason=trouble))
         if is_due(runner, time.monotonic() - handed_over):
-            hand_over(runner, channel)
+            hand_over(runner, channel, work)
             handed_over = time.monotonic()
+
+
+@dataclass(slots=True)
+class Work:
+    """What has been done since episodes were last handed over."""
+
+    busy_s: float = 0.0
+    tokens_before: int = 0
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """The time of a block is work."""
+        began = time.monotonic()
+        yield
+        self.busy_s += time.monotonic() - began
+
+    def take(self, sampled_tokens: int) -> tuple[float, int]:
+        """Seconds and sampled tokens since the last call, by the total of tokens."""
+        taken = (self.busy_s, sampled_tokens - self.tokens_before)
+        self.busy_s, self.tokens_before = 0.0, sampled_tokens
+        return taken
 
 
 def is_due(runner: Runner, waited_s: float) -> bool:
@@ -91,16 +116,19 @@ def build_runner(setup: Setup, pulse: Pulse) -> Runner:
     return build_host_runner(setup, config, pulse)
 
 
-def hand_over(runner: Runner, channel: Channel[object]) -> None:
+def hand_over(runner: Runner, channel: Channel[object], work: Work) -> None:
     """Send finished episodes and wait until they are on their way."""
     batch = runner.harvest()
     episodes = to_bytes(episodes_to_table(batch.episodes))
     blob = b"".join([episodes, to_bytes(experiences_to_table(batch.experiences))])
+    busy_s, sampled_tokens = work.take(runner.sampled_tokens)
     played = Played(
         episodes=len(batch.episodes),
         episode_bytes=len(episodes),
         steps=batch.experiences.step_count,
         counts=runner.take_counts(),
+        busy_s=busy_s,
+        sampled_tokens=sampled_tokens,
     )
     channel.send(played, blob)
     channel.drain(SEND_DEADLINE_S)

@@ -84,7 +84,12 @@ class WarmUp:
         failed = [episode for episode in batch.episodes if episode.error]
         if len(failed) == len(batch.episodes):
             raise RolloutError(f"none of the {len(failed)} games could be played: {failed[0].error}")
-        return in_task_order(batch.experiences)
+        rows, too_long = that_fit(in_task_order(batch.experiences), self._model.context)
+        if not len(rows):
+            text = f"all {too_long} conversations are longer than the model's context of {self._model.context:,} tokens"
+            raise RolloutError(f"{text}; raise policy.model.context, or choose a shorter explore.prompt.template")
+        self._channel.send(WarmProgress(metrics={"warm_start/too_long": float(too_long)}))
+        return rows
 
     def _learn(self, experiences: Experiences) -> dict[str, Any]:
         learner = self._make_learner()
@@ -128,6 +133,12 @@ class WarmUp:
         if time.monotonic() - self._reported >= REPORT_S:
             self._reported = time.monotonic()
             self._channel.send(WarmProgress(metrics=metrics))
+
+
+def that_fit(experiences: Experiences, context: int) -> tuple[Experiences, int]:
+    """The sequences that fit a model's context, and how many do not."""
+    fits = experiences.lengths <= context
+    return experiences.take(np.flatnonzero(fits)), int((~fits).sum())
 
 
 def in_task_order(experiences: Experiences) -> Experiences:

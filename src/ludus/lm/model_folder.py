@@ -153,8 +153,8 @@ def _from_hub(path: str) -> Path:
         return _snapshot(path, is_local=False)
     except Exception as error:  # the hub's client raises its own errors, those of its HTTP library and OSError
         raise ConfigError(
-            f"there is no folder {path}, and as a model of the hub {_cause(error)}; "
-            f"make a small model with: ludus model make {path}"
+            f"there is no folder {path}, and as a model of the hub {_cause(error)}; download it with a network "
+            f"(hf download {path}) and write its folder, or write one of {', '.join(BUILT_IN)}"
         ) from error
 
 

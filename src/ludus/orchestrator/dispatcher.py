@@ -124,6 +124,28 @@ class EndpointBill:
         self._earlier = dict(self._totals)
 
 
+class ExplorerWork:
+    """How much explorers did since somebody asked: seconds of playing, and tokens."""
+
+    def __init__(self) -> None:
+        self._busy_s: dict[str, float] = {}
+        self._tokens = 0
+
+    def add(self, worker: str, played: Played) -> None:
+        """Take what an explorer tells of the time since it last told."""
+        self._busy_s[worker] = self._busy_s.get(worker, 0.0) + played.busy_s
+        self._tokens += played.sampled_tokens
+
+    def take_metrics(self) -> dict[str, float]:
+        """Since the last call: seconds that an explorer played, mean over explorers, and tokens for each of them."""
+        busy_s = sum(self._busy_s.values()) / max(len(self._busy_s), 1)
+        values = {"time/explore_s": busy_s} if busy_s else {}
+        if self._tokens and busy_s:
+            values["explore/tokens_per_s"] = self._tokens / busy_s
+        self._busy_s, self._tokens = {}, 0
+        return values
+
+
 class Dispatcher:
     """Give it tasks with `submit`, feed it supervisor events with `absorb`, and take batches as they come.
 
@@ -138,6 +160,7 @@ class Dispatcher:
         self._workers, self._slots = workers, slots
         self.bill = EndpointBill(workers)
         """What endpoints have cost, over all starts of the run."""
+        self.work = ExplorerWork()
         self._setup = Setup(
             run_dir=str(context.run.path),
             run=context.config.name,
@@ -244,6 +267,7 @@ class Dispatcher:
 
     def _unpack(self, worker: str, played: Played, blob: memoryview) -> Delivery:
         self.bill.add(worker, played.counts)
+        self.work.add(worker, played)
         table = from_bytes(blob[: played.episode_bytes])
         hand = self._hands[worker]
         episodes = episodes_from_table(table, hand)

@@ -41,6 +41,11 @@ class Explorers(Dispatcher):
         if bill := self.bill.metrics():
             self._telemetry.event("endpoints", **bill)
 
+    def take_metrics(self) -> dict[str, float]:
+        """What they have done; where they play for training, also how fast they were since the last call."""
+        work = self.work.take_metrics() if self._context.config.topology == "split" else {}
+        return {**self.bill.metrics(), **work}
+
     def _take(self, event: Arrived | Lost) -> None:
         for delivery in self.absorb(event):
             self._on_played(self._sink.take(delivery))

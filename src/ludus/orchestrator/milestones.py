@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.config import EarlyStoppingConfig, RunConfig
-from ludus.orchestrator.progress import Progress, UpdateReport, crosses
+from ludus.orchestrator.progress import Progress, RunClock, UpdateReport, crosses
 from ludus.telemetry import Telemetry
 
+_PARTS = 20
 _SCORE, _RETURN = 1, 2
 """Columns of what is kept of an update: games, share of points, mean return."""
 
@@ -90,36 +91,53 @@ class Milestones:
         self.config = config
         self.progress = progress
         self.early_stopping = EarlyStopping(config.train.stop)
-        self._until = config.train.steps if until is None else min(until, config.train.steps)
+        self.clock = RunClock(progress)
+        self._until = until
 
     def set_config(self, config: RunConfig) -> None:
         """Follow another config from the next update on."""
-        if self._until == self.config.train.steps:
-            self._until = config.train.steps
         self.config = config
 
     @property
     def is_enough(self) -> bool:
         """Whether training is over, for now or for good."""
-        return self.progress.steps >= self._until or bool(self.early_stopping.reason)
+        return self.is_complete or (self._until is not None and self.progress.steps >= self._until)
 
     @property
     def is_complete(self) -> bool:
         """Whether training is over for good."""
-        return self.progress.steps >= self.config.train.steps or bool(self.early_stopping.reason)
+        return self.share_done >= 1.0 or bool(self.early_stopping.reason)
 
     @property
     def share_done(self) -> float:
-        """Share of the run's steps that are done, `[0, 1]`: where learning-rate schedules are."""
-        return min(self.progress.steps / self.config.train.steps, 1.0)
+        """Share of the run that is done, `[0, 1]`, by whichever of steps, updates and hours is nearest to its end.
+        Learning-rate schedules go by it."""
+        train, clock = self.config.train, self.clock
+        lengths = (
+            (self.progress.steps, train.steps),
+            (clock.updates, train.updates),
+            (clock.seconds / 3600, train.hours),
+        )
+        return min(max(done / whole for done, whole in lengths if whole is not None), 1.0)
+
+    @property
+    def length(self) -> str:
+        """`update 3/10  0.25/2 h`: what has been done of what ends the run, besides steps."""
+        train, clock = self.config.train, self.clock
+        updates = f"update {clock.updates:,}/{train.updates:,}" if train.updates else ""
+        hours = f"{clock.seconds / 3600:.2f}/{train.hours:g} h" if train.hours else ""
+        return "  ".join(part for part in (updates, hours) if part)
 
     def reopen(self) -> None:
         """After a resume: a run that was finished may have more to do under another config."""
+        if self.progress.update and not self.clock.updates:  # a checkpoint of the time before updates ended a run
+            self.clock.updates = self.progress.update - self.progress.finished
         if not self.is_complete:
             self.progress.finished = False
 
     def count(self, report: UpdateReport) -> None:
         """Add an update to the counters."""
+        self.clock.count(self.share_done)
         self.progress.count(report)
         self.early_stopping.note(report)
 
@@ -127,12 +145,19 @@ class Milestones:
         """After an update has been counted; explorers play `interval` updates with one version."""
         progress, config, is_last = self.progress, self.config, self.is_enough
         version_due = is_last or (interval is not None and progress.unpublished >= interval)
-        since, may_publish = progress.published_steps, version_due or interval is None
-        snapshot = is_last or (may_publish and crosses(config.league.snapshot_every, since, progress.steps))
-        evaluation = may_publish and crosses(config.evaluate.every, since, progress.steps) and not is_last
+        may_publish = version_due or interval is None
+        snapshot = is_last or (may_publish and self._is_time(config.league.snapshot_every))
+        evaluation = may_publish and self._is_time(config.evaluate.every) and not is_last
         version = version_due or snapshot or evaluation
         checkpoint = version or crosses(config.checkpoint.every, progress.update - 1, progress.update)
         return Due(version=version, snapshot=snapshot, evaluation=evaluation, checkpoint=checkpoint)
+
+    def _is_time(self, every: int | None) -> bool:
+        """Whether a multiple of `every` steps was passed since the newest version; of a twentieth of the run, where it
+        is not said how many steps it has."""
+        if every is not None:
+            return crosses(every, self.progress.published_steps, self.progress.steps)
+        return int(_PARTS * self.clock.published_share) < int(_PARTS * self.share_done)
 
 
 class MeasuringMilestones(Milestones):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,41 @@ class Progress:
             self.published_steps = self.steps
 
 
+class RunClock:
+    """What a run's length is counted by besides its steps: updates and seconds of training, over all its starts."""
+
+    def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
+        self._progress = progress
+        self._clock = clock
+        self._since = clock()
+        self.updates = 0
+        """Updates done; unlike `Progress.update` without that which marks the end."""
+        self.seconds = 0.0
+        """As of the last update."""
+        self.published_share = 0.0
+        """Share of the run that was done when the newest version was published."""
+
+    def restart(self) -> None:
+        """Count from now on: the run was not training before."""
+        self._since = self._clock()
+
+    def count(self, share_done: float) -> None:
+        """An update is over; before it, this share of the run was done."""
+        if not self._progress.unpublished:
+            self.published_share = share_done
+        now = self._clock()
+        self.updates, self.seconds, self._since = self.updates + 1, self.seconds + now - self._since, now
+
+    def state(self) -> dict[str, float]:
+        """For the checkpoint."""
+        return {"updates": self.updates, "seconds": self.seconds, "published_share": self.published_share}
+
+    def load_state(self, state: Mapping[str, float]) -> None:
+        """Go back to a checkpoint."""
+        self.updates, self.seconds = int(state["updates"]), state["seconds"]
+        self.published_share = state["published_share"]
+
+
 def crosses(every: int | None, before: int, after: int) -> bool:
     """Whether a multiple of `every` lies in (before, after]."""
     return every is not None and before // every < after // every
@@ -144,6 +180,9 @@ def report_of(batch: Batch, trained: Trained, league: LeagueConfig) -> UpdateRep
         return UpdateReport(batch=batch, steps=trained.steps, episodes=trained.episodes, metrics=metrics)
     rows = batch.experiences
     rewards = np.asarray(rows.sequences["final_reward"], np.float64)
+    own = rewards[rows.sequences["source"] == "on_policy"] if "source" in rows.sequences else rewards
+    if len(own):
+        metrics["train/reward"] = float(own.mean())
     return UpdateReport(
         batch=batch,
         steps=int(rows.steps["mask"].sum()),

@@ -178,7 +178,7 @@ WINDOW = 512
 
 
 class RolloutMetrics:
-    """Rewards, results and lengths of the last `WINDOW` episodes of each game."""
+    """Rewards, results and lengths of the last `WINDOW` training episodes of each game since this start."""
 
     def __init__(self) -> None:
         self._episodes: dict[str, deque[Episode]] = {}
@@ -240,8 +240,13 @@ def _means(episodes: Sequence[Episode]) -> dict[str, float]:
     values = {
         **_replies(episodes),
         "length": float(np.mean([episode.length for episode in episodes])),
-        "draws": float(drawn.mean()),
+        **({} if episodes[0].task.is_attempt else {"draws": float(drawn.mean())}),
     }
+    learnt = [episode.returns[seat] for episode in episodes for seat in _learning(episode)]
+    if learnt:
+        values["reward"] = float(np.mean(learnt))
+    if episodes[0].task.is_attempt:
+        return values
     for seat in range(returns.shape[1]):
         values[f"seat_{seat}/reward"] = float(returns[:, seat].mean())
         values[f"seat_{seat}/wins"] = float(((returns[:, seat] == best[:, 0]) & ~drawn).mean())

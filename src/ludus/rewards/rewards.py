@@ -60,7 +60,7 @@ class Rewards:
         for part in self._parts:
             own_seed = derive_seed(seed, "reward", part.label)
             attempt = Attempt(response=response, inputs=task.inputs, seed=own_seed, tokens=tokens)
-            mark = await self._mark(part, attempt)
+            mark = await self._mark(part, attempt, is_counted=task.purpose == "train")
             parts[part.label] = mark.value
             if mark.note:
                 notes[part.label] = mark.note
@@ -68,7 +68,7 @@ class Rewards:
         return Scored(total=check_value(total), parts=parts, notes=notes)
 
     def take_counts(self) -> dict[str, float]:
-        """What has been done since the last call: `rewards/<label>/scored`, `.../failed` and `.../sum`."""
+        """What has been done for training since the last call: `rewards/<label>/scored`, `.../failed` and `.../sum`."""
         counts, self._counts = self._counts, defaultdict(float)
         return {f"rewards/{name}": value for name, value in sorted(counts.items())}
 
@@ -79,14 +79,15 @@ class Rewards:
         if self._close is not None:
             self._close()
 
-    async def _mark(self, part: Part, attempt: Attempt) -> Mark:
+    async def _mark(self, part: Part, attempt: Attempt, *, is_counted: bool) -> Mark:
         try:
             mark = check_mark(await part.reward.mark(attempt))
         except Exception as error:
-            self._counts[f"{part.label}/failed"] += 1
+            self._counts[f"{part.label}/failed"] += is_counted
             raise _named(part.label, error) from error
-        self._counts[f"{part.label}/scored"] += 1
-        self._counts[f"{part.label}/sum"] += mark.value
+        if is_counted:
+            self._counts[f"{part.label}/scored"] += 1
+            self._counts[f"{part.label}/sum"] += mark.value
         return mark
 
 

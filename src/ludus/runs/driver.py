@@ -147,6 +147,11 @@ class Status:
     update: int = 0
     steps: int = 0
     total_steps: int = 0
+    """0 where the run's length is not given in steps."""
+    share_done: float = 0.0
+    """Share of the run that is done, by whichever of steps, updates and hours is nearest to its end."""
+    length: str = ""
+    """How far it is in updates and hours, where its length is given in those: `update 3/10`."""
     episodes: int = 0
     version: int = 0
     elapsed_s: float = 0.0

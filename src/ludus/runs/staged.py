@@ -79,7 +79,7 @@ class StagedRun(Driveable):
     def status(self) -> Status:
         """What the run is doing now."""
         loop, index = self._loop, self._index
-        nothing = Status(stage="starting", run="", run_dir="", total_steps=self.config.train.steps)
+        nothing = Status(stage="starting", run="", run_dir="", total_steps=self.config.train.steps or 0)
         inner = nothing if loop is None else loop.status()
         return replace(
             inner,
@@ -213,7 +213,9 @@ class StagedRun(Driveable):
         """What the config says of a stage and may not, since it began otherwise."""
         saved = self._directory.stage(self._folders[index]).read_config()
         done = ", but this stage is done" if is_done else ""
-        for key, what in changed_keys(saved, self.stages[index], also=("train.steps",) if is_done else ()):
+        for key, what in changed_keys(
+            saved, self.stages[index], also=("train.steps", "train.updates", "train.hours") if is_done else ()
+        ):
             if key != ("policy", "start") or not index:
                 yield f"{dotted(stage_path(index, key))}: {what}{done}; write it as before{_OR_ELSE}"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
+from importlib.util import find_spec
 
 VARIABLES = (
     "OMP_NUM_THREADS",
@@ -47,6 +48,15 @@ def limit_threads(threads: int, environment: MutableMapping[str, str], *, device
     environment["PJRT_NPROC"] = str(max(threads, devices))
     environment.setdefault("JAX_PLATFORMS", "cpu" if not _has_accelerator() else "")
     environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
+
+
+def compute_in_one_thread() -> None:
+    """Let this process compute as an explorer does, in one thread; call it before native libraries are loaded."""
+    os.environ.update(dict.fromkeys(VARIABLES, "1"))
+    if find_spec("torch") is not None:
+        import torch
+
+        torch.set_num_threads(1)
 
 
 def _has_accelerator() -> bool:

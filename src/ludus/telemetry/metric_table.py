@@ -58,19 +58,24 @@ EVALUATE = (
 )  # fmt: skip
 
 EXPLORE = (
-    ("explore/[<game>/]length", "plies", "per episode; with several games also by game, as all of these"),
-    ("explore/[<game>/]draws", "share", "episodes with equal returns"),
-    ("explore/[<game>/]seat_<seat>/reward", "reward", "mean return of a seat"),
-    ("explore/[<game>/]seat_<seat>/wins", "share", "wins of a seat"),
+    ("explore/[<game>/]reward", "reward", "mean return of the learning seats over the last 512 training episodes of a "
+     "game or taskset since the run was started (fused: of the update); with several games by game"),
+    ("explore/[<game>/]length", "plies", "per episode, over the same episodes, as all of these down to `reply_chars`"),
+    ("explore/[<game>/]draws", "share", "games: episodes with equal returns"),
+    ("explore/[<game>/]seat_<seat>/reward", "reward", "games: mean return of a seat"),
+    ("explore/[<game>/]seat_<seat>/wins", "share", "games: wins of a seat"),
     ("explore/[<game>/]invalid_moves", "share", "games of words: moves of the learning seats that were not allowed"),
     ("explore/[<game>/]format_success", "share", "games of words: their replies that had the form that was asked for"),
     ("explore/[<game>/]reply_chars", "characters", "games of words: length of their replies"),
     ("explore/against_<opponent>/score", "share", "fused: points against an opponent of the training games"),
     ("explore/failed_episodes", "episodes", "that ended with an error"),
-    ("explore/rewards/<reward>/scored", "count", "tasks: responses that a reward has scored"),
+    ("explore/rewards/<reward>/scored", "count", "tasks: training responses that a reward has scored; "
+     "no `explore/rewards/*` counts evaluation"),
     ("explore/rewards/<reward>/failed", "count", "tasks: responses that it could not score"),
     ("explore/rewards/<reward>/sum", "reward", "tasks: what it gave in all, before its weight"),
-    ("explore/workflow/attempts", "count", "tasks: attempts, retries included"),
+    ("explore/tokens_per_s", "tokens/s", "language models: sampled by all explorers for each second of their play, "
+     "evaluation included"),
+    ("explore/workflow/attempts", "count", "tasks: attempts, retries and evaluation included, as all `workflow`"),
     ("explore/workflow/retries", "count", "tasks: attempts that were made again after a failure"),
     ("explore/workflow/failed", "count", "tasks: attempts that were given up"),
     ("explore/workflow/timeouts", "count", "tasks: attempts that took too long"),
@@ -136,6 +141,8 @@ TRAIN = (
     ("train/value_mean", "reward", "value estimates of the batch"),
     ("train/target_mean", "reward", "what they should have been"),
     ("train/advantage_std", "reward", "language models: spread of the advantages"),
+    ("train/reward", "reward", "split: mean return of the sequences in the batch that the policy sampled, without any "
+     "window or transform"),
     ("train/rows", "rows", "in the batch: decisions of a network, sequences of a language model"),
     ("train/tokens", "tokens", "language models: sampled ones in the batch"),
     ("train/optimizer_steps", "steps", "taken in the update"),
@@ -153,6 +160,7 @@ TRAIN = (
     ("train/updates_behind", "updates", "split, schedule sync: since the version that the batch was played with"),
     ("train/seconds", "s", "split: wall time of the update in the trainer"),
     ("warm_start/games", "games", "played for the warm start of a language model"),
+    ("warm_start/too_long", "sequences", "of those games that do not fit the model's context and are left out"),
     ("warm_start/progress", "share", "of the warm start that is done"),
     ("warm_start/loss", "nats", "of the warm start, mean over tokens"),
 )  # fmt: skip
@@ -174,7 +182,8 @@ POPULATION = (
 
 LOOP = (
     ("loop/steps_per_s", "1/s", "environment steps trained on since the last line"),
-    ("time/<room>_s", "s", "wall time spent in a room since the last line"),
+    ("time/<room>_s", "s", "wall time spent in a room since the last line; `explore`: waiting for episodes (schedule "
+     "sync), playing, mean over explorers (async)"),
     ("telemetry/dropped", "lines", "that sinks besides `metrics.jsonl` did not get; absent while there are none"),
     ("telemetry/unwritten", "lines", "that a full disk kept out of `metrics.jsonl` or `events.jsonl`; absent as above"),
 )  # fmt: skip

@@ -48,7 +48,8 @@ def _first(view: RunView, width: int) -> Text:
     status = view.status
     sign, style = SIGNS[status.stage]
     activity = status.activity if status.activity.lower() != status.stage.lower() else ""
-    done = f"{percent(min(share_of(status.steps, status.total_steps), 1.0))}  " if status.total_steps else ""
+    share = status.share_done or share_of(status.steps, status.total_steps)
+    done = f"{percent(min(share, 1.0))}  " if share or status.total_steps else ""
     right = f" {done}up {duration(status.uptime_s)} "
     words = Text.assemble((f" {clean(status.run or 'ludus')} ", "bold"), (f" {sign} {status.stage} ", f"bold {style}"))
     words.append(clean("  ".join(each for each in (status.part, activity) if each)))

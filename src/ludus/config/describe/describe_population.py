@@ -110,7 +110,7 @@ def _beginning(config: RunConfig, population: PopulationConfig) -> str:
 
 
 def _length(config: RunConfig, population: PopulationConfig) -> str:
-    rules, steps = population.league, config.train.steps
+    rules, steps = population.league, config.train.steps or 0
     if population.scheduler == "pipelined_psro":
         return f"{steps:,} steps, a part of them in each generation"
     if population.scheduler != "league":

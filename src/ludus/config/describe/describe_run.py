@@ -45,8 +45,18 @@ def _batch(config: RunConfig) -> list[Row]:
 
 
 def updates_in_run(config: RunConfig) -> int | None:
-    """Updates until `train.steps` are done; None where that depends on how long the games last."""
-    return math.ceil(config.train.steps / config.train.batch_steps) if config.train.batch_steps else None
+    """Updates until the run is done; None where that depends on how long games or updates last."""
+    train = config.train
+    by_steps = math.ceil(train.steps / train.batch_steps) if train.steps and train.batch_steps else None
+    known = [updates for updates in (by_steps, train.updates) if updates is not None]
+    return min(known) if known and (train.steps is None or train.batch_steps) else None
+
+
+def run_length(config: RunConfig) -> str:
+    """`until 20,000 sampled tokens or 2 hours are done`: the first of them ends the run."""
+    train, what = config.train, "steps" if config.policy.model is None else "tokens"
+    lengths = ((train.steps, what), (train.updates, "updates"), (train.hours, "hours"))
+    return f"until {' or '.join(f'{number:,} {unit}' for number, unit in lengths if number)} are done"
 
 
 def _what_runs(config: RunConfig) -> list[Row]:
@@ -131,13 +141,13 @@ def _fused_batch(config: RunConfig) -> list[Row]:
     train, games = config.train, config.explore.games_in_flight
     batch = train.batch_steps or games
     minibatches = batch // train.minibatch
-    updates = math.ceil(train.steps / batch)
+    updates = updates_in_run(config)
     rows = [
         ("batch", f"{batch:,} steps ({batch // games} of each of {games:,} games)"),
         ("horizon", f"{batch // games} steps, then the value estimate"),
         ("minibatches per epoch", f"{minibatches:,} of {train.minibatch:,} steps"),
         ("optimizer steps", f"{minibatches * train.epochs:,} per update (epochs: {train.epochs})"),
-        ("updates in the run", f"{updates:,} ({updates * batch:,} steps)"),
+        ("updates in the run", f"{updates:,} ({updates * batch:,} steps)" if updates else run_length(config)),
     ]
     if train.shards > 1:
         share = f"{train.minibatch // train.shards:,} steps of each minibatch"
@@ -147,8 +157,7 @@ def _fused_batch(config: RunConfig) -> list[Row]:
 
 def _split_batch(config: RunConfig) -> list[Row]:
     train, buffer = config.train, config.buffer
-    what = "steps" if config.policy.model is None else "sampled tokens"
-    until = f"until {train.steps:,} {what} are done ({'games' if config.games else 'answers'} differ in length)"
+    until = f"{run_length(config)} ({'games' if config.games else 'answers'} differ in length)"
     rows = [*_batch_sizes(config), *_optimizer_steps(config), ("updates in the run", until)]
     if config.mode == "both" and "on_policy" in wanted_sources(train.algorithm):
         rows.append(("synchronisation", _synchronisation(config)))
@@ -293,9 +302,10 @@ def _measured(config: RunConfig) -> str:
     return "; ".join(parts)
 
 
-def _every(interval: int | None, steps: int) -> str:
-    interval = interval or steps
-    return f"every {interval:,} steps, {steps // interval:,} in the run"
+def _every(interval: int | None, steps: int | None) -> str:
+    if interval is None:
+        return "every twentieth of the run"
+    return f"every {interval:,} steps" + (f", {steps // interval:,} in the run" if steps else "")
 
 
 def _machine(config: RunConfig) -> list[Row]:

@@ -44,6 +44,8 @@ _SEQUENCES_PER_STEP = 64
 _BATCHES_KEPT = 8
 _ROUNDS_KEPT = 4
 _SNAPSHOTS = 20
+_STEPS = 10_000_000
+_LORA_RATE, _WHOLE_MODEL_RATE = 1e-4, 1e-5
 _FUSED_CHECKPOINT_EVERY = 50
 _TABULAR_CHECKPOINT_EVERY = 25
 
@@ -136,8 +138,8 @@ def _fill_learned(config: RunConfig, population: PopulationConfig) -> RunConfig:
 
 def _fill_population(config: RunConfig, population: PopulationConfig) -> RunConfig:
     """A generation is an update of one step, and nothing is played beside it."""
-    train = _unless_given(config.train, steps=population.stop.generations)
-    league = _fill(config.league, snapshot_every=max(1, train.steps // _SNAPSHOTS))
+    train = _fill(config.train, steps=population.stop.generations)
+    league = _fill(config.league, snapshot_every=max(1, (train.steps or 1) // _SNAPSHOTS))
     return _with(
         config,
         topology=config.topology or "tabular",
@@ -176,8 +178,12 @@ def _over(model: M, own: M | None) -> M | None:
 def _fill_train(config: RunConfig) -> RunConfig:
     preset = preset_of(config.train.algorithm)
     train = _unless_given(config.train, epochs=preset.epochs)
+    if train.updates is None and train.hours is None:
+        train = _fill(train, steps=_STEPS)
     if config.policy.model is not None:
         train = _unless_given(_fill_aggregation(config, train), minibatch=_SEQUENCES_PER_STEP)
+        rate = _LORA_RATE if config.policy.model.lora is not None else _WHOLE_MODEL_RATE
+        train = _with(train, optimizer=_unless_given(train.optimizer, learning_rate=rate))
     else:
         train = _fill(train, value_normalisation=preset.value_normalisation)
         config = _with(config, policy=_fill(config.policy, critic=preset.critic))
@@ -205,7 +211,8 @@ def _fill_aggregation(config: RunConfig, train: TrainConfig) -> TrainConfig:
 
 
 def _fill_intervals(config: RunConfig) -> RunConfig:
-    league = _fill(config.league, snapshot_every=max(1, config.train.steps // _SNAPSHOTS))
+    steps = config.train.steps
+    league = _fill(config.league, snapshot_every=steps and max(1, steps // _SNAPSHOTS))
     evaluate = _fill(config.evaluate, every=league.snapshot_every)
     if not config.games and not evaluate.held_out_games:
         evaluate = _unless_given(evaluate, against=())

@@ -24,6 +24,8 @@ from ludus.errors import ConfigError
 MAY_CHANGE: tuple[str, ...] = (
     "mode",
     "train.steps",
+    "train.updates",
+    "train.hours",
     "train.max_skipped",
     "train.tokens_per_micro_batch",
     "train.activation_checkpointing",
@@ -56,6 +58,8 @@ MAY_CHANGE: tuple[str, ...] = (
 OPEN_MAPPINGS: tuple[Path, ...] = (("explore", "endpoints"),)
 SETTABLE: Mapping[str, str] = {
     "train.steps": "steps after which the run ends",
+    "train.updates": "updates after which the run ends",
+    "train.hours": "hours of training after which the run ends",
     "checkpoint.every": "updates between checkpoints",
     "evaluate.every": "steps between evaluations",
     "league.snapshot_every": "steps between snapshots for the league",

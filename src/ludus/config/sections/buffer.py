@@ -146,6 +146,7 @@ class RunFeedConfig(TextOrMapping):
     shorthand_key: ClassVar[str] = "run"
 
     kind: Literal["run"] = "run"
+    """The only kind: another run."""
     run: str = Field(min_length=1, max_length=4096, examples=["runs/explorer"])
     """Directory of that run. It need not be there yet, and may be alive; it is only read."""
 

@@ -26,7 +26,9 @@ class FormatRewardConfig(Model):
 
     kind: Literal["format"] = "format"
     reward: float = 0.0
+    """For a reply that has the form."""
     penalty: float = 0.0
+    """For one that has not: a number that is added, so below 0."""
 
 
 class InvalidMoveConfig(Model):
@@ -34,7 +36,9 @@ class InvalidMoveConfig(Model):
 
     kind: Literal["invalid_move"] = "invalid_move"
     reward: float = 0.0
+    """For a move that the rules allow."""
     penalty: float = -1.0
+    """For one that they do not: a number that is added, so below 0."""
 
 
 class NormaliseConfig(Model):
@@ -42,6 +46,7 @@ class NormaliseConfig(Model):
 
     kind: Literal["normalise"] = "normalise"
     scale: bool = False
+    """Also divide by the standard deviation."""
 
 
 class NormaliseByGameConfig(Model):
@@ -49,6 +54,7 @@ class NormaliseByGameConfig(Model):
 
     kind: Literal["normalise_by_game"] = "normalise_by_game"
     scale: bool = False
+    """Also divide by the standard deviation."""
 
 
 class CustomTransformConfig(CustomPart):
@@ -90,7 +96,9 @@ class RewardRangeConfig(Model):
 
     kind: Literal["reward_range"]
     low: float | None = None
+    """The least reward that is let through."""
     high: float | None = None
+    """The highest."""
 
     @model_validator(mode="after")
     def _is_a_range(self) -> RewardRangeConfig:
@@ -122,7 +130,9 @@ class ShapeConfig(Model):
 
     kind: Literal["shape"]
     scale: float = 1.0
+    """The reward is multiplied by this."""
     offset: float = 0.0
+    """Then this is added."""
     low: float | None = None
     """What is below becomes this."""
     high: float | None = None
@@ -147,7 +157,9 @@ class PassRateConfig(Model):
     success: float = 0.5
     """The least reward that counts as success."""
     low: float = Field(default=0.0, ge=0, le=1)
+    """The least share of successes that a group may have."""
     high: float = Field(default=1.0, ge=0, le=1)
+    """The highest."""
 
     @model_validator(mode="after")
     def _is_a_range(self) -> PassRateConfig:

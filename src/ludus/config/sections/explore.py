@@ -38,6 +38,7 @@ class EndpointConfig(Model):
     model: str = Field(min_length=1, max_length=256, examples=["gpt-5-mini"])
     """What the endpoint calls it."""
     url: str = Field(default=OPENAI_URL, pattern=r"^https?://\S+$", examples=["http://127.0.0.1:8000/v1"])
+    """Of an OpenAI-compatible API."""
     key_variable: Annotated[str, AfterValidator(_check_variable)] | None = None
     """Environment variable that has the key; null sends none. Default: OPENAI_API_KEY at api.openai.com, else null."""
     prompt: str | None = None
@@ -103,6 +104,7 @@ class VllmEngineConfig(Model):
 
     kind: Literal["vllm"]
     url: str = Field(pattern=r"^https?://\S+$", examples=["http://127.0.0.1:8000/v1"])
+    """Of the server's OpenAI API, such as `http://127.0.0.1:8000/v1`."""
     model: str = Field(min_length=1, examples=["base"])
     """The name under which the server serves the base model."""
     patience_s: float = Field(default=300.0, ge=0)
@@ -132,7 +134,9 @@ class SamplingConfig(Model):
     ignore_end: bool = False
     """Let every reply have `max_tokens` tokens, past the token that would end it: for measurements."""
     temperature: float = Field(default=1.0, gt=0, le=10)
+    """1 samples as the model is; less prefers likely tokens."""
     top_p: float = Field(default=1.0, gt=0, le=1)
+    """Sample from the likeliest tokens with this probability together; 1: from all."""
     top_k: int = Field(default=0, ge=0)
     """0: no limit."""
 

@@ -35,6 +35,7 @@ class OpponentConfig(Model):
     the match. `pfsp`: the opponents that win most. `population`: the opponents that a population assigned.
     `custom`: a sampler that a plugin registered."""
     weight: float = Field(default=1.0, gt=0)
+    """Relative frequency of this kind of opponent."""
     players: tuple[FixedPlayer, ...] = Field(default=(), strict=False)
     """`fixed`: the players to choose from."""
     weighting: Literal["squared", "variance", "linear", "linear_capped"] = "squared"
@@ -47,10 +48,15 @@ class TrueSkillConfig(Model):
     """Parameters of the rating; the defaults are the `trueskill` package's."""
 
     mu: float = 25.0
+    """Mean of a new rating."""
     sigma: float = Field(default=25 / 3, gt=0)
+    """Uncertainty of a new rating."""
     beta: float = Field(default=25 / 6, gt=0)
+    """Spread of a performance around the skill."""
     tau: float = Field(default=25 / 300, ge=0)
+    """Uncertainty that every game adds."""
     draw_probability: float = Field(default=0.1, ge=0, lt=1)
+    """Share of games between equals that are drawn."""
 
 
 class LeagueConfig(Model):
@@ -58,7 +64,7 @@ class LeagueConfig(Model):
 
     opponents: tuple[OpponentConfig, ...] = Field(default=(OpponentConfig(kind="mirror"),), strict=False, min_length=1)
     snapshot_every: int | None = Field(default=None, gt=0)
-    """Steps between versions that join the pool. Default: a twentieth of `train.steps`."""
+    """Steps between versions that join the pool. Default: a twentieth of the run."""
     pool_size: int = Field(default=16, gt=0, le=10_000)
     """Versions kept as opponents; the newest and the best-rated stay."""
     trueskill: TrueSkillConfig = TrueSkillConfig()

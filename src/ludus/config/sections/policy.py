@@ -19,6 +19,7 @@ class MemoryConfig(Model):
     """Recurrent state of a network, carried from one decision of a seat to the next within an episode."""
 
     kind: Literal["gru"] = "gru"
+    """The only kind: a gated recurrent unit."""
     size: int = Field(default=64, gt=0, le=4096)
     """Size of the hidden state; twice as large where the critic is a network of its own."""
     chunk: int = Field(default=16, gt=0, le=65536)
@@ -34,6 +35,7 @@ class MlpConfig(Model):
     hidden: tuple[Annotated[int, Field(gt=0, le=65536)], ...] = Field(default=(128, 128), strict=False)
     """Width of each hidden layer."""
     activation: Literal["relu", "tanh", "silu"] = "relu"
+    """Between its layers."""
     memory: MemoryConfig | None = None
     """A recurrent unit on top of the layers, for partially observable games."""
 
@@ -43,7 +45,9 @@ class ResNetConfig(Model):
 
     kind: Literal["resnet"] = "resnet"
     channels: int = Field(default=32, gt=0, le=4096)
+    """Of every layer."""
     blocks: int = Field(default=2, ge=0, le=256)
+    """Residual blocks."""
 
 
 class CustomNetworkConfig(Model):
@@ -63,6 +67,7 @@ class LoraConfig(Model):
     """Low-rank adapters: only these are trained and published; the base model is frozen."""
 
     rank: int = Field(default=16, gt=0, le=1024)
+    """Of every adapter matrix."""
     alpha: float = Field(default=32.0, gt=0)
     """Adapters count with alpha / rank."""
     targets: tuple[str, ...] | None = Field(default=None, strict=False, min_length=1)
@@ -104,6 +109,7 @@ class PolicyConfig(Model):
     name: str = Field(default="main", pattern=r"^[a-z][a-z0-9_-]{0,31}$", examples=["main"])
     """Name in the league; versions are written `main@12`."""
     network: NetworkConfig = MlpConfig()
+    """The network that learns; not used with `model`."""
     critic: Literal["shared", "own", "central"] | None = None
     """What estimates values. `shared`: a head on the policy's network. `own`: a network of its own that sees what the
     seat sees (IPPO). `central`: one that sees the state of the whole game as well (MAPPO); the policy never does.

@@ -48,8 +48,11 @@ class LeagueRulesConfig(Model):
     """Learners of a league, and AlphaStar's rules for freezing them."""
 
     main_agents: int = Field(default=1, gt=0, le=16)
+    """Learners that play everybody."""
     main_exploiters: int = Field(default=1, ge=0, le=16)
+    """Learners that play the newest main agents."""
     league_exploiters: int = Field(default=1, ge=0, le=16)
+    """Learners that play the whole league."""
     slice_steps: int | None = Field(default=None, gt=0)
     """Steps that every learner does in a round. Default: a fiftieth of `train.steps`."""
     exploiter_slice_steps: int | None = Field(default=None, gt=0)
@@ -210,6 +213,10 @@ def check_learned_population(config: RunConfig) -> Iterator[Contradiction]:
     yield from _learners_play(config)
     yield from _schedulers(population)
     yield from _learned_no_effect(config, population)
+    for key in ("updates", "hours"):
+        if getattr(config.train, key) is not None:
+            text = "each learner of a population learns for train.steps; leave it out, and write train.steps"
+            yield at(("train", key), f"{text} and population.stop")
 
 
 def _learners_play(config: RunConfig) -> Iterator[Contradiction]:

@@ -33,6 +33,7 @@ class ExactRewardConfig(_Reward):
     find: str = "whole"
     """How the answer is found in the response: `whole`, `boxed`, `bracket`, `last_line`, `regex:...`."""
     ignore_case: bool = False
+    """Whether upper and lower case are the same."""
 
 
 class NumericRewardConfig(_Reward):
@@ -131,6 +132,7 @@ class SandboxConfig(Model):
     wall_s: float = Field(default=15.0, gt=0, le=3600)
     """From its start to its end."""
     memory_mb: int = Field(default=512, ge=64, le=1_000_000)
+    """Of one program."""
     disk_mb: int = Field(default=16, gt=0, le=100_000)
     """All that it writes; it is gone afterwards."""
     processes: int = Field(default=8, gt=0, le=1000)
@@ -194,6 +196,7 @@ class ModelRewardConfig(_Reward):
     path: str = Field(min_length=1, examples=["models/reward", "runs/judge/policies/main/000040"])
     """A folder or hub id of a sequence classifier with one output, or a published version of a policy with a critic."""
     dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type that the reward model computes in."""
     context: int | None = Field(default=None, gt=1)
     """Tokens of prompt and response. A longer one costs the episode. Default: what the model was made for, at most
     4,096."""

@@ -13,6 +13,7 @@ class RuntimeConfig(Model):
     """Processes and threads on this machine."""
 
     kind: Literal["local"] = "local"
+    """Where workers run: processes of this machine."""
     threads: int | None = Field(default=None, gt=0)
     """Compute threads of the process that trains. Default: 1 in the split topology; in the fused one what the other
     processes leave of the cores, at most 4. With several shards: one for each (`train.shards`)."""

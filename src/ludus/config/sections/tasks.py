@@ -45,16 +45,21 @@ class TaskFilterConfig(Model):
 
     kind: Literal["filter"]
     field: str = Field(min_length=1, max_length=256, examples=["answer"])
+    """The field of a row that is looked at."""
     equals: Scalar | None = None
+    """Keep what is this."""
     differs: Scalar | None = None
     """Keep what is not this."""
     one_of: tuple[Scalar, ...] | None = Field(default=None, strict=False, min_length=1)
+    """Keep what is one of these."""
     at_least: float | None = None
     """Numbers, and text that reads as one."""
     at_most: float | None = None
+    """As `at_least`."""
     min_length: int | None = Field(default=None, ge=0)
     """Characters of a text, entries of a list."""
     max_length: int | None = Field(default=None, ge=0)
+    """As `min_length`."""
 
     @model_validator(mode="after")
     def _says_something(self) -> TaskFilterConfig:
@@ -68,6 +73,7 @@ class TaskMapConfig(Model):
 
     kind: Literal["map"]
     fields: dict[FieldName, Template] = Field(min_length=1, examples=[{"prompt": "Question: {question}\nAnswer:"}])
+    """Each field with the template that makes it."""
 
 
 class TaskDeduplicateConfig(Model):

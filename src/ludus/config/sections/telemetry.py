@@ -16,12 +16,14 @@ class WandbConfig(Model):
     shorthand_type: ClassVar[str] = "boolean"
 
     project: str = Field(default="ludus", min_length=1, max_length=128)
+    """Project that the run belongs to."""
     entity: str | None = Field(default=None, min_length=1, max_length=128)
     """The user or team. Default: that of the account."""
     mode: Literal["online", "offline", "disabled"] | None = None
     """`offline`: files in the run's directory, which `wandb sync` uploads later. `disabled`: as if this key were not
     there. Default: what WANDB_MODE says, else online. Where the server cannot be reached, online becomes offline."""
     tags: tuple[str, ...] = Field(default=(), strict=False, max_length=64)
+    """Labels of the run."""
     group: str | None = Field(default=None, min_length=1, max_length=128)
     """Runs of one group are shown together."""
 

@@ -30,6 +30,7 @@ class AdvantageConfig(Model):
     options: dict[str, float | bool | str | None] = Field(default={})
     """Kind `custom`: keyword arguments of the plugin's function."""
     gamma: float = Field(default=1.0, ge=0, le=1)
+    """Discount."""
     lam: float = Field(default=0.95, ge=0, le=1)
     """GAE and V-trace: 0 trusts the value estimate, 1 the sampled return."""
     rho_clip: float = Field(default=1.0, gt=0)
@@ -66,6 +67,7 @@ class MuConfig(Model):
     """
 
     peak: float = Field(default=0.1, ge=0, le=1)
+    """Its highest value."""
     valley: float | None = Field(default=None, ge=0, le=1)
     """Default: `peak`."""
     warmup_fraction: float = Field(default=0.0, ge=0, le=1)
@@ -78,6 +80,7 @@ class KlRewardConfig(Model):
     """Pay for every token by how far the policy that sampled it is from the base model, before advantages are made."""
 
     estimator: Literal["k1", "k2", "k3"] = "k1"
+    """Of the KL at a token."""
     weight: float = Field(default=0.01, gt=0)
     """Subtracted from the token's reward: this times the estimate."""
 
@@ -91,6 +94,7 @@ class TermConfig(Model):
     """Which rows of a batch the term sees: what the policy did itself, what experts did, preference pairs, or all.
     Its mean is over these rows alone, however many others are in the minibatch."""
     weight: float = 1.0
+    """Of the term in the sum."""
     weight_end: float | None = None
     """When given, the weight moves linearly from `weight` to this over the run."""
     share: Literal["mu", "rest"] | None = None
@@ -118,16 +122,22 @@ class OptimizerConfig(Model):
     """Optimizer and learning-rate schedule."""
 
     kind: Literal["adam", "adamw", "sgd", "rmsprop"] = "adam"
+    """The optimizer; `adamw` decays weights apart from the gradient."""
     learning_rate: float = Field(default=1e-3, gt=0)
+    """When not given: 1e-3 for networks, 1e-4 for the adapters of a language model, 1e-5 for all of its parameters
+    (`policy.model.lora: null`)."""
     schedule: str = "linear"
-    """How the rate falls over `train.steps`, after the warm-up: `constant`, `linear`, `cosine`, or a plugin's."""
+    """How the rate falls over the run, after the warm-up: `constant`, `linear`, `cosine`, or a plugin's."""
     final_fraction: float = Field(default=0.02, ge=0, le=1)
     """Share of the learning rate left at the end of the schedule."""
     warmup_fraction: float = Field(default=0.0, ge=0, lt=1)
     """Share of the run over which the rate rises from 0."""
     eps: float = Field(default=1e-5, gt=0)
+    """Added to the denominator of Adam and RMSprop."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """Share of the weights, times the learning rate, that each step takes away."""
     max_grad_norm: float | None = Field(default=0.5, gt=0)
+    """Clip the gradient to this norm; null: never."""
 
 
 class EarlyStoppingConfig(Model):
@@ -144,8 +154,16 @@ class EarlyStoppingConfig(Model):
 class TrainConfig(Model):
     """Training: steps, batches, algorithm and optimizer."""
 
-    steps: int = Field(default=10_000_000, gt=0, le=10**15)
-    """Environment steps (decisions of all seats) after which the run is done."""
+    steps: int | None = Field(default=None, gt=0, le=10**15)
+    """Steps after which the run is done: decisions of all seats; for a language model tokens that it is trained on:
+    those that it sampled and, with `buffer.expert` (SFT, MIX, CHORD), those of experts. Where several of `steps`,
+    `updates` and `hours` are given, the first to be reached ends the run. Default: 10,000,000 where none is given."""
+    updates: int | None = Field(default=None, gt=0, le=10**12)
+    """Updates (batches trained on) after which the run is done."""
+    hours: float | None = Field(default=None, gt=0, le=10**6)
+    """Hours of training after which the run is done, over all starts of the run; pauses, warm starts and the final
+    evaluation do not count. `ludus run --for 2h` sets it. The learning rate falls with the time, so such a run is not
+    repeatable bit for bit."""
     batch_steps: int | None = Field(default=None, gt=0)
     """Fused topology: steps per update. Default: 16 per game in flight."""
     batch_episodes: int | None = Field(default=None, gt=0)

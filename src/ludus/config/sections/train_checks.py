@@ -89,7 +89,7 @@ def _fused_batch(config: RunConfig) -> Iterator[Contradiction]:
         if size % train.shards:
             text = f"{size} cannot be shared evenly by {train.shards} shards (train.shards)"
             yield at(path, f"{text}; write {math.ceil(size / train.shards) * train.shards}, or train.shards: 1")
-    if train.steps < batch:
+    if train.steps is not None and train.steps < batch:
         text = f"{train.steps} is less than one batch (train.batch_steps: {batch}); write at least that"
         yield at("train.steps", text)
 

@@ -28,6 +28,7 @@ class WarmStartConfig(Model):
     """`replies`: what the players say. `everything`: also what the game tells them, by which a model that knows nothing
     yet finds out sooner how moves and positions hang together."""
     epochs: int = Field(default=1, gt=0, le=1000)
+    """Passes over the games."""
     minibatch: int = Field(default=32, gt=0)
     """Sequences per optimizer step."""
     rate: float = Field(default=3e-3, gt=0)

@@ -47,6 +47,7 @@ class AttemptsConfig(_Asking):
 
     kind: Literal["attempts"]
     attempts: int = Field(default=3, ge=1, le=1000)
+    """Answers to one task, at most."""
     right_from: float = 1.0
     """An attempt that the run's rewards give this much, or more, is right and the last one."""
     feedback: Template = "That is not right. Try again."
@@ -113,6 +114,7 @@ class MultiTurnConfig(_Workflow):
 
     kind: Literal["multi_turn"]
     environment: EnvironmentConfig
+    """What answers the model."""
     system: str = Field(default="", max_length=100_000)
     """The system message; none when empty."""
     turns: int = Field(default=16, ge=1, le=10_000)

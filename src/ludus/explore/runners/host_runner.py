@@ -38,6 +38,9 @@ class HostRunner:
     trouble = ""
     """Networks are in this process; there is nothing that could be out of reach."""
 
+    sampled_tokens = 0
+    """Networks write none."""
+
     def __init__(
         self,
         *,

@@ -91,6 +91,11 @@ class LanguageRunner:
         """Episodes that the next harvest would return."""
         return len(self._finished)
 
+    @property
+    def sampled_tokens(self) -> int:
+        """That the engine has written so far, for every seat and purpose."""
+        return self._sampler.engine.counters.sampled_tokens
+
     def submit(self, tasks: Iterable[Task]) -> None:
         """Queue tasks; each starts as soon as a slot is free."""
         self._waiting.extend(tasks)

@@ -83,6 +83,11 @@ class MixedRunner:
             experiences=Experiences.concatenate([boards.experiences, words.experiences]),
         )
 
+    @property
+    def sampled_tokens(self) -> int:
+        """That the engine has written so far."""
+        return self._words.sampled_tokens
+
     def take_counts(self) -> Counts:
         """What endpoints have done since the last call, by name of the metric."""
         return self._words.take_counts()

@@ -203,7 +203,7 @@ class FusedLearner(Learner, OwnSource):
         if self._blocks.is_population and self._milestones.progress.update % self._draw_every == 0:
             self._draw_opponents()
             self._opponents = self._load_opponents()
-        progress = np.float32(self._milestones.progress.steps / self._milestones.config.train.steps)
+        progress = np.float32(self._milestones.share_done)
         restart = np.array(self._blocks.changed, np.bool_)
         with telemetry.room("fused"):
             self._state, metrics, tally = self._program.update(before, self._opponents, restart, progress)
@@ -275,12 +275,19 @@ class FusedLearner(Learner, OwnSource):
     def _load_opponents(self) -> tuple[Mapping[str, Any], ...]:
         return self._blocks.weights(self._policies, self._state.learner.params)
 
+    def _mean_return(self, tally: Tally) -> float:
+        """Of the seats that learn: all of them in games against itself, one in games against others."""
+        others = float(tally.block_episodes.sum())
+        seats = (float(tally.episodes) - others) * self._program.runner.players + others
+        return float(np.sum(tally.seat_returns) + np.sum(tally.block_returns)) / max(seats, 1.0)
+
     def _play_metrics(self, tally: Tally) -> dict[str, float]:
         episodes = max(float(tally.episodes), 1.0)
         mirror = max(episodes - float(tally.block_episodes.sum()), 1.0)
         values = {
             "explore/length": float(tally.plies) / episodes,
             "explore/draws": float(tally.draws) / mirror,
+            "explore/reward": self._mean_return(tally),
         }
         for seat in range(self._program.runner.players):
             values[f"explore/seat_{seat}/reward"] = float(tally.seat_returns[seat]) / mirror

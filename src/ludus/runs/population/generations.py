@@ -198,8 +198,8 @@ class Generations:
         players = [name for choice in plan.config.league.opponents for name in choice.players]
         return View(
             config=plan.population,
-            steps=plan.base.train.steps,
-            steps_of={agent: config.train.steps for agent, config in plan.kinds.items()},
+            steps=plan.base.train.steps or 0,
+            steps_of={agent: config.train.steps or 0 for agent, config in plan.kinds.items()},
             seed=plan.config.seed,
             generation=state.generation,
             roster=state.roster,

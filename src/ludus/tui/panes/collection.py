@@ -11,7 +11,14 @@ from ludus.reports.number_text import clean, percent, short
 from ludus.tui.drawing import FULL, REST, PaneSpec, heading, row, rows, under
 
 SEAT = re.compile(r"explore/(.*?)seat_(\d+)/(reward|wins)$")
-FIRST = ("explore/length", "explore/draws", "explore/failed_episodes", "experience/refused", "experience/kept")
+FIRST = (
+    "explore/reward",
+    "explore/length",
+    "explore/draws",
+    "explore/failed_episodes",
+    "experience/refused",
+    "experience/kept",
+)
 SPEECH = ("explore/format_success", "explore/invalid_moves", "explore/reply_chars")
 
 
