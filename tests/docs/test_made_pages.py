@@ -26,6 +26,7 @@ def test_every_key_of_the_schema_has_a_row_with_a_default_and_a_meaning() -> Non
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `") and line.count(" | ") == 3]
     assert [row[0] for row in rows if not row[3].strip(" |")] == []
     keys = {re.split(r"[.\[]", row[0].strip("|` "))[-1].rstrip("]") for row in rows}
-    definitions = [each for model in json_schema()["$defs"].values() for each in (model, *model.get("anyOf", ()))]
+    models = [model for name, model in json_schema()["$defs"].items() if name != "StageConfig"]
+    definitions = [each for model in models for each in (model, *model.get("anyOf", ()))]
     known = {key for model in definitions for key, field in model.get("properties", {}).items() if "const" not in field}
     assert known - keys == set()

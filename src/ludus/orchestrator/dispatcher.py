@@ -156,7 +156,6 @@ class Dispatcher:
         """`workers` processes play `slots` tasks each at a time."""
         self._context = context
         self._supervisor = context.supervisor
-        self._telemetry = context.telemetry
         self._workers, self._slots = workers, slots
         self.bill = EndpointBill(workers)
         """What endpoints have cost, over all starts of the run."""
@@ -192,7 +191,7 @@ class Dispatcher:
             )
             self._supervisor.start(spec)
             self._greet(spec.name)
-        meters, room = self._telemetry.meters, self._workers * self._slots * TASKS_PER_SLOT
+        meters, room = self._context.telemetry.meters, self._workers * self._slots * TASKS_PER_SLOT
         meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
         meters.watch_workers("explore", lambda: [self._supervisor.pid(name) for name in list(self._hands)])
 
@@ -214,7 +213,7 @@ class Dispatcher:
         self.start()
         self.running_for_training += sum(task.purpose == "train" for task in tasks)
         self._waiting.add(tasks)
-        self._telemetry.meters.add("tasks", len(tasks))
+        self._context.telemetry.meters.add("tasks", len(tasks))
         self._hand_out()
 
     def absorb(self, event: Arrived | Lost) -> Iterator[Delivery]:
@@ -242,10 +241,10 @@ class Dispatcher:
         """Tell that a worker waits for its engine, or no longer does."""
         if reason:
             log.warning("%s waits: %s", worker, reason)
-            self._telemetry.event("engine_lost", worker=worker, reason=reason)
+            self._context.telemetry.event("engine_lost", worker=worker, reason=reason)
         else:
             log.warning("%s goes on: its engine answers again", worker)
-            self._telemetry.event("engine_back", worker=worker)
+            self._context.telemetry.event("engine_back", worker=worker)
 
     def _greet(self, worker: str) -> None:
         self._hands[worker] = {}
@@ -295,7 +294,7 @@ class Dispatcher:
             else:
                 again.append(task)
         self._waiting.put_back(again)
-        self._telemetry.event(
+        self._context.telemetry.event(
             "worker_lost",
             worker=lost.worker,
             reason=lost.reason,

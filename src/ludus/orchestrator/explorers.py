@@ -39,7 +39,7 @@ class Explorers(Dispatcher):
     def close(self) -> None:
         """Report what endpoints have cost."""
         if bill := self.bill.metrics():
-            self._telemetry.event("endpoints", **bill)
+            self._context.telemetry.event("endpoints", **bill)
 
     def take_metrics(self) -> dict[str, float]:
         """What they have done; where they play for training, also how fast they were since the last call."""
