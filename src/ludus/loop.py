@@ -112,7 +112,6 @@ class Loop:
                 self.commit()
             self._publish()
             self._reporter.restart()
-            self.milestones.clock.restart()
             self._controls.enter("training")
         counters = self.milestones.progress.counters()
         self._context.telemetry.event("started", resumed=saved is not None, **counters)
@@ -161,7 +160,7 @@ class Loop:
                 if controls.is_checkpoint_wanted:
                     self.commit()
             controls.enter(before)
-            self.milestones.clock.restart()
+            self._reporter.restart()
 
     def _is_stopping(self) -> bool:
         return self._controls.is_stopping

@@ -182,7 +182,8 @@ class Reporter:
         self._reported = (time.monotonic(), 0)
 
     def restart(self) -> None:
-        """Measure speed from now on."""
+        """Measure speed, and the time of training, from now on."""
+        self._milestones.clock.restart()
         self._reported = (time.monotonic(), self._milestones.progress.steps)
 
     def report(self, update: UpdateReport, more: Callable[[], dict[str, float]]) -> None:
