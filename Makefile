@@ -21,7 +21,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry lint format types contracts faults oracles bench readme pages pictures docs clean
+.PHONY: help demo llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -100,6 +100,9 @@ pages: $(DEV_STAMP) ## write the pages of the documentation that are made from c
 pictures: $(DEV_STAMP) ## the pictures of the dashboard in docs/, from a real run (about three minutes)
 	@$(PIP_INSTALL) "resvg_py>=0.3"
 	@JAX_PLATFORMS=cpu $(BIN)/python docs/pictures/tui.py
+
+tutorials: $(DEV_STAMP) ## run the tutorials, and write what they print and draw into their pages (some ten minutes)
+	@JAX_PLATFORMS=cpu $(BIN)/python docs/tutorials/rerun.py $(ARGS)
 
 docs: $(DEV_STAMP) ## build the documentation into site/
 	@$(BIN)/mkdocs build --strict --quiet --site-dir site

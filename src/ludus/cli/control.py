@@ -88,18 +88,19 @@ def stop(run: LiveRun) -> None:
 
 def status_lines(found: Status) -> list[str]:
     """What a person wants to know first."""
-    from ludus.reports.number_text import duration
+    from ludus.reports.number_text import duration, steps_done
     from ludus.reports.run_facts import measured_text
 
     activity = f", {found.activity}" if found.activity.lower() != found.stage.lower() else ""
-    share = f" ({min(found.steps / found.total_steps, 1):.0%})" if found.total_steps else ""
+    done = found.share_done or (found.steps / found.total_steps if found.total_steps else 0.0)
+    share = f" ({min(done, 1):.0%})" if done or found.total_steps else ""
     speed = f", {found.steps_per_s:,.0f}/s" if found.steps_per_s else ""
     left = f", {duration(found.eta_s)} left" if found.eta_s is not None else ""
     measured = measured_text(found.metrics)
     lines = [
         f"run        {found.run}  ({found.run_dir}){'  ' + found.part if found.part else ''}",
         f"state      {found.stage.lower()}{activity}, up {duration(found.uptime_s)}",
-        f"progress   {found.steps:,} of {found.total_steps:,} {found.unit}{share}{speed}{left}",
+        f"progress   {steps_done(found.steps, found.total_steps, found.unit)}{share}{speed}{left}",
         f"           update {found.update:,}, {found.episodes:,} episodes, version {found.version}",
     ]
     lines += [f"measured   {measured}"] if measured else []

@@ -109,25 +109,25 @@ def date_text(seconds: float | None) -> str:
 
 
 def _listing(found: Sequence[RunFacts], folder: Path) -> Table:
-    from ludus.reports.number_text import duration
+    from ludus.reports.number_text import duration, steps_done
 
     table = _table("run", "state", "started", "wall time", "progress", "last result", right=("wall time", "progress"))
     for facts in found:
         path = facts.path.relative_to(folder) if facts.path != folder else facts.path
         state = f"{facts.state} ({facts.part})" if facts.part else facts.state
-        progress = f"{facts.steps:,} of {facts.total_steps:,} {facts.unit}"
+        progress = steps_done(facts.steps, facts.total_steps, facts.unit)
         last = _cut(facts.error) if facts.state == "failed" else facts.result_text() or "none yet"
         table.add_row(str(path), state, date_text(facts.began), duration(facts.wall_s), progress, last)
     return table
 
 
 def _facts(facts: Sequence[RunFacts]) -> Iterator[tuple[str, list[str]]]:
-    from ludus.reports.number_text import duration
+    from ludus.reports.number_text import duration, steps_done
 
     yield "state", [f"{each.state} ({each.part})" if each.part else each.state for each in facts]
     yield "started", [date_text(each.began) for each in facts]
     yield "wall time", [duration(each.wall_s) for each in facts]
-    yield "progress", [f"{each.steps:,} of {each.total_steps:,} {each.unit}" for each in facts]
+    yield "progress", [steps_done(each.steps, each.total_steps, each.unit) for each in facts]
 
 
 def _keys(run: Path) -> dict[str, Any]:

@@ -244,7 +244,6 @@ class Status(NewsPayload):
     eta_s: float | None = None
     """Seconds until the run is done at this rate; null: not known."""
     uptime_s: float = 0.0
-    """Since the run was started."""
     error: str = ""
     silent_workers: tuple[str, ...] = ()
     """Worker processes that give no sign of life: stopped, or frozen."""

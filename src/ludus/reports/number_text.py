@@ -75,3 +75,8 @@ def decades(curve: Sequence[float]) -> list[float]:
     lowest = min((value for value in curve if value > 0), default=1.0)
     span = min(max(math.log10(highest / lowest), 1.0), 5.0) if highest > 0 else 1.0
     return [max(math.log10(value / highest) / span + 1, 0.0) if value > 0 else 0.0 for value in curve]
+
+
+def steps_done(steps: int, total: int, unit: str) -> str:
+    """`1,200 of 5,000 steps`; without the total where a run's length is not given in these."""
+    return f"{steps:,} of {total:,} {unit}" if total else f"{steps:,} {unit}"

@@ -48,6 +48,7 @@ class RunFacts:
     seed: int = 0
     steps: int = 0
     total_steps: int = 0
+    """0 where the run's length is given in updates or hours alone."""
     unit: str = "steps"
     result: Mapping[str, float] = field(default_factory=dict)
     """The newest value of all that evaluations measure."""
@@ -209,7 +210,7 @@ def _single(run: RunDirectory) -> RunFacts:
         starts=clock.starts,
         seed=config.seed,
         steps=int(progress.get("steps") or 0) if population is None else generation,
-        total_steps=config.train.steps if population is None else population.stop.generations,
+        total_steps=(config.train.steps or 0) if population is None else population.stop.generations,
         unit="steps" if population is None else "generations",
         result=result,
         result_step=result_step,
