@@ -113,8 +113,7 @@ class Loop:
             self._publish()
             self._reporter.restart()
             self._controls.enter("training")
-        counters = self.milestones.progress.counters()
-        self._context.telemetry.event("started", resumed=saved is not None, **counters)
+        self._context.telemetry.event("started", resumed=saved is not None, **self.milestones.progress.counters())
 
     def _end(self) -> None:
         """Leave a state to resume from or, when training is done, the final measurement."""
