@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import ludus
+from ludus import extras
 from ludus.cli.run import check
 
 app = typer.Typer(rich_markup_mode=None)
@@ -129,3 +134,101 @@ def test_measuring_is_described_without_what_training_would_do(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     found = run.invoke(app, ["mode=evaluate", "policy.start=runs/x"])
     assert found.stderr == "policy.start: runs/x is not a run; write the directory of one, such as runs/sft\n"
+
+
+TASKS = """\
+name: x
+tasks: ["ludus/arithmetic?count=10"]
+rewards: [{kind: exact}]
+policy: {model: {path: ludus/tiny}}
+train: {algorithm: {preset: mix}, batch_episodes: 8}
+explore: {group: 4}
+"""
+BOTS = """\
+name: x
+games: [open_spiel:tic_tac_toe]
+train: {algorithm: {preset: sft}}
+buffer: {expert: {sources: [{kind: bots, players: [nobody]}]}}
+"""
+
+
+def problems_of(tmp_path: Path, text: str, *overrides: str) -> str:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    found = run.invoke(app, [str(file), *overrides])
+    assert (found.exit_code, found.stdout) == (2, ""), found.stdout
+    return found.stderr
+
+
+def test_bots_in_a_run_on_tasks_and_unknown_bots_are_mistakes(tmp_path: Path) -> None:
+    bots = "buffer={expert: {sources: [{kind: bots, players: [random]}]}}"
+    assert "buffer.expert.sources.0.kind: bots play the run's games, and it has none" in problems_of(
+        tmp_path, TASKS, bots
+    )
+    assert "player 'nobody'" in problems_of(tmp_path, BOTS)
+
+
+def test_rows_to_learn_from_must_be_there_and_be_rows(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    expert = f"buffer={{expert: {{sources: [{file}]}}}}"
+    assert f"{file}: no such file" in problems_of(tmp_path, TASKS, expert)
+    file.write_text('{"prompt": "1+1"}\n')
+    assert "buffer.expert.sources.0: " in problems_of(tmp_path, TASKS, expert)
+    file.write_text('{"prompt": "1+1", "response": "2"}\n')
+    found = run.invoke(app, [str(tmp_path / "run.yaml"), expert])
+    assert found.exit_code == 0, found.stderr
+    other = f"buffer={{expert: {{sources: [{{kind: run, run: {tmp_path}}}]}}}}"
+    assert f"buffer.expert.sources.0: {tmp_path} is not a run" in problems_of(tmp_path, TASKS, other)
+
+
+def test_a_reward_model_must_be_there_and_be_one(tmp_path: Path) -> None:
+    from ludus.lm.tiny_model import make_tiny_model
+
+    model = tmp_path / "model"
+    rewards = f"rewards=[{{kind: reward_model, path: {model}}}]"
+    base = TASKS.replace("preset: mix", "preset: grpo")
+    assert f"rewards.reward_model: no model folder {model}" in problems_of(tmp_path, base, rewards)
+    make_tiny_model(model, layers=1, width=16, heads=2, kv_heads=1)
+    assert "not a reward model" in problems_of(tmp_path, base, rewards)
+
+
+@pytest.mark.parametrize(
+    ("text", "missing", "said"),
+    [
+        (TASKS, "torch", "policy.model needs torch; install with: pip install 'ludus-rl[llm]'\n"),
+        (
+            "name: x\ngames: [pgx:chess]\n",
+            "jax",
+            "policy.network needs jax; install with: pip install 'ludus-rl[games]'\n",
+        ),
+        (
+            "name: x\ngames: [pgx:chess]\n",
+            "pgx",
+            "game pgx:chess: it needs pgx; install with: pip install 'ludus-rl[games]'\n",
+        ),
+        (
+            "name: x\ngames: [pgx:connect_four]\ntelemetry: {wandb: true}\n",
+            "wandb",
+            "telemetry.wandb needs wandb; install with: pip install 'ludus-rl[wandb]'\n",
+        ),
+    ],
+)
+def test_a_missing_extra_is_named_in_the_same_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, missing: str, said: str
+) -> None:
+    monkeypatch.setattr("ludus.extras.find_spec", lambda name: None if name == missing else find_spec(name))
+    assert problems_of(tmp_path, text) == said
+
+
+def test_every_hint_to_install_something_is_written_in_one_place() -> None:
+    sources = Path(ludus.__file__).parent.rglob("*.py")
+    assert {path.name for path in sources if "pip install" in path.read_text()} <= {"extras.py", "telemetry.py"}
+
+
+def test_extras_in_hints_have_the_packages_that_the_distribution_says() -> None:
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert declared["name"] == extras.DISTRIBUTION
+    for extra, packages in extras._EXTRAS.items():
+        named = {name.replace("_", "-") for name in (extras._NAMES.get(one, one) for one in packages)}
+        wanted = {re.split("[<>=]", line)[0].replace("_", "-") for line in declared["optional-dependencies"][extra]}
+        assert named <= wanted

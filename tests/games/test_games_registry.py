@@ -86,9 +86,9 @@ def test_name_that_would_look_like_a_backend_is_refused(name: str) -> None:
 
 
 def test_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "find_spec", lambda package: None)
+    monkeypatch.setattr("ludus.extras.find_spec", lambda package: None)
     for key in ("open_spiel:chess", "pettingzoo:classic.chess_v6", "pgx:chess"):
-        with pytest.raises(ConfigError, match=r"pip install 'ludus\[games\]'"):
+        with pytest.raises(ConfigError, match=r"pip install 'ludus-rl\[games\]'"):
             make_game(key)
     refused = [listing for listing in available_games() if not listing.ok]
     assert [listing.key for listing in refused] == ["open_spiel:*", "pettingzoo:*", "pgx:*"]

@@ -88,8 +88,8 @@ def test_name_that_would_look_like_a_backend_is_refused() -> None:
 
 
 def test_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "find_spec", lambda package: None)
-    with pytest.raises(ConfigError, match="textarena is not installed; pip install"):
+    monkeypatch.setattr("ludus.extras.find_spec", lambda package: None)
+    with pytest.raises(ConfigError, match=r"it needs textarena; install with: pip install 'ludus-rl\[llm\]'$"):
         make_text_game("textarena:Nim-v0")
     assert [game.key for game in available_text_games() if not game.ok] == ["textarena:*"]
 

@@ -10,7 +10,6 @@ import pytest
 
 from ludus.config.sections.rewards import MathVerifyRewardConfig
 from ludus.errors import ConfigError, RewardError
-from ludus.rewards import registry
 from ludus.rewards.attempt import Attempt, Reward
 from ludus.rewards.custom import CustomReward, RewardProcesses
 from ludus.rewards.making import check_rewards
@@ -62,6 +61,6 @@ def test_an_answer_that_takes_too_long_costs_the_episode_alone(processes: Reward
 
 
 def test_without_the_package_the_config_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"^rewards\.math_verify: the package math-verify is not installed; pip"):
+    monkeypatch.setattr("ludus.extras.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"^rewards\.math_verify: math_verify needs math-verify; install with: pip"):
         check_rewards([MathVerifyRewardConfig(kind="math_verify")])

@@ -101,8 +101,8 @@ def test_without_the_package_the_config_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = util.find_spec
-    monkeypatch.setattr("ludus.telemetry.telemetry.find_spec", lambda name: None if name == "wandb" else find(name))
-    with pytest.raises(ConfigError, match=r"pip install 'ludus\[wandb\]'"):
+    monkeypatch.setattr("ludus.extras.find_spec", lambda name: None if name == "wandb" else find(name))
+    with pytest.raises(ConfigError, match=r"pip install 'ludus-rl\[wandb\]'"):
         SingleRun(parse_config(TABULAR, "kuhn.yaml"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     SingleRun(parse_config(TABULAR.replace("mode: offline", "mode: disabled"), "kuhn.yaml"), tmp_path / "run")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,12 +74,6 @@ def need_run(path: Path) -> RunDirectory:
         hint = f"; runs in {path.parent}: {', '.join(here)}" if here else "; start one with: ludus run"
         raise ConfigError(f"{path} is not a run directory{hint}")
     return run
-
-
-def need_packages(what: str, *packages: str) -> None:
-    """Say which of the packages are missing, instead of showing a failed import."""
-    if missing := [name for name in packages if find_spec(name) is None]:
-        raise ConfigError(f"{what} {' and '.join(missing)}; install: pip install 'ludus[llm]'")
 
 
 def choose_game(run: Path, keys: Sequence[str], wanted: str | None, *, none: str) -> str:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.arguments import AsJson, need_packages
+from ludus.cli.arguments import AsJson
 from ludus.errors import ConfigError
+from ludus.extras import LANGUAGE_MODELS, need_packages
 
 if TYPE_CHECKING:
     from ludus.lm.language_models import LanguageModel
 
 CONVERSATION = [{"role": "system", "content": "The rules."}, {"role": "user", "content": "Your move?"}]
-NEEDED = ("language models need", "torch", "transformers")
+NEEDED = ("a language model", *LANGUAGE_MODELS)
 
 app = typer.Typer(
     help="Make, fetch or look at a language model.\n\nExample: ludus model make models/tiny",

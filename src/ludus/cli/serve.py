@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ludus.cli.arguments import Run, need_packages, open_run
+from ludus.cli.arguments import Run, open_run
+from ludus.extras import LANGUAGE_MODELS, need_packages
 
 
 def serve(
@@ -28,7 +29,7 @@ def serve(
 
     Example: ludus serve runs/tictactoe --port 8000
     """
-    need_packages("serving needs", "starlette", "torch", "transformers", "uvicorn")
+    need_packages("ludus serve", "starlette", *LANGUAGE_MODELS, "uvicorn")
     from ludus.http.routes import read_token
     from ludus.http.server import bind, url_of
     from ludus.http.server import run as run_server

@@ -15,11 +15,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
-from importlib.util import find_spec
 from math import inf
 from typing import Any
 
 from ludus.errors import ConfigError
+from ludus.extras import missing_packages
 from ludus.games.registry import did_you_mean
 
 Factory = Callable[[], Any]
@@ -118,8 +118,7 @@ def module_of(name: str) -> str:
 def missing_for(name: str) -> str:
     """What to install before the environment can be made; empty when all is there."""
     packages = (FAMILIES[name.partition(".")[0]].partition(".")[0], "pygame", *ENVIRONMENTS[name].needs)
-    lacking = ["pygame-ce" if package == "pygame" else package for package in packages if find_spec(package) is None]
-    return f"needs {' and '.join(lacking)}; pip install {' '.join(lacking)}" if lacking else ""
+    return missing_packages("it", *packages)
 
 
 def parse_name(name: str) -> tuple[str, dict[str, Any]]:

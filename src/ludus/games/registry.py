@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from ludus.errors import ConfigError
+from ludus.extras import missing_packages
 from ludus.games.protocol import DeviceGame, Game, TextGame
 from ludus.plugins import Registry
 
@@ -25,19 +25,13 @@ Backend = Callable[[str], Game]
 """Makes the game of a name, which is what stands after the colon of a key."""
 AnyGame = TypeVar("AnyGame", Game, TextGame)
 
-PACKAGES = {
-    "open_spiel": ("pyspiel", "games"),
-    "pettingzoo": ("pettingzoo", "games"),
-    "pgx": ("pgx", "games"),
-    "textarena": ("textarena", "llm"),
-}
-"""What each back end imports, and the extra of ludus that installs it."""
+PACKAGES = {"open_spiel": "pyspiel", "pettingzoo": "pettingzoo", "pgx": "pgx", "textarena": "textarena"}
+"""What each back end imports."""
 
 
 def missing_package(backend: str) -> str:
     """What to install before a back end can be used; empty when it is there."""
-    package, extra = PACKAGES[backend]
-    return "" if find_spec(package) else f"{backend} is not installed; pip install 'ludus[{extra}]'"
+    return missing_packages("it", PACKAGES[backend])
 
 
 def _built_in(backend: str, module: str, factory: str) -> Callable[[str], Any]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ludus.errors import ConfigError
+from ludus.extras import need_packages
 from ludus.lm.model_folder import check_free, writing_model
 from ludus.storage.atomic import sha256_file
 
@@ -142,7 +143,8 @@ def _quietly(gguf: Path) -> Iterator[None]:
         with quiet_transformers(), contextlib.redirect_stderr(io.StringIO()):
             yield
     except ImportError as error:
-        raise ConfigError(f"unpacking the model needs the package gguf ({error}); install: pip install gguf") from error
+        need_packages("unpacking the model", "gguf")
+        raise ConfigError(f"{gguf.name} cannot be unpacked ({error})") from error
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         lines = str(error).strip().splitlines() or [""]
         raise ConfigError(f"{gguf.name} cannot be unpacked ({type(error).__name__}: {lines[0]})") from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ludus.errors import ConfigError
+from ludus.extras import need_packages
 
 MAX_PATTERN_CHARS = 256
 MAX_TEXT_CHARS = 4_096
@@ -21,10 +22,9 @@ class LinearRegex:
 
     def __init__(self, pattern: str) -> None:
         """Compile a pattern. Raises ConfigError if RE2 does not take it."""
-        try:
-            import re2
-        except ImportError as error:
-            raise ConfigError("patterns need google-re2, which is not installed; pip install 'ludus[llm]'") from error
+        need_packages("a pattern", "re2")
+        import re2
+
         if not pattern or len(pattern) > MAX_PATTERN_CHARS:
             raise ConfigError(f"pattern {pattern[:80]!r}: expected 1 to {MAX_PATTERN_CHARS} characters")
         options = re2.Options()

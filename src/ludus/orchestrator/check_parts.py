@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
+from ludus.buffer import read_messages, read_pair
 from ludus.config import GameChoice, RunConfig, TasksetConfig, needs_greedy, wanted_sources
+from ludus.config.sections.buffer import BotGamesConfig, RowFileConfig, RunEpisodesConfig
 from ludus.errors import ConfigError
 from ludus.experience import build_filters, build_pipeline
 from ludus.explore.players.fixed import make_player, make_text_player
 from ludus.explore.prompts import find_prompt
+from ludus.extras import LANGUAGE_MODELS, NETWORKS, need_packages
 from ludus.games import Game, make_game
 from ludus.games.protocol import GameSpec, TextGame
 from ludus.games.registry import find_device_game, make_text_game
@@ -21,8 +26,9 @@ from ludus.lm.model_folder import find_model_folder
 from ludus.orchestrator.policy_start import check_fits_games, check_teacher, find_start
 from ludus.records import derive_seed
 from ludus.rewards.making import check_rewards
-from ludus.storage.run_directory import RunDirectory
+from ludus.storage.run_directory import RunDirectory, find_run
 from ludus.tasks import GameTasks, MixedTasks, Taskset, TasksetTasks, TaskStream, load_taskset
+from ludus.tasks.processors import process_each
 from ludus.train.loaders import check_loader
 from ludus.workflows.making import check_workflow_config
 
@@ -38,6 +44,7 @@ def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables
         ConfigError: one line for each part that is unknown or does not fit; nothing has been written yet.
     """
     problems: list[str] = []
+    _check_packages(config)
     if config.population is not None and config.population.oracle == "exact":
         playables = Playables(games=_find_tabular_game(config, problems))
     elif config.policy.model is None:
@@ -62,11 +69,20 @@ def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables
     collect(problems, build_filters, config.experience)
     if config.mode != "evaluate":
         problems += source_problems(config)
+        _check_experts(config, run, problems)
         collect(problems, check_loader, config)
         collect(problems, check_teacher, config, run)
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
     return playables
+
+
+def _check_packages(config: RunConfig) -> None:
+    """First of all, because most other checks import what may be missing."""
+    if config.policy.model is not None:
+        need_packages("policy.model", *LANGUAGE_MODELS)
+    elif config.population is None or config.population.oracle != "exact":
+        need_packages("policy.network", *NETWORKS)
 
 
 def _find_tabular_game(config: RunConfig, problems: list[str]) -> dict[str, Game]:
@@ -141,9 +157,38 @@ def _check_language_model(config: RunConfig, problems: list[str]) -> None:
         collect(problems, find_start, config)
 
 
+def _check_experts(config: RunConfig, run: RunDirectory | None, problems: list[str]) -> None:
+    """What demonstrations and pairs are made of, unless the run has them already: then it needs no file any more."""
+    for store in ("expert", "pairs"):
+        wanted = getattr(config.buffer, store)
+        if wanted is None or (run is not None and (run.path / store / "rows.json").is_file()):
+            continue
+        for place, source in enumerate(wanted.sources):
+            found: list[str] = []
+            if isinstance(source, RowFileConfig):
+                collect(found, check_row_file, source, store)
+            elif isinstance(source, RunEpisodesConfig) and not find_run(Path(source.run)).is_run():
+                found.append(f"{source.run} is not a run; write the directory of one, such as runs/teacher")
+            problems += [f"buffer.{store}.sources.{place}: {problem}" for problem in found]
+
+
+def check_row_file(source: RowFileConfig, store: str) -> None:
+    """Read a file of demonstrations or pairs. Raises ConfigError if there is no such file, or no sound row in it."""
+    read = read_messages if store == "expert" else read_pair
+
+    def keep(fields: dict[str, Any]) -> dict[str, Any]:
+        read(fields, system="")
+        return fields
+
+    last = partial(process_each, name=store, function=keep)
+    load_taskset(source.as_taskset(name=store), required=(), last=last)
+
+
 def _fixed_players(config: RunConfig) -> list[str]:
     players = {name for choice in config.league.opponents for name in choice.players}
     players |= set(config.warm_start.players if config.warm_start else ())
+    sources = config.buffer.expert.sources if config.buffer.expert else ()
+    players |= {name for source in sources if isinstance(source, BotGamesConfig) for name in source.players}
     return sorted(players | set(config.evaluate.against))
 
 

@@ -19,8 +19,9 @@ from queue import SimpleQueue
 
 from ludus.config.sections.rewards import CustomRewardConfig, MathVerifyRewardConfig
 from ludus.errors import ProtocolError, RewardError
+from ludus.extras import need_packages
 from ludus.rewards.attempt import Attempt, Instant, Mark, check_value
-from ludus.rewards.registry import REWARDS, check_installed
+from ludus.rewards.registry import REWARDS
 from ludus.rewards.worker import Broken, FromRewards, Marked, MarkThis, Prepare, Prepared
 from ludus.runtime.process import WorkerProcess, WorkerSpec
 
@@ -159,7 +160,7 @@ def check_part(config: CustomRewardConfig | MathVerifyRewardConfig) -> None:
     """Raise ConfigError unless the function, or the package, is there."""
     REWARDS.find(name_of(config))
     if isinstance(config, MathVerifyRewardConfig):
-        check_installed()
+        need_packages("math_verify", "math_verify")
 
 
 class CustomReward(Instant):

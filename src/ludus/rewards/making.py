@@ -20,6 +20,7 @@ from ludus.config.sections.rewards import (
     ModelRewardConfig,
 )
 from ludus.errors import ConfigError
+from ludus.extras import LANGUAGE_MODELS, need_packages
 from ludus.rewards.attempt import Reward
 from ludus.rewards.custom import CustomReward, RewardProcesses, check_part, name_of
 from ludus.rewards.responses import BY_RESPONSE, LengthReward
@@ -82,7 +83,12 @@ def check_rewards(configs: Sequence[RewardConfig]) -> None:
                 check_part(config)
             elif isinstance(config, CodeRewardConfig):
                 find_isolation()
-            elif not isinstance(config, JudgeRewardConfig | ModelRewardConfig):
+            elif isinstance(config, ModelRewardConfig):
+                need_packages("a reward model", *LANGUAGE_MODELS)
+                from ludus.rewards.reward_model import check_reward_model
+
+                check_reward_model(config)
+            elif not isinstance(config, JudgeRewardConfig):
                 _make(config, Surroundings(), None)
         except ConfigError as error:
             raise ConfigError(*(f"rewards.{label_of(config)}: {problem}" for problem in error.problems)) from error

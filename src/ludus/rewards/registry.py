@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 from ludus.errors import ConfigError, RewardError
@@ -16,12 +15,6 @@ from ludus.plugins import Registry
 from ludus.rewards.attempt import Attempt
 
 NAME = "math_verify"
-
-
-def check_installed() -> None:
-    """Raise ConfigError unless the package is there."""
-    if find_spec("math_verify") is None:
-        raise ConfigError("the package math-verify is not installed; pip install 'ludus[math_verify]'")
 
 
 def mark_with_math_verify(attempt: Attempt) -> float:

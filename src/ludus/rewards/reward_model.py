@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
@@ -29,11 +30,28 @@ from ludus.policies.store import CARD, PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.rewards.attempt import Attempt, Mark, check_value
 
+NO_CRITIC = "{} has no critic, so it cannot say what a response is worth; train with ppo"
+
 
 def load_scalar_model(config: ModelRewardConfig) -> Classifier | CriticOfVersion:
     """Load a reward model. Raises ConfigError if there is none, or it has no scalar head."""
     folder = Path(config.path).expanduser()
     return CriticOfVersion(config, folder) if (folder / CARD).is_file() else Classifier(config)
+
+
+def check_reward_model(config: ModelRewardConfig) -> None:
+    """See to it that there is such a model and that it has a scalar head; no weights are read. Raises ConfigError."""
+    folder = Path(config.path).expanduser()
+    if (folder / CARD).is_file():
+        shape = _store(config, lambda store, ref: store.shape(ref), folder)
+        if not isinstance(shape, LanguageModelShape):
+            raise ConfigError(f"{config.path} is no version of a language model")
+        if not shape.critic:
+            raise ConfigError(NO_CRITIC.format(config.path))
+        return
+    with quiet_transformers():
+        settings = AutoConfig.from_pretrained(find_model_folder(config.path), trust_remote_code=False)
+    _check_settings(config.path, settings)
 
 
 class Classifier:
@@ -79,20 +97,13 @@ class CriticOfVersion:
     """A published version of a policy, with its critic."""
 
     def __init__(self, config: ModelRewardConfig, folder: Path) -> None:
-        name, number = folder.parent.name, folder.name
-        if not number.isdigit():
-            raise ConfigError(f"{config.path}: expected a version's folder such as policies/main/00000040")
-        ref = PolicyRef(name=PolicyName(name), version=PolicyVersion(int(number)))
-        try:
-            policy = PolicyStore(folder.parents[1]).load(ref, LanguageModelShape)
-        except StorageError as error:
-            raise ConfigError(f"{config.path} is no version of a language model: {error}") from error
+        policy = _store(config, lambda store, ref: store.load(ref, LanguageModelShape), folder)
         shape = policy.shape
         base = load_language_model(_with_context(shape.model, config))
         check_version(policy.weights, base.model, shape.model.lora)
         critic = read_critic(policy.weights, width=base.width, device=base.model.device)
         if critic is None:
-            raise ConfigError(f"{config.path} has no critic, so it cannot say what a response is worth; train with ppo")
+            raise ConfigError(NO_CRITIC.format(config.path))
         self.context = base.context
         self._critic = critic
         self._model = base.model
@@ -112,6 +123,21 @@ class CriticOfVersion:
             arguments = {"input_ids": ids, "output_hidden_states": True}
             out = torch.func.functional_call(self._model, self._parameters, (), arguments)
             return float(self._critic.judge(out.hidden_states[-1][0, -1:])[0])
+
+
+T = TypeVar("T")
+
+
+def _store(config: ModelRewardConfig, read: Callable[[PolicyStore, PolicyRef], T], folder: Path) -> T:
+    """Read something of the version in a folder. Raises ConfigError if it is none."""
+    name, number = folder.parent.name, folder.name
+    if not number.isdigit():
+        raise ConfigError(f"{config.path}: expected a version's folder such as policies/main/00000040")
+    ref = PolicyRef(name=PolicyName(name), version=PolicyVersion(int(number)))
+    try:
+        return read(PolicyStore(folder.parents[1]), ref)
+    except StorageError as error:
+        raise ConfigError(f"{config.path} is no version of a language model: {error}") from error
 
 
 def _check_settings(path: str, settings: Any) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from ludus.config import shorten
 from ludus.errors import ConfigError
+from ludus.extras import need_packages
 from ludus.tasks.rows import MOST_RATIO, MOST_ROW_BYTES, BadRow, Row, most_unpacked, pick_columns
 
 _BATCH_ROWS = 256
@@ -168,10 +169,9 @@ def _one_split(path: str, loaded: Any, split: str | None) -> Any:
 @contextlib.contextmanager
 def _quietly(path: str) -> Iterator[None]:
     """Keep progress bars from the terminal, and say in one sentence what went wrong."""
-    try:
-        import datasets
-    except ImportError:
-        raise ConfigError(f"{path}: Hugging Face datasets need a package; pip install datasets") from None
+    need_packages(f"{path}, a Hugging Face dataset,", "datasets")
+    import datasets
+
     had_bars = datasets.utils.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:

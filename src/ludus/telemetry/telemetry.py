@@ -12,11 +12,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
-from importlib.util import find_spec
 from typing import Any
 
 from ludus.config import RunConfig
-from ludus.errors import ConfigError
+from ludus.extras import need_packages
 from ludus.storage.jsonl import JsonlWriter
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry.room_meters import RoomMeters
@@ -130,10 +129,8 @@ def check_trackers(config: RunConfig) -> None:
     Raises:
         ConfigError: one is not.
     """
-    if config.telemetry.weights_and_biases is not None and find_spec("wandb") is None:
-        raise ConfigError(
-            "telemetry.wandb: the package wandb is not installed; install it with: pip install 'ludus[wandb]'"
-        )
+    if config.telemetry.weights_and_biases is not None:
+        need_packages("telemetry.wandb", "wandb")
 
 
 def attach_trackers(telemetry: Telemetry, config: RunConfig, run: RunDirectory, also: Iterable[Sink] = ()) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from ludus.config.sections.workflow import GymnasiumConfig
 from ludus.errors import ConfigError, EnvError
+from ludus.extras import need_packages
 from ludus.games.move_text import find_move
 from ludus.games.protocol import InvalidMove
 from ludus.workflows.environments import EnvStep
@@ -121,8 +121,7 @@ def _marked(found: re.Match[str]) -> str:
 
 
 def _make(config: GymnasiumConfig) -> Any:
-    if find_spec("gymnasium") is None:
-        raise ConfigError(f"environment {config.id}: gymnasium is not installed; install: pip install gymnasium")
+    need_packages(f"environment {config.id}", "gymnasium")
     import gymnasium
 
     options: dict[str, Any] = dict(config.options)

@@ -281,6 +281,10 @@ def _no_opponents(config: RunConfig) -> Iterator[Contradiction]:
             yield at(path, "a task has no opponents; write league: {opponents: [{kind: mirror}]}, or leave it out")
     if config.evaluate.against and not config.evaluate.held_out_games:
         yield at("evaluate.against", "a task has no opponents; write evaluate: {tasks: [...]}")
+    for i, source in enumerate(config.buffer.expert.sources if config.buffer.expert else ()):
+        if source.kind == "bots":
+            text = "bots play the run's games, and it has none; write games, or leave this source out"
+            yield at(("buffer", "expert", "sources", i, "kind"), text)
     if config.warm_start is not None:
         yield at("warm_start", "is for games; learn from examples first with buffer.expert and the preset sft")
 

@@ -34,7 +34,7 @@ class TelemetryConfig(Model):
     tensorboard: bool = True
     """Event files in `tensorboard/`."""
     wandb: WandbConfig | None = None
-    """Weights & Biases: true, or a mapping. It needs `pip install 'ludus[wandb]'`. Default: false."""
+    """Weights & Biases: true, or a mapping. It needs `pip install 'ludus-rl[wandb]'`. Default: false."""
     every_s: float = Field(default=1.0, ge=0)
     """Seconds between metric lines, at least."""
 

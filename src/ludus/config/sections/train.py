@@ -135,7 +135,7 @@ class OptimizerConfig(Model):
     eps: float = Field(default=1e-5, gt=0)
     """Added to the denominator of Adam and RMSprop."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """Share of the weights, times the learning rate, that each step takes away."""
+    """`adamw`: decoupled from the gradient. `adam`, `rmsprop`, `sgd`: part of the gradient (L2), as in PyTorch."""
     max_grad_norm: float | None = Field(default=0.5, gt=0)
     """Clip the gradient to this norm; null: never."""
 

@@ -192,9 +192,6 @@ def _advantage(config: RunConfig) -> Iterator[Contradiction]:
 
 def _optimizer(config: RunConfig) -> Iterator[Contradiction]:
     optimizer, path = config.train.optimizer, "train.optimizer"
-    if optimizer.kind != "adamw":
-        why = f"train.optimizer.kind is {optimizer.kind}; write kind: adamw"
-        yield from no_effect(optimizer, path, "weight_decay", why)
     if optimizer.kind == "sgd":
         yield from no_effect(optimizer, path, "eps", "train.optimizer.kind is sgd")
     if optimizer.schedule == "constant":
