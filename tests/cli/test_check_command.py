@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from importlib.util import find_spec
@@ -14,6 +15,8 @@ from typer.testing import CliRunner
 
 import ludus
 from ludus import extras
+from ludus.cli.app import _memory_hint
+from ludus.cli.app import app as whole_app
 from ludus.cli.run import check
 
 app = typer.Typer(rich_markup_mode=None)
@@ -232,3 +235,25 @@ def test_extras_in_hints_have_the_packages_that_the_distribution_says() -> None:
         named = {name.replace("_", "-") for name in (extras._NAMES.get(one, one) for one in packages)}
         wanted = {re.split("[<>=]", line)[0].replace("_", "-") for line in declared["optional-dependencies"][extra]}
         assert named <= wanted
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path, kind: str) -> None:
+    path = {"pipe": tmp_path / "run.yaml", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    found = run.invoke(app, [str(path)])
+    said = "cannot be read: Is a directory" if kind == "folder" else "is no file, but a pipe, a device or a socket"
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert found.stderr.startswith(f"{path}: {said}")
+
+
+def test_an_address_space_that_is_too_small_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (600 << 20, 600 << 20))
+    found = run.invoke(whole_app, ["metrics", "train/approx_kl"])
+    said, remedy = "the address space is limited to 600 MB", "raise it with `ulimit -v unlimited`"
+    assert found.exit_code == 0
+    assert found.stderr == f"{said}, and JAX and PyTorch need more: {remedy}\n"
+    for error in (MemoryError(), ImportError("libjax.so: failed to map segment from shared object")):
+        assert _memory_hint(error) == f"; {said}: {remedy}"
+    assert _memory_hint(ValueError("something else")) == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -138,3 +139,18 @@ def test_lines_of_many_threads_stay_whole(tmp_path: Path) -> None:
         kept = pool.map(lambda number: writer.write({"number": number, "text": "x" * 500}), range(400))
         assert all(kept)
     assert sorted(record["number"] for record in read_jsonl(tmp_path / "m.jsonl")) == list(range(400))
+
+
+def test_a_line_of_any_length_takes_little_memory_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    with path.open("wb") as file:
+        file.write(b'{"n": 1}\n{"long": "')
+        for _ in range(40):
+            file.write(b"x" * 1_000_000)
+        file.write(b'"}\n{"n": 2}\n' + b"y" * 5_000_000 + b'{"n": 3}\n{"n": 4}\n')
+    tracemalloc.start()
+    try:
+        assert [record["n"] for record in read_jsonl(path)] == [1, 2, 4]
+        assert tracemalloc.get_traced_memory()[1] < 16_000_000
+    finally:
+        tracemalloc.stop()

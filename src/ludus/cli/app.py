@@ -9,6 +9,7 @@ import inspect
 import logging
 import os
 import re
+import resource
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -54,6 +55,11 @@ GROUPS = ("model", "debug")
 TALKATIVE = ("httpcore", "httpcore2", "httpx", "httpx2", "openai")
 """Libraries that log every request at the level at which rooms log an update."""
 
+NO_MEMORY = ("failed to map segment", "annot allocate memory", "can't start new thread", "malloc of size", "bad_alloc")
+"""What libraries say when there is no memory left."""
+ENOUGH_BYTES = 4 << 30
+RAISE_LIMIT = "raise it with `ulimit -v unlimited`"
+
 app = typer.Typer(
     name="ludus",
     help="Train policies by self-play, in leagues and on tasks.\n\n"
@@ -86,6 +92,12 @@ def root(
         format="%(asctime)s %(name)s %(message)s",
         datefmt="%H:%M:%S",
     )
+    if (limit := _address_space()) is not None and limit < ENOUGH_BYTES:
+        # Native libraries end the process where they get no memory, without a word that helps.
+        typer.echo(
+            f"the address space is limited to {limit >> 20:,} MB, and JAX and PyTorch need more: {RAISE_LIMIT}",
+            err=True,
+        )
     for library in TALKATIVE:
         logging.getLogger(library).setLevel(logging.WARNING)
 
@@ -121,7 +133,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(EXIT_FAILURE) from None
     except LudusError as error:
-        _fail(str(error) or type(error).__name__, EXIT_FAILURE)
+        _fail(f"{str(error) or type(error).__name__}{_memory_hint(error)}", EXIT_FAILURE)
     except UsageError as error:
         hint = f"\nTry: {error.ctx.command_path} --help" if error.ctx else ""
         _fail(f"{error.format_message()}{hint}", EXIT_BAD_INPUT)
@@ -132,7 +144,25 @@ def main() -> None:
 def _crash(error: Exception) -> None:
     if logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger(__name__).exception("unexpected error")
-    _fail(f"{type(error).__name__}: {error}  (ludus -v shows the traceback)", EXIT_FAILURE)
+    what = str(error) or "no memory left"
+    _fail(f"{type(error).__name__}: {what}{_memory_hint(error)}  (ludus -v shows the traceback)", EXIT_FAILURE)
+
+
+def _address_space() -> int | None:
+    """The bytes that this process may map; None where there is no limit."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def _memory_hint(error: Exception) -> str:
+    """What to do when memory is what was missing; empty when it was not."""
+    if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in NO_MEMORY):
+        return ""
+    if (limit := _address_space()) is None:
+        return (
+            "; the machine has too little memory: free some, or write fewer explore.games_in_flight or explore.workers"
+        )
+    return f"; the address space is limited to {limit >> 20:,} MB: {RAISE_LIMIT}"
 
 
 def _fail(message: str, code: int) -> None:

@@ -25,6 +25,8 @@ from ludus.storage.filesystem import REAL, FileSystem
 log = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
+_MOST_LINE_BYTES = 4_000_000
+"""Of a line that is read; a longer one is passed over."""
 
 
 class JsonlWriter:
@@ -95,7 +97,7 @@ def rotated(path: Path) -> Path:
 
 
 def read_jsonl(path: Path, *, mention: str = "") -> Iterator[dict[str, Any]]:
-    """Every whole object, older half first. A torn last line and lines that are no objects are skipped.
+    """Every whole object, older half first. A torn last line, and lines too long or no objects, are skipped.
 
     `mention`: only lines with this text in them, which is quicker than to read them all.
     """
@@ -106,7 +108,11 @@ def read_jsonl(path: Path, *, mention: str = "") -> Iterator[dict[str, Any]]:
         except FileNotFoundError:
             continue
         with file:
-            yield from (record for line in file if wanted in line and (record := _parse(line)) is not None)
+            is_start = True
+            while line := file.readline(_MOST_LINE_BYTES):
+                if is_start and wanted in line and (record := _parse(line)) is not None:
+                    yield record
+                is_start = line.endswith(b"\n")
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

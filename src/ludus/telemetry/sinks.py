@@ -81,7 +81,7 @@ def read_sink_troubles(events: Path) -> list[SinkStatus]:
     """The sinks that dropped lines or failed since the run was last started; of a live run, as far as it is known."""
     known: dict[str, SinkStatus] = {}
     for line in read_jsonl(events):
-        match line["event"]:
+        match line.get("event"):
             case "started":
                 known = {}
             case "sink_behind" | "sink_off" as kind:

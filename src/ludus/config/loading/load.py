@@ -5,6 +5,8 @@ Invariant: bad input raises one `ConfigError` with a line for every mistake, and
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -100,7 +102,10 @@ def _is_covered(path: KeyPath, known: set[KeyPath]) -> bool:
 def read_bounded(path: Path) -> bytes:
     """Read a file, but no more of it than shows that it is too large."""
     try:
-        with path.open("rb") as file:
+        # A named pipe would be waited for: its writer may never come.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path}: is no file, but a pipe, a device or a socket; a config is a file")
             return file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
