@@ -17,6 +17,7 @@ _EXTRAS = {
     "games": ("flax", "jax", "mpe2", "optax", "pettingzoo", "pgx", "pyspiel"),
     "llm": ("gguf", "httpx2", "re2", "starlette", "textarena", "torch", "transformers", "uvicorn"),
     "math_verify": ("math_verify",),
+    "solver": ("bitbully",),
     "wandb": ("wandb",),
 }
 _NAMES = {"pygame": "pygame-ce", "pyspiel": "open_spiel", "re2": "google-re2", "math_verify": "math-verify"}

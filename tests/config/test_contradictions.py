@@ -221,6 +221,19 @@ def make(*overrides: str) -> RunConfig:
             "train.algorithm.advantage.lam: has no effect: train.algorithm.advantage.kind is monte_carlo",
         ),
         (
+            ["topology=split", "schedule=async", "explore.refill=2"],
+            "explore.refill: has no effect: schedule: async waits for whole batches anyway",
+        ),
+        (
+            ["topology=split", "synchronise.offset=1", "explore.refill=2"],
+            "explore.refill: plays with the version that the batch is played with, and synchronise.offset has others "
+            "played ahead; write synchronise.offset: 0, or leave it out",
+        ),
+        (
+            ["topology=fused", "explore.refill=2"],
+            "explore.refill: has no effect: topology: fused refuses nothing that it played",
+        ),
+        (
             ["train.optimizer={kind: sgd, eps: 0.1}"],
             "train.optimizer.eps: has no effect: train.optimizer.kind is sgd",
         ),

@@ -101,3 +101,45 @@ def test_what_is_not_there_is_said_in_one_sentence(
     text = CONFIG.replace("MODEL", str(model)).replace(*change)
     with pytest.raises(ConfigError, match=problem.replace(".", r"\.")):
         SingleRun(parse_config(text, "sums.yaml"), tmp_path / "run").run_to_end()
+
+
+REFILLING = """
+name: refilling
+tasks: ["ludus/arithmetic?digits=1&count=60"]
+rewards: [{kind: format, pattern: "[0-9]"}]
+policy: {model: {path: MODEL, lora: null}}
+explore: {games_in_flight: 8, group: 4, refill: 20, sampling: {max_tokens: 3}}
+experience: {operators: [{kind: zero_variance}]}
+train: {steps: 120, batch_episodes: 8, minibatch: 16, algorithm: {preset: dapo}}
+telemetry: {tensorboard: false, every_s: 0}
+"""
+
+
+def refilled(folder: Path, model: Path, *changes: tuple[str, str]) -> tuple[list[dict[str, Any]], int]:
+    """The lines of all updates, and the number of tasks that were played."""
+    text = REFILLING.replace("MODEL", str(model))
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    status = SingleRun(parse_config(text, "refilling.yaml"), folder).run_to_end()
+    assert status.stage == "done", status.error
+    played = [
+        purpose for _, table in SegmentReader(folder / "episodes").scan() for purpose in table["purpose"].to_pylist()
+    ]
+    lines = [line for line in read_jsonl(folder / "metrics.jsonl") if "train/ppo_clip" in line]
+    return lines, played.count("train")
+
+
+def test_groups_that_operators_refuse_are_replaced_in_a_synchronous_batch(tmp_path: Path, model: Path) -> None:
+    lines, played = refilled(tmp_path / "run", model)
+    assert any(line["explore/refilled"] > 0 for line in lines)
+    assert played == sum(8 + line["explore/refilled"] for line in lines)
+    rows = sum(table.num_rows for _, table in SegmentReader(tmp_path / "run" / "experiences").scan())
+    assert rows == 8 * len(lines)  # every batch is whole, and nothing that was kept is left over
+
+
+def test_refilling_is_bounded_and_trains_on_what_there_is(tmp_path: Path, model: Path) -> None:
+    lines, _ = refilled(tmp_path / "run", model, ("refill: 20", "refill: 1"), ("[0-9]", "[0-4]"))
+    assert max(line["explore/refilled"] for line in lines) == 8
+    rows = sum(table.num_rows for _, table in SegmentReader(tmp_path / "run" / "experiences").scan())
+    assert len(lines) < rows < 8 * len(lines)

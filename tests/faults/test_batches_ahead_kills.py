@@ -73,9 +73,9 @@ def write(folder: Path, text: str, *, steps: int) -> Path:
     return path
 
 
-def write_tasks(folder: Path, *, steps: int) -> Path:
+def write_tasks(folder: Path, text: str = TASKS, *, steps: int) -> Path:
     model = make_tiny_model(folder / "tiny", layers=1, width=16, heads=2, kv_heads=1)
-    return write(folder, TASKS.replace("MODEL", str(model)), steps=steps)
+    return write(folder, text.replace("MODEL", str(model)), steps=steps)
 
 
 def random_moments(dice: random.Random, kills: int) -> list[Moment]:
@@ -149,6 +149,14 @@ def test_a_killed_run_that_plays_ahead_ends_as_the_unbroken_one(tmp_path: Path) 
 def test_a_killed_run_on_adaptive_tasks_that_plays_ahead_ends_as_the_unbroken_one(tmp_path: Path) -> None:
     config = write_tasks(tmp_path, steps=130)
     run_through(config, tmp_path / "run", [Moment(more=4)], seed=2)
+    check_same(tmp_path / "run", config)
+
+
+@pytest.mark.slow
+def test_a_killed_run_that_refills_its_batches_ends_as_the_unbroken_one(tmp_path: Path) -> None:
+    text = TASKS.replace("synchronise: {offset: 2}\n", "").replace("group: 4", "group: 4, refill: 6")
+    config = write_tasks(tmp_path, text, steps=400)
+    run_through(config, tmp_path / "run", [Moment(more=3), Moment(who=EXPLORER), Moment()], seed=5)
     check_same(tmp_path / "run", config)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from ludus.errors import ConfigError
+from ludus.extras import need_packages
 from ludus.games.protocol import GameSpec
 
 GAMES = ("open_spiel:connect_four", "pgx:connect_four")
@@ -25,10 +25,9 @@ class ConnectFourSolver:
 
     def __init__(self) -> None:
         """Raises ConfigError if bitbully is not installed."""
-        try:
-            import bitbully
-        except ImportError:
-            raise ConfigError("the solver needs bitbully; install: pip install 'ludus-rl[solver]'") from None
+        need_packages("the solver", "bitbully")
+        import bitbully
+
         self._board: Any = bitbully.Board
         self._agent: Any = bitbully.BitBully()
 

@@ -1,14 +1,18 @@
 """Synchronous rollouts: an update trains on exactly the tasks of one batch, in task order.
 
 Batches are issued between updates, so many ahead as `synchronise.offset` says, and played with the version that was
-newest then. The result does not depend on which explorer finished when.
+newest then. With `explore.refill` further tasks follow for those of which nothing is left; how many is told by the rows
+of the batch alone. The result does not depend on which explorer finished when.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from ludus.experience import are_greedy
 from ludus.orchestrator.context import RunContext
@@ -39,6 +43,7 @@ class SyncRollouts(BatchSource):
     ) -> None:
         self._telemetry = context.telemetry
         self._offset = context.config.synchronise.offset
+        self._most_refills = context.config.explore.refill
         self._rows = rows
         self._issuer = issuer
         self._workers = workers
@@ -56,7 +61,7 @@ class SyncRollouts(BatchSource):
         """Wait for the oldest batch of tasks; batches of which nothing is left are replaced by others."""
         while len(self._ahead) <= self._offset:
             self._issue()
-        while (batch := self._claim(self._play())) is None:
+        while (batch := self._claim(self._refill(self._play()))) is None:
             self._issue()
         return batch
 
@@ -89,9 +94,9 @@ class SyncRollouts(BatchSource):
         """Of play and of the buffer."""
         return {**self._rows.metrics(), "queue/episodes_in_flight": float(self._issuer.explorers.running)}
 
-    def _issue(self) -> None:
+    def _issue(self, count: int = 0) -> None:
         first, published = self._progress.next_task, self._progress.update - self._progress.unpublished
-        tasks = self._issuer.issue(self._rows.batch_episodes)
+        tasks = self._issuer.issue(count or self._rows.batch_episodes)
         lineups = {task.id: task.seats for task in tasks}
         self._ahead.append(IssuedBatch(first=first, end=self._progress.next_task, published=published, lineups=lineups))
 
@@ -103,14 +108,32 @@ class SyncRollouts(BatchSource):
         self._issuer.tasks.settle(before=end)
         return self._ahead.popleft()
 
+    def _refill(self, batch: IssuedBatch) -> IssuedBatch:
+        """The batch with further tasks for those of which nothing is left; whole groups, up to the bound."""
+        size, sink = self._rows.batch_episodes, self._rows.sink
+        bound = batch.end + self._most_refills * size
+        while batch.end < bound and (missing := size - self._kept(batch)) > 0:
+            self._issue(min(sink.to_begin(batch.end, missing), bound - batch.end))
+            batch = replace(batch, end=self._play().end)
+        return batch
+
+    def _kept(self, batch: IssuedBatch) -> int:
+        """Tasks of the batch that there is something to learn from."""
+        claim = self._rows.buffer.claim_tasks(batch.first, batch.end - batch.first)
+        rows = self._rows.buffer.read(claim)
+        self._rows.buffer.abandon(claim)
+        return len(np.unique(rows.sequences["task"])) if len(rows) else 0
+
     def _claim(self, batch: IssuedBatch) -> Batch | None:
         """All rows of the batch's tasks, in task order; None when nothing of them can be trained on."""
         buffer, counts, tasks = self._rows.buffer, self._rows.sink.counts, batch.end - batch.first
         claim = buffer.claim_tasks(batch.first, tasks, version=self._progress.version)
         rows = buffer.read(claim)
         if not are_greedy(rows).all():
-            behind = {"train/updates_behind": float(self._progress.update - batch.published)}
-            return Batch(experiences=rows, claims={"rows": claim}, staleness=claim.staleness, metrics=behind)
+            metrics = {"train/updates_behind": float(self._progress.update - batch.published)}
+            if self._most_refills:
+                metrics["explore/refilled"] = float(tasks - self._rows.batch_episodes)
+            return Batch(experiences=rows, claims={"rows": claim}, staleness=claim.staleness, metrics=metrics)
         buffer.abandon(claim)
         # Of batches that are played ahead an episode may have failed, which tells nothing of this batch.
         is_fruitless = counts.fruitless >= (tasks if self._offset else 1)

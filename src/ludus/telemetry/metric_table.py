@@ -68,6 +68,7 @@ EXPLORE = (
     ("explore/[<game>/]format_success", "share", "games of words: their replies that had the form that was asked for"),
     ("explore/[<game>/]reply_chars", "characters", "games of words: length of their replies"),
     ("explore/against_<opponent>/score", "share", "fused: points against an opponent of the training games"),
+    ("explore/refilled", "tasks", "explore.refill: played for this batch in place of those of which nothing was left"),
     ("explore/failed_episodes", "episodes", "that ended with an error"),
     ("explore/rewards/<reward>/scored", "count", "tasks: training responses that a reward has scored; "
      "no `explore/rewards/*` counts evaluation"),

@@ -182,6 +182,9 @@ class ExploreConfig(Model):
     """Language models: an LLM judge whose score is part of the reward. Default: none."""
     group: int = Field(default=1, gt=0)
     """Group size: episodes from the same start with the same line-up (GRPO's G)."""
+    refill: int = Field(default=0, ge=0, le=1000)
+    """Schedule sync: play further tasks for those of which nothing is left, because they failed or operators refused
+    them, up to so many batches more; then train on what there is. DAPO's dynamic sampling. Default: 0, never."""
     max_length: int | None = Field(default=None, gt=0)
     """Cut episodes after this many plies (they count as truncated). Default: the game's own bound."""
 
@@ -213,6 +216,13 @@ def check_explore(config: RunConfig) -> Iterator[Contradiction]:
         yield at("explore.group", "is for language models; give policy.model, or write explore.group: 1")
     if speaks and explore.noise:
         yield at("explore.noise", "is for boards; a language model explores by explore.sampling.temperature")
+    if config.topology == "fused":
+        yield from no_effect(explore, "explore", "refill", "topology: fused refuses nothing that it played")
+    elif config.schedule == "async":
+        yield from no_effect(explore, "explore", "refill", "schedule: async waits for whole batches anyway")
+    elif explore.refill and config.synchronise.offset:
+        text = "plays with the version that the batch is played with, and synchronise.offset has others played ahead"
+        yield at("explore.refill", f"{text}; write synchronise.offset: 0, or leave it out")
     yield from _endpoints(config)
 
 
