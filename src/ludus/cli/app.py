@@ -144,7 +144,7 @@ def main() -> None:
 def _crash(error: Exception) -> None:
     if logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger(__name__).exception("unexpected error")
-    what = str(error) or "no memory left"
+    what = str(error) or ("no memory left" if isinstance(error, MemoryError) else "no reason given")
     _fail(f"{type(error).__name__}: {what}{_memory_hint(error)}  (ludus -v shows the traceback)", EXIT_FAILURE)
 
 
