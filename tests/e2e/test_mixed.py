@@ -24,6 +24,7 @@ CUT = [
     "evaluate.every=600",
     "evaluate.games=2",
     "evaluate.final_games=2",
+    "telemetry.every_s=0",
 ]
 
 
