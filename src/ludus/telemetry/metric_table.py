@@ -200,7 +200,7 @@ SECTIONS = {
 }
 
 _PLACEHOLDERS = {
-    "game": r".+",
+    "game": r"(?:(?!seat_\d).)+",
     "k": r"\d+",
     "metric": r".+",
     "room": r"[a-z_]+",
