@@ -185,7 +185,6 @@ def test_a_full_disk_stops_with_the_numbers_and_goes_on_when_there_is_space(
         path = write_config(tmp_path)
         code, error = finish(start(path, disk / "run"))
         assert code == 1
-        assert "DiskFull" in error
         assert "MB free in" in error
         subprocess.run(["mount", "-o", "remount,size=200m", str(disk)], check=True)
         code, error = finish(start(path, disk / "run"))

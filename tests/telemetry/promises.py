@@ -132,6 +132,7 @@ ELSEWHERE: dict[str, str] = {
     "evaluate/[<game>/]<player>/by_return": "orchestrator/evaluation_scores.py",
     "evaluate/<taskset>/sampled/mean": "orchestrator/evaluation_scores.py",
     "evaluate/<taskset>/sampled/success": "orchestrator/evaluation_scores.py",
+    "explore/refilled": "sources/sync_rollouts.py",
     "explore/rewards/<reward>/failed": "rewards/rewards.py",
     "explore/workflow/retries": "explore/runners/workflow_episode.py",
     "explore/workflow/failed": "explore/runners/workflow_episode.py",

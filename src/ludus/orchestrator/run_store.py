@@ -138,12 +138,17 @@ class RunStore:
         if self.policies.path(ref).exists():
             if not (problem := self.policies.problem(ref, weights)):
                 return ""
-            move_to_quarantine(self.policies.path(ref), self._run.quarantine, problem)
+            self.set_aside(ref, problem)
             log.warning("%s was damaged; it is published again from the checkpoint", ref)
         digest = self.policies.publish(ref, weights, shape, step=step)
         with self.catalog.transaction(durable=False):
             self.catalog.add_policy(ref, weights_hash=digest)
         return digest
+
+    def set_aside(self, ref: PolicyRef, problem: str) -> None:
+        """Move a version that cannot be used to the quarantine."""
+        if self.policies.path(ref).exists():
+            move_to_quarantine(self.policies.path(ref), self._run.quarantine, problem)
 
     def prune(self, learner: PolicyRef, in_use: Iterable[PolicyRef]) -> None:
         """Remove the learner's versions that nobody may play with: now, or after going back to any checkpoint."""
@@ -197,7 +202,8 @@ class RunState:
     def _retire_damaged(self) -> None:
         """Choose no opponent whose weights are gone or damaged. The newest version is published again instead."""
         for member in self.pool.snapshots:
-            if member.ref.version != self._progress.version and (problem := self._store.policies.problem(member.ref)):
+            is_saved = member.ref.version == self._progress.version and not self._progress.unpublished
+            if not is_saved and (problem := self._store.policies.problem(member.ref)):
                 member.active = False
                 self.pool.revision += 1
                 log.warning("%s cannot be played against any more and leaves the pool: %s", member.ref, problem)
@@ -242,7 +248,17 @@ class Publisher:
         self.pool.retire()
 
     def publish(self, learner: Learner) -> None:
-        """Let everybody see the version that the checkpoint holds; doing it again changes nothing."""
+        """Let everybody see the version that the checkpoint holds; doing it again changes nothing.
+
+        After a resume between two versions the checkpoint is ahead of the newest: that stays as it is, and a damaged
+        one is followed by a version of what the checkpoint holds.
+        """
+        if self.progress.unpublished:
+            if not (problem := self.store.policies.problem(self.newest)):
+                return
+            self.store.set_aside(self.newest, problem)
+            log.warning("%s cannot be used (%s); the next version follows from the checkpoint", self.newest, problem)
+            self.make_version()
         telemetry, step, policy = self.context.telemetry, self.progress.steps, self.newest
         digest = self.store.publish(policy, learner.weights(), learner.shape, step=step)
         if digest:
