@@ -27,7 +27,9 @@ class Renamed:
 
 @pytest.fixture
 def clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry.GAMES, "added", {})
+    """Without what plugins of other tests have registered in this process."""
+    for kind in (registry.GAMES, registry.BACKENDS):
+        monkeypatch.setattr(kind, "added", {})
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,7 @@ def test_game_calls_itself_by_the_key_that_made_it(key: str) -> None:
         ("qqqqqq", "`ludus games` lists them"),
     ],
 )
+@pytest.mark.usefixtures("clean_registry")
 def test_unknown_key_names_the_nearest(key: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_game(key)
