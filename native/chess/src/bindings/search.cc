@@ -1,0 +1,7 @@
+#include "bindings.h"
+
+namespace ludus::chess {
+
+void bind_search([[maybe_unused]] pybind11::module_& module) {}
+
+}  // namespace ludus::chess
