@@ -14,13 +14,20 @@ DISTRIBUTION = "ludus-rl"
 NETWORKS = ("flax", "jax", "optax")
 LANGUAGE_MODELS = ("torch", "transformers")
 _EXTRAS = {
+    "chess": ("ludus_chess",),
     "games": ("flax", "jax", "mpe2", "optax", "pettingzoo", "pgx", "pyspiel"),
     "llm": ("gguf", "httpx2", "re2", "starlette", "textarena", "torch", "transformers", "uvicorn"),
     "math_verify": ("math_verify",),
     "solver": ("bitbully",),
     "wandb": ("wandb",),
 }
-_NAMES = {"pygame": "pygame-ce", "pyspiel": "open_spiel", "re2": "google-re2", "math_verify": "math-verify"}
+_NAMES = {
+    "ludus_chess": "ludus-chess",
+    "pygame": "pygame-ce",
+    "pyspiel": "open_spiel",
+    "re2": "google-re2",
+    "math_verify": "math-verify",
+}
 """What pip calls packages that are imported under another name."""
 
 
