@@ -1,1 +1,5 @@
 """Chess in C++: a board, lc0's encodings, a loader of training chunks, and a search."""
+
+from ludus_chess._native import START_FEN, Board, perft, policy_moves
+
+__all__ = ["START_FEN", "Board", "perft", "policy_moves"]

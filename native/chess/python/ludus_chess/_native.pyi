@@ -1,0 +1,62 @@
+"""What the C++ of `native/chess` gives to Python: a section for each folder of `src/bindings`."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+# --- board ---
+
+START_FEN: str
+
+class Board:
+    """A position with the game that led to it.
+
+    Moves are UCI. A castling move is the king's own (`e1g1`); king takes rook (`e1h1`) is accepted, too, and is what a
+    board that began from a Chess960 position gives.
+    Policy indices are lc0's 1858, seen from the side to move.
+    Illegal moves and unsound FENs raise `ValueError` with the reason.
+    """
+
+    def __init__(self, fen: str = ...) -> None: ...
+    @property
+    def white_to_move(self) -> bool: ...
+    @property
+    def ply(self) -> int:
+        """Half-moves since move 1 of White, as the FEN counts them."""
+    @property
+    def halfmove_clock(self) -> int: ...
+    @property
+    def repetitions(self) -> int:
+        """How often this position occurred before."""
+    @property
+    def chess960(self) -> bool: ...
+    def fen(self) -> str: ...
+    def copy(self) -> Board: ...
+    def is_check(self) -> bool: ...
+    def legal_moves(self) -> list[str]: ...
+    def legal_indices(self) -> NDArray[np.uint16]:
+        """Policy indices of all legal moves, ascending."""
+    def push(self, uci: str) -> None: ...
+    def push_index(self, index: int) -> None: ...
+    def index_of(self, uci: str) -> int: ...
+    def move_of(self, index: int) -> str: ...
+    def san(self, uci: str) -> str: ...
+    def parse_san(self, text: str) -> str:
+        """Return the move in UCI."""
+    def outcome(self) -> tuple[str, str] | None:
+        """Return (result, reason) of a game that is over: `("1-0", "checkmate")`.
+
+        Reasons: checkmate, stalemate, insufficient material, fifty moves, threefold repetition.
+        """
+    def encode(self, out: NDArray[np.float32] | None = None, input_format: int = 1) -> NDArray[np.float32]:
+        """Write the network's input `[112, 8, 8]`, with the history that the board keeps.
+
+        Plane 109 is what the loader's batches have: plies without progress / 99 (formats 1 to 3) or / 100.
+        """
+    def __copy__(self) -> Board: ...
+    def __deepcopy__(self, memo: object) -> Board: ...
+
+def perft(fen: str, depth: int) -> int:
+    """Count the leaves of the tree of legal moves."""
+
+def policy_moves() -> list[str]:
+    """Return the 1858 moves in lc0's order, from the side to move's view."""
