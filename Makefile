@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 DEMO_STAMP := $(VENV)/.installed-demo
 LLM_STAMP := $(VENV)/.installed-llm
 DEV_STAMP := $(VENV)/.installed-dev
+CHESS_STAMP := $(VENV)/.installed-chess
+CHESS_SOURCES := $(shell find native/chess -name build -prune -o \( -name '*.cc' -o -name '*.h' -o -name '*.py' -o -name '*.toml' -o -name CMakeLists.txt \) -print)
 VLLM_VENV := .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
@@ -125,6 +127,12 @@ $(LLM_STAMP): $(DEMO_STAMP)
 	@$(PIP_INSTALL) -e ".[games,llm]"
 	@touch $@
 
+# The native package is built from this checkout whenever its sources change; it needs a C++ compiler, CMake and zlib.
+$(CHESS_STAMP): $(DEMO_STAMP) $(CHESS_SOURCES)
+	@echo "building ludus-chess from native/chess (a minute)"
+	@$(PIP_INSTALL) --force-reinstall --no-deps ./native/chess
+	@touch $@
+
 # A real vLLM in an environment of its own (2.5 GB). It does not import beside the torchvision that it brings along.
 $(VLLM_STAMP):
 	@echo "installing vLLM into $(VLLM_VENV) (2.5 GB, many minutes, once)"
@@ -133,7 +141,7 @@ $(VLLM_STAMP):
 	@$(VLLM_VENV)/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	@touch $@
 
-$(DEV_STAMP): $(DEMO_STAMP)
+$(DEV_STAMP): $(DEMO_STAMP) $(CHESS_STAMP)
 	@echo "installing the development tools into $(VENV) (a few minutes, once)"
 	@$(PIP_INSTALL) -e ".[games,llm,dev]"
 	@touch $@
