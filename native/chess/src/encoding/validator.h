@@ -1,0 +1,25 @@
+// Are these records a game? The values of each record, and that each position follows from the one before it.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "encoding/records.h"
+
+namespace ludus::chess {
+
+struct Problem {
+  int record = 0;
+  std::string reason;
+};
+
+// Ranges of one record: known format, q, d, m, castling, rule 50, probabilities, legal best and played moves.
+std::optional<std::string> check_values(const V7Record& record);
+// The position of a record with White as the mover; throws std::invalid_argument where it is none.
+Position position_of(const V7Record& record);
+// All of a game: check_values of each record, and that the played move leads to the next one (any legal move, where a record
+// does not say which was played). The first problem, or none.
+std::optional<Problem> check_game(std::span<const V7Record> game);
+
+}  // namespace ludus::chess
