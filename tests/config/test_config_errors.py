@@ -75,7 +75,7 @@ def test_a_good_config_has_no_problems() -> None:
         ),
         (
             "evaluate: {against: [MCTS!]}",
-            'evaluate.against.0: expected a fixed player such as random, mcts-25 or minimax-3, got "MCTS!"',
+            'evaluate.against.0: expected a fixed player such as random, mcts-25 or uci:stockfish?nodes=100, got "MCTS!"',
         ),
         # unknown keys
         ("explore: {num_worker: 4}", "explore.num_worker: unknown key — did you mean explore.workers?"),

@@ -53,7 +53,7 @@ def test_game_calls_itself_by_the_key_that_made_it(key: str) -> None:
         ("connect_four", "did you mean open_spiel:connect_four or pgx:connect_four"),
         (
             "spiel:chess",
-            "unknown backend 'spiel'; expected open_spiel or pettingzoo or pgx; did you mean open_spiel:chess",
+            "unknown backend 'spiel'; expected chess or open_spiel or pettingzoo or pgx; did you mean open_spiel:chess",
         ),
         ("open_spiel:ches", "did you mean open_spiel:chess"),
         ("pgx:goo_9x9", "did you mean pgx:go_9x9"),
@@ -94,7 +94,7 @@ def test_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(ConfigError, match=r"pip install 'ludus-rl\[games\]'"):
             make_game(key)
     refused = [listing for listing in available_games() if not listing.ok]
-    assert [listing.key for listing in refused] == ["open_spiel:*", "pettingzoo:*", "pgx:*"]
+    assert [listing.key for listing in refused] == ["chess:standard", "open_spiel:*", "pettingzoo:*", "pgx:*"]
 
 
 def test_listing_is_complete_and_says_why_not() -> None:

@@ -16,7 +16,7 @@ from ludus.cli.arguments import choose_game
 from ludus.config import RunConfig, nearest_word
 from ludus.errors import ConfigError, RolloutError
 from ludus.explore.messages import Setup
-from ludus.explore.players.fixed import BUILT_IN, PLAYERS, Player, TextPlayer, make_player, make_text_player
+from ludus.explore.players.fixed import BUILT_IN, PLAYERS, UCI, Player, TextPlayer, make_player, make_text_player
 from ludus.explore.runners.host_runner import HostRunner
 from ludus.games import make_game
 from ludus.games.protocol import GameSpec
@@ -112,7 +112,7 @@ class Table:
             (make_text_player if self.in_words else make_player)(text, self.game)
         except ConfigError:
             # A player that exists has its own reasons; somebody unknown may be a version that is misspelled.
-            if text.partition("-")[0] in BUILT_IN or text in PLAYERS:
+            if text.partition("-")[0] in BUILT_IN or text in PLAYERS or text.startswith(UCI):
                 raise
             raise self._unknown(text) from None
         return Side(ref=PolicyRef(name=PolicyName(text)), is_version=False)
@@ -124,7 +124,7 @@ class Table:
         hint = f"; did you mean {near}?" if near else "."
         named = versions if len(versions) <= MOST_NAMED else [*versions[:3], "...", *versions[-3:]]
         here = f"It has published {', '.join(named)}" if versions else "It has published no policy yet"
-        fixed = "random, first, mcts-25, minimax-3, solver" + "".join(
+        fixed = "random, first, mcts-25, minimax-3, solver, uci:stockfish?nodes=100" + "".join(
             f", {name}" for name in self.config.explore.endpoints
         )
         return ConfigError(f"{text!r} is no member of {self.run.path}{hint} {here}. Fixed players are such as {fixed}")

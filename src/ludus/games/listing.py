@@ -46,7 +46,7 @@ class GameListing:
 def available_games() -> list[GameListing]:
     """Every game with numbered moves that is known here, playable or not, by key."""
     registered = [_registered_game(name, make_game) for name in GAMES.names()]
-    games = [*registered, *_open_spiel_games(), *_pettingzoo_games(), *_pgx_games()]
+    games = [*registered, *_chess_games(), *_open_spiel_games(), *_pettingzoo_games(), *_pgx_games()]
     return sorted(games, key=lambda listing: listing.key)
 
 
@@ -78,6 +78,12 @@ def _describe(spec: GameSpec, *, in_words: bool = False) -> GameListing:
 
 def _players(fewest: int, most: int) -> str:
     return str(fewest) if fewest == most else f"{fewest}-{most}"
+
+
+def _chess_games() -> list[GameListing]:
+    if problem := missing_package("chess"):
+        return [GameListing(key="chess:standard", ok=False, reason=problem)]
+    return [_registered_game("chess:standard", make_game)]
 
 
 def _pgx_games() -> list[GameListing]:

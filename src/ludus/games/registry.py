@@ -1,10 +1,10 @@
 """Games by key, `<back end>:<name>` or the name of a game that somebody registered.
 
-Board games are `open_spiel:<name>`, `pgx:<name>` and `pettingzoo:<name>`, text games `open_spiel:<name>` and
-`textarena:<id>`. Invariant: `make_game(key).spec.key == key`, so that the key in a record always finds the game again;
-`make_text_game` likewise. Add a game from a plugin with `register_game` or `register_text_game`, a back end of many
-games (`mine:<name>`) with `register_backend`; or from an installed package with an entry point in the group
-`ludus.games`, `ludus.text_games` or `ludus.backends`.
+Board games are `open_spiel:<name>`, `pgx:<name>`, `pettingzoo:<name>` and `chess:standard`, text games
+`open_spiel:<name>` and `textarena:<id>`. Invariant: `make_game(key).spec.key == key`, so that the key in a record
+always finds the game again; `make_text_game` likewise. Add a game from a plugin with `register_game` or
+`register_text_game`, a back end of many games (`mine:<name>`) with `register_backend`; or from an installed package
+with an entry point in the group `ludus.games`, `ludus.text_games` or `ludus.backends`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ Backend = Callable[[str], Game]
 """Makes the game of a name, which is what stands after the colon of a key."""
 AnyGame = TypeVar("AnyGame", Game, TextGame)
 
-PACKAGES = {"open_spiel": "pyspiel", "pettingzoo": "pettingzoo", "pgx": "pgx", "textarena": "textarena"}
+PACKAGES = {
+    "chess": "ludus_chess",
+    "open_spiel": "pyspiel",
+    "pettingzoo": "pettingzoo",
+    "pgx": "pgx",
+    "textarena": "textarena",
+}
 """What each back end imports."""
 
 
@@ -40,7 +46,7 @@ def _built_in(backend: str, module: str, factory: str) -> Callable[[str], Any]:
     def make(name: str) -> Any:
         if problem := missing_package(backend):
             raise ConfigError(f"game {backend}:{name}: {problem}")
-        return getattr(import_module(f"ludus.games.{module}"), factory)(name)
+        return getattr(import_module(f"ludus.{module}"), factory)(name)
 
     return make
 
@@ -52,14 +58,15 @@ BACKENDS: Registry[Backend] = Registry(
     "backend",
     "ludus.backends",
     built_in={
-        "open_spiel": _built_in("open_spiel", "open_spiel", "OpenSpielGame"),
-        "pettingzoo": _built_in("pettingzoo", "pettingzoo", "make_pettingzoo_game"),
-        "pgx": _built_in("pgx", "pgx", "PgxGame"),
+        "chess": _built_in("chess", "chess.game", "ChessGame"),
+        "open_spiel": _built_in("open_spiel", "games.open_spiel", "OpenSpielGame"),
+        "pettingzoo": _built_in("pettingzoo", "games.pettingzoo", "make_pettingzoo_game"),
+        "pgx": _built_in("pgx", "games.pgx", "PgxGame"),
     },
 )
 TEXT_BACKENDS: dict[str, Callable[[str], TextGame]] = {
-    "open_spiel": _built_in("open_spiel", "text_open_spiel", "OpenSpielTextGame"),
-    "textarena": _built_in("textarena", "text_arena", "TextArenaGame"),
+    "open_spiel": _built_in("open_spiel", "games.text_open_spiel", "OpenSpielTextGame"),
+    "textarena": _built_in("textarena", "games.text_arena", "TextArenaGame"),
 }
 
 

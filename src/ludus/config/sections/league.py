@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from ludus.config.run import RunConfig
 
 FIXED_PLAYER = re.compile(r"^(random|first|mcts-[1-9][0-9]{0,5}|minimax-[1-9][0-9]?|[a-z][a-z0-9_]*(-[0-9]+)?)$")
+ENGINE = re.compile(r"^uci:[^\s@]{1,400}$")
 
 
 def _check_player(name: str) -> str:
-    if not FIXED_PLAYER.match(name):
-        raise ValueError("expected a fixed player such as random, mcts-25 or minimax-3")
+    if not FIXED_PLAYER.match(name) and not ENGINE.match(name):
+        raise ValueError("expected a fixed player such as random, mcts-25 or uci:stockfish?nodes=100")
     return name
 
 

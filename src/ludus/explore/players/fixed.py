@@ -1,4 +1,5 @@
-"""Fixed players: opponents that never learn. `random`, `first`, `mcts-25`, `minimax-3`, `solver`, and registered ones.
+"""Fixed players: opponents that never learn. `random`, `first`, `mcts-25`, `minimax-3`, `solver`, UCI engines such
+as `uci:stockfish?nodes=100`, and registered ones.
 In games of words they choose among the moves that a position lists, or by the board below it.
 
 Invariant: a player keeps nothing between moves and takes all its randomness from the generator it is given, so one
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +28,8 @@ NUMBERED = {
 }
 """Players whose name has a number: the most that it may be, and its meaning."""
 
+UCI = "uci:"
+"""How the name of an engine begins."""
 _NAME = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)(?:-(?P<number>[1-9][0-9]*))?")
 
 
@@ -71,9 +75,13 @@ def register_player(name: str, factory: PlayerFactory) -> None:
 
 def make_player(name: str, game: Game) -> Player:
     """Make the fixed player of that name for a game."""
+    if name.startswith(UCI):
+        # The room of chess is above this one; it is loaded with the first engine.
+        player: Player = import_module("ludus.chess.engines.player").UciPlayer(name, game)
+        return player
     match = _NAME.fullmatch(name)
     if not match:
-        raise ConfigError(f"player {name!r}: expected a name such as random, mcts-25 or minimax-3")
+        raise ConfigError(f"player {name!r}: expected a name such as random, mcts-25 or uci:stockfish?nodes=100")
     if match["kind"] in BUILT_IN:
         return _make_built_in(match["kind"], int(match["number"] or 0), game)
     if (factory := PLAYERS.get(name)) is None:
