@@ -47,6 +47,13 @@ def test_every_tutorial_is_run(tool: ModuleType) -> None:
     assert {path.stem for path in TUTORIALS.glob("*.md")} == {*tool.PAGES} == {*CUTS, "rounds"}
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_a_reader_is_led_to_every_tutorial(page: str, tool: ModuleType) -> None:
+    root = TUTORIALS.parents[1]
+    folder = TUTORIALS.relative_to((root / page).parent)
+    assert [name for name in tool.PAGES if f"]({folder}/{name}.md)" not in (root / page).read_text()] == []
+
+
 def test_every_command_of_a_tutorial_shows_its_output(tool: ModuleType) -> None:
     for page in tool.PAGES:
         blocks = [
