@@ -168,9 +168,9 @@ def test_a_learner_that_fails_ends_the_others_and_the_run(tmp_path: Path, monkey
 
 def test_learners_side_by_side_come_to_the_same(kuhn: Path, tmp_path: Path) -> None:
     by_seat = ("oracle: learned,", "oracle: learned, shared: false,")
-    short = ("generations: 4", "generations: 2")
-    assert run(tmp_path / "one", KUHN, by_seat, short).stage == "done"
-    assert run(tmp_path / "two", KUHN, by_seat, short, ("at_once: 1", "at_once: 2")).stage == "done"
+    short = (by_seat, ("generations: 4", "generations: 2"), ("40_000", "10_000"))
+    assert run(tmp_path / "one", KUHN, *short).stage == "done"
+    assert run(tmp_path / "two", KUHN, *short, ("at_once: 1", "at_once: 2")).stage == "done"
     assert sorted(weights(tmp_path / "one")) == ["seat_0@1", "seat_0@2", "seat_1@1", "seat_1@2"]
     assert weights(tmp_path / "one") == weights(tmp_path / "two")
     one, two = saved(tmp_path / "one")["population"], saved(tmp_path / "two")["population"]
