@@ -1,5 +1,7 @@
 """What the C++ of `native/chess` gives to Python: a section for each folder of `src/bindings`."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,3 +62,38 @@ def perft(fen: str, depth: int) -> int:
 
 def policy_moves() -> list[str]:
     """Return the 1858 moves in lc0's order, from the side to move's view."""
+
+# --- encoding ---
+
+def encode_game(
+    start_fen: str,
+    moves: Sequence[str],
+    policies: Sequence[tuple[NDArray[np.integer], NDArray[np.floating]]],
+    result: str,
+    *,
+    root: NDArray[np.floating],
+    best: NDArray[np.floating],
+    played: NDArray[np.floating],
+    orig: NDArray[np.floating] | None = None,
+    visits: NDArray[np.integer] | None = None,
+    best_indices: NDArray[np.integer] | None = None,
+    policy_kld: NDArray[np.floating] | None = None,
+    best_proven: NDArray[np.bool_] | None = None,
+    input_format: int = 1,
+    adjudicated: bool = False,
+    too_long: bool = False,
+) -> bytes:
+    """Return a game as V6 records, one a move: what gzip makes a chunk of.
+
+    `policies` has (indices, probabilities) for each position, with the indices of `Board.index_of`; values are `[N, 3]`
+    of q, d, m for the side to move, NaN where unknown; `best_indices` default to the most probable moves.
+    """
+
+def upgrade_records(records: bytes) -> bytes:
+    """Return the V7 records of an inflated chunk of version 3 to 7; see `ludus_chess.records.V7_DTYPE`."""
+
+def check_records(records: bytes) -> tuple[int, str] | None:
+    """Return (record number, reason) of the first fault of an inflated chunk.
+
+    Checks the values of each record, and that each position follows from the one before it by the move played.
+    """

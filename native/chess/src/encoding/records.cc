@@ -49,21 +49,19 @@ V7Record read_record(const std::uint8_t* data, std::uint32_t version, float plie
 }
 
 std::vector<V7Record> read_game(std::span<const std::uint8_t> bytes) {
-  if (bytes.size() < 4) throw std::invalid_argument("record 0: no version, the game has " + std::to_string(bytes.size()) + " bytes");
+  if (bytes.size() < 4) throw RecordError(0, "no version, the game has " + std::to_string(bytes.size()) + " bytes");
   const std::uint32_t version = version_at(bytes.data());
   const std::size_t size = record_size(version);
-  if (size == 0) throw std::invalid_argument("record 0: version " + std::to_string(version) + " is none of 3 to 7");
-  if (bytes.size() % size != 0)
-    throw std::invalid_argument("record " + std::to_string(bytes.size() / size) + ": cut off, " + std::to_string(bytes.size() % size) +
-                                " of " + std::to_string(size) + " bytes");
+  if (size == 0) throw RecordError(0, "version " + std::to_string(version) + " is none of 3 to 7");
+  const std::size_t rest = bytes.size() % size;
+  if (rest != 0) throw RecordError(bytes.size() / size, "cut off, " + std::to_string(rest) + " of " + std::to_string(size) + " bytes");
   const std::size_t count = bytes.size() / size;
   std::vector<V7Record> game;
   game.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint8_t* at = bytes.data() + i * size;
     if (version_at(at) != version)
-      throw std::invalid_argument("record " + std::to_string(i) + ": version " + std::to_string(version_at(at)) + " in a game of version " +
-                                  std::to_string(version));
+      throw RecordError(i, "version " + std::to_string(version_at(at)) + " in a game of version " + std::to_string(version));
     game.push_back(read_record(at, version, static_cast<float>(count - i)));
   }
   if (version < 7) set_following_targets(game);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -79,8 +80,16 @@ constexpr std::size_t record_size(std::uint32_t version) {
 // caller knows: `plies_left`), visits 0, no indices. d_st and the following moves come from set_following_targets.
 V7Record read_record(const std::uint8_t* data, std::uint32_t version, float plies_left);
 
-// Read a whole inflated game. Throws std::invalid_argument with record number and reason: unknown or mixed versions, or a
-// size that is no multiple of the record's.
+class RecordError : public std::invalid_argument {
+ public:
+  RecordError(std::size_t at, const std::string& why)
+      : std::invalid_argument("record " + std::to_string(at) + ": " + why), record(at), reason(why) {}
+
+  std::size_t record;
+  std::string reason;
+};
+
+// Read a whole inflated game. Throws RecordError: unknown or mixed versions, or a size that is no multiple of the record's.
 std::vector<V7Record> read_game(std::span<const std::uint8_t> bytes);
 
 // V6 -> V7: q_st and d_st are backward moving averages of root_q (alternating sign) and root_d; the moves of the next two
