@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import chess
 import numpy as np
 import pytest
 
-import chess
 from ludus.errors import ConfigError, EnvError, PolicyError
 from ludus.explore.players.fixed import make_player
 from ludus.games import make_game
