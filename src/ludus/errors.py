@@ -10,7 +10,8 @@
     ├── RolloutError                an episode failed; it costs that episode only
     │   ├── EnvError                a game raised or broke its protocol
     │   ├── PolicyError             a policy gave no usable action
-    │   │   └── Unreachable         its engine cannot be reached; the episode is played again when it can
+    │   │   ├── Unreachable         its engine cannot be reached; the episode is played again when it can
+    │   │   └── DamagedPolicy       its files are gone or do not match their hash; the loop repairs them if it can
     │   ├── RewardError             a reward was missing, of the wrong type or not finite
     │   ├── SandboxError            the sandbox itself failed, not the program in it
     │   └── TimeoutExceeded         a deadline passed
@@ -73,6 +74,10 @@ class PolicyError(RolloutError):
 
 class Unreachable(PolicyError):
     """The engine that speaks for a policy cannot be reached. Not the episode's fault: it is played again later."""
+
+
+class DamagedPolicy(PolicyError):
+    """The files of a version are gone or do not match their hash. The episode is played again if they are repaired."""
 
 
 class RewardError(RolloutError):

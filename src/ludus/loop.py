@@ -45,6 +45,7 @@ class Loop:
             self._store,
             parts.progress,
             parts.pool,
+            parts.repair,
             evaluation=parts.evaluation,
             tasks=parts.tasks,
             enough=self.milestones.early_stopping,
@@ -171,11 +172,8 @@ class Loop:
 
     def commit(self) -> None:
         """Save everything as one manifest. Until it has its name on disk, nothing has happened."""
-        checkpoints, update, telemetry = (
-            self._store.checkpoints,
-            self.milestones.progress.update,
-            self._context.telemetry,
-        )
+        checkpoints, telemetry = self._store.checkpoints, self._context.telemetry
+        update = self.milestones.progress.update
         with telemetry.room("checkpoint"):
             if not self.is_saved:
                 staging = checkpoints.stage(update)

@@ -195,6 +195,16 @@ def test_a_failed_run_is_told_once_and_another_one_can_be_started(tmp_path: Path
         assert sum(message["type"] == "error" for message in daemon.messages) == 1
 
 
+def test_a_client_can_begin_a_run_anew(tmp_path: Path) -> None:
+    (tmp_path / "long.yaml").write_text(LONG)
+    with Driver(log=tmp_path / "log", folder=tmp_path) as daemon:
+        for number, wish in enumerate([{}, {"from_scratch": True}]):
+            daemon.ask("start_training", config="long.yaml", run_dir="run", **wish)
+            daemon.wait_for_stage("TRAINING")
+            daemon.ask("stop")
+            assert (tmp_path / "run" / "earlier" / "1" / "checkpoints").is_dir() == bool(number)
+
+
 def test_the_schedule_of_a_run_without_cycles_is_one_cycle(tmp_path: Path) -> None:
     loop = make_run(parse_config(LONG, "long.yaml"), tmp_path / "run")
     assert isinstance(loop.schedule(), CycleStatus)

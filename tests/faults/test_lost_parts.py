@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
 import sqlite3
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,18 @@ from typing import Any
 import pytest
 
 from ludus import SingleRun, parse_config
-from ludus.cli.inspect import find_episode, newest_episodes
-from ludus.errors import IncompleteCheckpoint
+from ludus.cli.arguments import open_run
+from ludus.cli.inspect import catalog_facts, find_episode, newest_episodes
+from ludus.errors import ConfigError, CorruptRecord, IncompleteCheckpoint, StorageError
+from ludus.orchestrator import RunState, RunStore
+from ludus.policies import PolicyStore
 from ludus.runs.driver import Status
 from ludus.storage.atomic import directory_hashes
 from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.jsonl import read_jsonl
+from ludus.storage.run_directory import RunDirectory
+from ludus.storage.tensors import tensors_hash
 
 TEXT = """
 name: parts
@@ -34,6 +41,8 @@ evaluate: {against: [random], games: 2, final_games: 2}
 telemetry: {tensorboard: false, every_s: 0}
 """
 STEPS, MORE_STEPS = 300, 600
+PATIENCE_S = 300.0
+"""A bound for waits that end by a sign."""
 
 
 def make(run: Path, steps: int = MORE_STEPS, **options: Any) -> SingleRun:
@@ -145,7 +154,8 @@ def test_a_run_whose_newest_policy_and_an_opponent_are_damaged_trains_on(
     truncate(run / "policies" / "main" / "00000000", whole)
     with caplog.at_level(logging.WARNING):
         assert resume(run).steps >= MORE_STEPS
-    assert "main@0 cannot be played against any more and leaves the pool" in caplog.text
+    assert "main@0 cannot be used" in caplog.text
+    assert "it leaves the league's pool" in caplog.text
     assert not events(run, "episode_failed")
 
 
@@ -155,17 +165,21 @@ def test_a_run_trains_on_while_another_program_holds_its_catalog(
     monkeypatch.setattr("ludus.storage.database._BUSY_S", 0.05)
     loop = make(tmp_path / "run", 10**6)
     loop.start()
+    end = time.monotonic() + PATIENCE_S
     while not loop.status().update:
         assert not loop.wait(0.02).is_over
+        assert time.monotonic() < end
     foreign = sqlite3.connect(tmp_path / "run" / "catalog.sqlite", isolation_level=None, timeout=60.0)
     foreign.execute("BEGIN IMMEDIATE")
     held = loop.status().update
     while loop.status().update < held + 2:
         assert not loop.wait(0.02).is_over
+        assert time.monotonic() < end
     foreign.execute("ROLLBACK")
     foreign.close()
     loop.stop()
-    status = loop.wait()
+    status = loop.wait(PATIENCE_S)
+    assert status.is_over
     assert "is locked by another program; the run goes on" in caplog.text
     catalog = sqlite3.connect(tmp_path / "run" / "catalog.sqlite")
     known = catalog.execute("SELECT max(version) FROM policies").fetchone()[0]
@@ -202,3 +216,140 @@ def test_a_damaged_segment_does_not_hide_the_episodes_of_others(run: Path, caplo
     assert find_episode(run, "last").id == last
     assert [row["id"] for row in newest_episodes(run, 1)] == [last]
     assert f"passed over: {first}" in caplog.text
+
+
+def damage_after(monkeypatch: pytest.MonkeyPatch, method: str, damaged: Path, *, times: int = 1) -> None:
+    """A disk that spoils a version as soon as the run has written, or checked, its state."""
+    owner, name = method.rsplit(".", 1)
+    kind = {"RunStore": RunStore, "RunState": RunState}[owner]
+    original, left = getattr(kind, name), [times]
+
+    def spoiled(self: Any, *arguments: Any, **options: Any) -> Any:
+        answer = original(self, *arguments, **options)
+        if left[0] and damaged.is_dir():
+            left[0] -= 1
+            truncate(damaged, damaged)
+        return answer
+
+    monkeypatch.setattr(kind, name, spoiled)
+
+
+def test_a_version_that_is_damaged_before_explorers_load_it_is_published_again(
+    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = tmp_path / "run"
+    damage_after(monkeypatch, "RunStore.publish", run / "policies" / "main" / "00000002")
+    assert make(run, STEPS).run_to_end().stage == "done"
+    assert "main@2 cannot be used" in caplog.text
+    assert "published again from checkpoint" in caplog.text
+    (told,) = events(run, "policy_damaged")
+    assert told["policy"] == "main@2"
+    assert not events(run, "episode_failed")
+    assert (run / "quarantine" / "main-00000002").is_dir()
+    assert directory_hashes(run / "policies") == directory_hashes(whole / "policies"), "played as if nothing had been"
+
+
+def test_a_disk_that_damages_a_version_again_and_again_stops_the_run_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    damage_after(monkeypatch, "RunStore.publish", run / "policies" / "main" / "00000002", times=99)
+    with pytest.raises(StorageError, match=r"main@2 cannot be used .*The same command resumes the run"):
+        make(run, STEPS).run_to_end()
+    monkeypatch.undo()
+    assert make(run, STEPS).run_to_end().stage == "done"
+
+
+def test_an_opponent_that_is_damaged_while_the_run_is_alive_leaves_the_pool(
+    run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    damage_after(monkeypatch, "RunState.load_state", run / "policies" / "main" / "00000000")
+    assert resume(run).steps >= MORE_STEPS
+    assert "main@0 cannot be used" in caplog.text
+    assert "it leaves the league's pool" in caplog.text
+    (told,) = events(run, "policy_damaged")
+    assert told["policy"] == "main@0"
+    assert (run / "quarantine" / "main-00000000").is_dir()
+
+
+def test_a_damaged_version_that_the_checkpoint_is_ahead_of_is_followed_by_the_next(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Versions come every fourth update, checkpoints with every one; the run goes back to one between two versions."""
+    text = TEXT.replace("STEPS", "1600").replace("snapshot_every: 100", "snapshot_every: 100000")
+    config = parse_config(text + "synchronise: {interval: 4}\ncheckpoint: {every: 1, keep: 99}\n", "parts.yaml")
+    run = tmp_path / "run"
+    assert SingleRun(config, run).run_to_end().stage == "done"
+    checkpoints, store = CheckpointStore(run / "checkpoints", keep=99), PolicyStore(run / "policies")
+    saved = checkpoints.load(6)
+    assert saved.state["progress"] | {"version": 1, "unpublished": 2} == saved.state["progress"]
+    for update in checkpoints.list():
+        if update > saved.update:
+            shutil.rmtree(run / "checkpoints" / f"{update:08d}")
+    for later in store.versions("main")[2:]:
+        shutil.rmtree(store.path(later))
+    truncate(run / "policies" / "main" / "00000001", run)
+    again = SingleRun(config, run)
+    again.until = 1  # it is further than that: it begins, and ends
+    again.run_to_end()
+    assert "main@1 cannot be used" in caplog.text
+    assert "the next version follows from the checkpoint" in caplog.text
+    assert (run / "quarantine" / "main-00000001").is_dir()
+    newest = store.versions("main")[-1]
+    assert newest.version == 2
+    assert tensors_hash(store.load(newest).weights) == tensors_hash(saved.tensors("weights"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "table"),
+    [
+        ("UPDATE segments SET rows = NULL", "segments"),
+        ("UPDATE segments SET rows = -3", "segments"),
+        ("UPDATE logs SET next_seq = 'many'", "logs"),
+        ("UPDATE policies SET version = x'00' WHERE version = 1", "policies"),
+        ("UPDATE ratings SET mu = 'strong'", "ratings"),
+        ("UPDATE cursors SET value = '{\"update\": '", "cursors"),
+    ],
+)
+def test_bad_values_in_the_catalog_are_named_with_a_remedy_that_works(run: Path, statement: str, table: str) -> None:
+    with contextlib.closing(sqlite3.connect(run / "catalog.sqlite")) as catalog:
+        assert catalog.execute(statement).rowcount
+        catalog.commit()
+    said = rf"catalog.sqlite: table {table} has a row that cannot be: .*Move the file away; the next start"
+    with pytest.raises(CorruptRecord, match=said):
+        catalog_facts(RunDirectory(run))
+    with pytest.raises(CorruptRecord, match=said):
+        resume(run)
+    for path in run.glob("catalog.sqlite*"):
+        path.rename(run.parent / path.name)
+    if table == "segments":  # once is enough
+        assert resume(run, steps=STEPS).stage == "done"
+        assert catalog_facts(RunDirectory(run))["progress"]["finished"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_empty_or_missing_catalog_is_named_and_the_next_start_builds_it_anew(run: Path, is_there: bool) -> None:
+    for path in run.glob("catalog.sqlite*"):
+        path.unlink()
+    if is_there:
+        (run / "catalog.sqlite").touch()
+    said = rf"catalog.sqlite {'is empty' if is_there else 'does not exist'}.*the next start of the run"
+    with pytest.raises(StorageError, match=said):
+        catalog_facts(RunDirectory(run))
+    assert resume(run, steps=STEPS).stage == "done"
+    assert catalog_facts(RunDirectory(run))["versions"] == 3
+
+
+@pytest.mark.parametrize("names", [("format.json",), ("config.yaml",), ("format.json", "config.yaml")])
+def test_a_run_that_lost_its_format_or_config_says_so_and_goes_on(
+    run: Path, names: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in names:
+        (run / name).unlink()
+    with pytest.raises(ConfigError, match=rf"{' and '.join(names)} is gone, and `ludus run` with its config writes it"):
+        open_run(run)
+    assert resume(run).steps >= MORE_STEPS
+    for name in names:
+        assert f"{run / name} was gone; it is written again" in caplog.text
+    assert [event["resumed"] for event in events(run, "started")] == [False, True]
+    open_run(run)

@@ -71,8 +71,8 @@ def need_run(path: Path) -> RunDirectory:
         here = sorted(
             child.name for child in children if RunDirectory(child).is_run() or StagedDirectory(child).is_staged()
         )
-        hint = f"; runs in {path.parent}: {', '.join(here)}" if here else "; start one with: ludus run"
-        raise ConfigError(f"{path} is not a run directory{hint}")
+        others = f"; runs in {path.parent}: {', '.join(here)}" if here else "; start one with: ludus run"
+        raise ConfigError(f"{path} is not a run directory{run.remedy() or others}")
     return run
 
 

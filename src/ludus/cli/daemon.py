@@ -74,6 +74,7 @@ def serve(protocol: int, plugins: list[str], *, strict_resume: bool) -> None:
             run_dir=None if wanted.run_dir is None else Path(wanted.run_dir),
             plugins=plugins,
             strict_resume=strict_resume,
+            from_scratch=wanted.from_scratch,
         )
 
     service = Service(opener=opener)

@@ -1,4 +1,4 @@
-"""Every message of the protocol, in one registry: what a client may say, and what it is told.
+"""Every message of the protocol, in one registry: what a client may say (`requests`), and what it is told (`news`).
 
 A message is one line of JSON, `{"type": T, "payload": {...}, "id": ...}`. Invariant: schema, docs page and readers are
 made from `COMMANDS` and `NOTIFICATIONS`; a payload is a `CommandPayload` or `NewsPayload`, and is checked strictly.
@@ -6,395 +6,87 @@ made from `COMMANDS` and `NOTIFICATIONS`; a payload is a `CommandPayload` or `Ne
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field
-
-from ludus.config import Model
-
-Activity = Literal[
-    "IDLE",
-    "STARTING",
-    "WAITING FOR DATA",
-    "TRAINING",
-    "EVALUATING",
-    "EXPORTING",
-    "PAUSED",
-    "STOPPING",
-    "DONE",
-    "STOPPED",
-    "ERROR",
-]
-"""What a run is doing. IDLE: no config has been given yet. DONE and STOPPED: it will do nothing more."""
-
-
-class Payload(Model):
-    """What a message carries."""
-
-    type: ClassVar[str]
-
-
-class CommandPayload(Payload):
-    """What a client may say."""
-
-
-class NewsPayload(Payload):
-    """What a client is told."""
-
-
-# -- what a client may say, and how it is answered ---------------------------------------------------------------------
-
-
-class StartTraining(CommandPayload):
-    """Start a run, or resume the one in its directory. The ack comes when the config has been accepted."""
-
-    type: ClassVar[str] = "start_training"
-    config: str | None = Field(default=None, min_length=1, max_length=4096)
-    """Path of the YAML file."""
-    config_filepath: str | None = Field(default=None, min_length=1, max_length=4096)
-    """The same, as the Leela daemon calls it. One of the two must be given."""
-    overrides: tuple[str, ...] = Field(default=(), strict=False, max_length=1000)
-    """`key.path=value`, as on the command line."""
-    run_dir: str | None = Field(default=None, min_length=1, max_length=4096)
-    """Where the run lives. Default: runs/<name>."""
-
-
-class StartTrainingImmediately(CommandPayload):
-    """Do not wait for more new data: train now, on what is there."""
-
-    type: ClassVar[str] = "start_training_immediately"
-
-
-class Pause(CommandPayload):
-    """Stop after the current update, keeping everything in memory. The ack comes at once."""
-
-    type: ClassVar[str] = "pause"
-
-
-class Resume(CommandPayload):
-    """Go on after a pause."""
-
-    type: ClassVar[str] = "resume"
-
-
-class Stop(CommandPayload):
-    """Save the state and end the run; the daemon stays. The ack comes when the run has ended."""
-
-    type: ClassVar[str] = "stop"
-
-
-class MakeCheckpoint(CommandPayload):
-    """Save the state after the current update. The ack comes when it is on disk, and tells where."""
-
-    type: ClassVar[str] = "checkpoint"
-
-
-class Export(CommandPayload):
-    """Write a policy as files that can be used elsewhere. The ack comes when they are there, and tells where."""
-
-    type: ClassVar[str] = "export"
-    policy: str | None = Field(default=None, min_length=1, max_length=256, examples=["main@12"])
-    """Which version. Default: the newest."""
-    out: str | None = Field(default=None, min_length=1, max_length=4096)
-    """Folder to write. Default: export/<policy>-<version> in the run's directory."""
-    force: bool = False
-    """Replace the folder if it exists."""
-
-
-class AskStatus(CommandPayload):
-    """The ack carries the payload of a `status` notification."""
-
-    type: ClassVar[str] = "status"
-
-
-class Set(CommandPayload):
-    """Change keys of the run while it is running; the ack tells what they are now. See the list of keys below."""
-
-    type: ClassVar[str] = "set"
-    values: dict[str, Any] = Field(min_length=1, max_length=100, examples=[{"train.steps": 2000000}])
-    """Values by key path."""
-
-
-class Subscribe(CommandPayload):
-    """Choose which notifications this client gets from now on. Before that it gets all of them."""
-
-    type: ClassVar[str] = "subscribe"
-    types: tuple[str, ...] | None = Field(default=None, strict=False, max_length=100, examples=[["status", "error"]])
-    """Types of notifications; an empty list means none. Default: all."""
-    interval_s: float = Field(default=0.9, ge=0.1, le=1.0)
-    """Seconds between two `status` notifications."""
-
-
-class Shutdown(CommandPayload):
-    """Stop the run in order and end the daemon. The ack comes at once; the daemon's end is the end of its output."""
-
-    type: ClassVar[str] = "shutdown"
-
-
-ErrorCode = Literal[
-    "bad_json",
-    "bad_message",
-    "unknown_type",
-    "bad_payload",
-    "too_long",
-    "bad_config",
-    "wrong_state",
-    "failed",
-    "run_failed",
-]
-
-
-class Ack(Payload):
-    """A command was carried out (or, for start_training, pause, resume and shutdown, accepted)."""
-
-    type: ClassVar[str] = "ack"
-    command: str
-    """Type of the command."""
-    result: dict[str, Any] = Field(default={})
-    """What came of it."""
-
-
-# -- what a client is told ---------------------------------------------------------------------------------------------
-
-
-class QueueFill(Model):
-    """Something that fills and empties: a queue, a window, a pool of games."""
-
-    name: str
-    length: float
-    capacity: float | None = None
-    """null: it has no bound of its own."""
-
-
-class RoomStatus(Model):
-    """One room of the loop."""
-
-    name: str
-    """tasks, explore, experience, buffer, train, policies, league, evaluate or storage."""
-    unit: str
-    """What it counts: episodes, sequences, updates, ..."""
-    rate: float
-    """Units in the last second."""
-    total: int
-    """Units since the run was started."""
-    dropped: int = 0
-    """Units refused or lost since then."""
-    load: float | None = None
-    """Share of the last second in which the room was busy: 1 is all of it, of several workers their mean; of several
-    learners at once it adds up. null: nobody measures it."""
-    load_total: float | None = None
-    """The same since the start."""
-    queues: tuple[QueueFill, ...] = Field(default=(), strict=False)
-
-
-class Schedule(Model):
-    """The cycle of waiting, training and exporting. Without `cycle` in the config the whole run is one cycle."""
-
-    cycles: int = 0
-    """Cycles that are done."""
-    new_data: int = 0
-    """Sequences that have come in since the last cycle began."""
-    data_to_wait: int = 0
-    """Sequences that are waited for; 0 where nothing is waited for."""
-    updates: int = 0
-    """Updates done in this cycle."""
-    updates_to_do: int = 0
-    """Updates of a cycle; 0 where there are no cycles."""
-    training_s: float = 0.0
-    """Seconds that were trained in this cycle."""
-    previous_training_s: float = 0.0
-    cycle_s: float = 0.0
-    """Seconds since this cycle began."""
-    previous_cycle_s: float = 0.0
-
-
-class SinkStatus(Model):
-    """Where metrics go besides the run's own files."""
-
-    name: str
-    queued: int = 0
-    dropped: int = 0
-    """Lines that it could not take in time."""
-    error: str = ""
-    """Why it was switched off; empty while it works."""
-
-
-class Status(NewsPayload):
-    """What the run is doing, at least once a second."""
-
-    type: ClassVar[str] = "status"
-    stage: Activity
-    activity: str = ""
-    """The same in finer words: starting, warming up, training, evaluating, ..."""
-    run: str = ""
-    run_dir: str = ""
-    part: str = ""
-    """Of a run in stages: which of them this is about, such as `2/3 mix`."""
-    update: int = 0
-    steps: int = 0
-    total_steps: int = 0
-    share_done: float = 0.0
-    unit: str = "steps"
-    """What `steps` counts: steps, or generations of a population."""
-    episodes: int = 0
-    version: int = 0
-    """Newest version of the policy."""
-    steps_per_s: float = 0.0
-    """Over the last ten seconds."""
-    eta_s: float | None = None
-    """Seconds until the run is done at this rate; null: not known."""
-    uptime_s: float = 0.0
-    error: str = ""
-    silent_workers: tuple[str, ...] = ()
-    """Worker processes that give no sign of life: stopped, or frozen."""
-    schedule: Schedule = Schedule()
-    rooms: tuple[RoomStatus, ...] = Field(default=(), strict=False)
-    """In the order in which data flows through them."""
-    metrics: dict[str, float | None] = Field(default={})
-    """The newest value of every metric; docs/metrics.md says what they mean. null: not a finite number."""
-    sinks: tuple[SinkStatus, ...] = Field(default=(), strict=False)
-    commands: tuple[str, ...] = Field(default=(), strict=False)
-    """Commands that make sense now."""
-
-
-class ProgressNews(NewsPayload):
-    """A metric line was written."""
-
-    type: ClassVar[str] = "progress"
-    step: int
-    metrics: dict[str, float | None]
-
-
-class EpisodeNews(NewsPayload):
-    """The newest recorded episode, as people read it; at most one a second."""
-
-    type: ClassVar[str] = "episode"
-    episode: str
-    game: str
-    task: int
-    purpose: str
-    """train or evaluate."""
-    seats: tuple[str, ...] = Field(strict=False)
-    """Who played, by seat."""
-    rewards: tuple[float, ...] = Field(default=(), strict=False)
-    plies: int = 0
-    lines: tuple[str, ...] = Field(strict=False)
-    """The moves, or what was said, and the last position; shortened where it is long."""
-    error: str = ""
-
-
-class MatchNews(NewsPayload):
-    """Games that were rated since the last of these, by pair."""
-
-    type: ClassVar[str] = "match"
-    first: str
-    second: str
-    games: int
-    score: float
-    """What the first got of them, 0 to 1."""
-
-
-class LeagueMember(Model):
-    """A member with its Elo from one fit of all games (null where unknown), and TrueSkill for matchmaking."""
-
-    name: str
-    mu: float
-    sigma: float
-    games: int
-    elo: float | None = None
-    elo_error: float | None = None
-
-
-class LeagueNews(NewsPayload):
-    """The standing of the league, whenever it has changed: ladder, best first, and a table of all pairs."""
-
-    type: ClassVar[str] = "league"
-    members: tuple[LeagueMember, ...] = Field(strict=False)
-    names: tuple[str, ...] = Field(default=(), strict=False)
-    """Rows and columns of the two tables, numbered by their place among the members."""
-    counts: tuple[Annotated[tuple[int, ...], Field(strict=False)], ...] = Field(default=(), strict=False)
-    """Games of each pair."""
-    scores: tuple[Annotated[tuple[float | None, ...], Field(strict=False)], ...] = Field(default=(), strict=False)
-    """What the row got against the column, 0 to 1 (in a population: its payoff); null: they never met."""
-    exploitability: float | None = None
-    exploitability_kind: Annotated[str, Field(description="exact, or bound: what the newest best responses show.")] = ""
-
-
-class PolicyPublished(NewsPayload):
-    """A version of the policy is there."""
-
-    type: ClassVar[str] = "policy_published"
-    policy: str
-    step: int = 0
-    weights_hash: str = ""
-
-
-class Exported(NewsPayload):
-    """A policy has been written as files."""
-
-    type: ClassVar[str] = "exported"
-    policy: str
-    path: str
-
-
-class Warned(NewsPayload):
-    """Something that a person should know of, and that the run survives."""
-
-    type: ClassVar[str] = "warning"
-    message: str
-
-
-class Failure(NewsPayload):
-    """As a reply: a command was not carried out, or a line was no message. Without an id: the run has failed."""
-
-    type: ClassVar[str] = "error"
-    code: ErrorCode
-    """What kind of error it is, for programs."""
-    message: str
-    """What is wrong and what to do about it, for people."""
-    command: str | None = None
-    """Type of the command, as far as it could be read."""
-
-
-class EventNews(NewsPayload):
-    """Anything else that the run notes in `events.jsonl`."""
-
-    type: ClassVar[str] = "event"
-    event: str
-    fields: dict[str, Any] = Field(default={})
-
-
-class LogLine(NewsPayload):
-    """A line that the run logged; a child's standard error is not repeated here, so only attached clients get these."""
-
-    type: ClassVar[str] = "log"
-    line: str
-
-
-class LeelaSchedule(Model):
-    """The Leela daemon's `training_schedule`."""
-
-    current_stage: Literal["WAITING FOR DATA", "TRAINING"]
-    completed_epochs_since_start: int
-    new_chunks_since_training_start: int
-    chunks_to_wait: int
-    total_uptime_seconds: float
-    current_training_time_seconds: float
-    previous_training_time_seconds: float
-    current_cycle_time_seconds: float
-    previous_cycle_time_seconds: float
-
-
-class LeelaStatus(NewsPayload):
-    """The same as `status`, in the shape of the Leela daemon, for its client; rooms are its pipeline's stages."""
-
-    type: ClassVar[str] = "training_status"
-    dataloader_update_secs: float
-    dataloader_1_second: dict[str, Any]
-    dataloader_total: dict[str, Any]
-    training_schedule: LeelaSchedule
-
+from ludus.daemon.news import (
+    Activity,
+    EpisodeNews,
+    EventNews,
+    Exported,
+    Failure,
+    LeagueMember,
+    LeagueNews,
+    LeelaSchedule,
+    LeelaStatus,
+    LogLine,
+    MatchNews,
+    NewsPayload,
+    PolicyPublished,
+    ProgressNews,
+    QueueFill,
+    RoomStatus,
+    Schedule,
+    SinkStatus,
+    Status,
+    Warned,
+)
+from ludus.daemon.requests import (
+    Ack,
+    AskStatus,
+    CommandPayload,
+    ErrorCode,
+    Export,
+    MakeCheckpoint,
+    Pause,
+    Payload,
+    Resume,
+    Set,
+    Shutdown,
+    StartTraining,
+    StartTrainingImmediately,
+    Stop,
+    Subscribe,
+)
 
 COMMANDS: dict[str, type[Payload]] = {kind.type: kind for kind in CommandPayload.__subclasses__()}
 REPLIES: dict[str, type[Payload]] = {kind.type: kind for kind in (Ack, Failure)}
 NOTIFICATIONS: dict[str, type[Payload]] = {kind.type: kind for kind in NewsPayload.__subclasses__()}
+
+__all__ = [
+    "COMMANDS",
+    "NOTIFICATIONS",
+    "REPLIES",
+    "Ack",
+    "Activity",
+    "AskStatus",
+    "CommandPayload",
+    "EpisodeNews",
+    "ErrorCode",
+    "EventNews",
+    "Export",
+    "Exported",
+    "Failure",
+    "LeagueMember",
+    "LeagueNews",
+    "LeelaSchedule",
+    "LeelaStatus",
+    "LogLine",
+    "MakeCheckpoint",
+    "MatchNews",
+    "NewsPayload",
+    "Pause",
+    "Payload",
+    "PolicyPublished",
+    "ProgressNews",
+    "QueueFill",
+    "Resume",
+    "RoomStatus",
+    "Schedule",
+    "Set",
+    "Shutdown",
+    "SinkStatus",
+    "StartTraining",
+    "StartTrainingImmediately",
+    "Status",
+    "Stop",
+    "Subscribe",
+    "Warned",
+]

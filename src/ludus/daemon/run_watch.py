@@ -88,6 +88,7 @@ TROUBLE = (
     "worker_silent",
     "engine_lost",
     "episode_failed",
+    "policy_damaged",
     "match_failed",
     "version_skipped",
     "sink_off",

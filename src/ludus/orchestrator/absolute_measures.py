@@ -12,7 +12,7 @@ from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Protocol
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, StorageError
 from ludus.games.connect_four_solver import ConnectFourSolver, can_solve
 from ludus.games.protocol import GameSpec
 from ludus.orchestrator.evaluation_scores import Z95
@@ -62,7 +62,11 @@ class Exploitability:
         """NashConv, and its mean over the seats; nothing for a game that is too large."""
         if self._is_refused:
             return {}
-        policy = self._store.load(job.learner, PolicyShape)
+        try:
+            policy = self._store.load(job.learner, PolicyShape)
+        except StorageError as error:
+            log.warning("%s: the exploitability of %s is not computed: %s", self._spec.key, job.learner, error)
+            return {}
         try:
             conv = self._tree.nash_conv(policy.weights, policy.shape)
         except ConfigError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from ludus.errors import WorkerError
+from ludus.errors import DamagedPolicy, WorkerError
 from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Setup, Trouble
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.workers import worker_imports
@@ -28,6 +28,8 @@ from ludus.telemetry import Fill
 log = logging.getLogger(__name__)
 
 TRIES = 2
+DAMAGED_TRIES = 5
+"""For an episode whose policy was damaged and is whole again; more than a version is repaired."""
 TASKS_PER_SLOT = 3
 """In an explorer's hands: one that is played, one that waits to be, and one that waits to be handed over."""
 RECENT = 64
@@ -152,11 +154,18 @@ class Dispatcher:
     The processes start with the first task.
     """
 
-    def __init__(self, context: RunContext, *, workers: int, slots: int) -> None:
-        """`workers` processes play `slots` tasks each at a time."""
+    def __init__(
+        self,
+        context: RunContext,
+        *,
+        workers: int,
+        slots: int,
+        repair: Callable[[PolicyRef], bool] = lambda ref: False,
+    ) -> None:
+        """`workers` processes play `slots` tasks each at a time; `repair` makes a damaged version usable if it can."""
         self._context = context
         self._supervisor = context.supervisor
-        self._workers, self._slots = workers, slots
+        self._workers, self._repair = workers, repair
         self.bill = EndpointBill(workers)
         """What endpoints have cost, over all starts of the run."""
         self.work = ExplorerWork()
@@ -191,7 +200,7 @@ class Dispatcher:
             )
             self._supervisor.start(spec)
             self._greet(spec.name)
-        meters, room = self._context.telemetry.meters, self._workers * self._slots * TASKS_PER_SLOT
+        meters, room = self._context.telemetry.meters, self._workers * self._setup.slots * TASKS_PER_SLOT
         meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
         meters.watch_workers("explore", lambda: [self._supervisor.pid(name) for name in list(self._hands)])
 
@@ -223,7 +232,9 @@ class Dispatcher:
         if isinstance(event, Lost):
             self._give_back(event)
         elif isinstance(event.message, Played):
-            yield self._unpack(event.worker, event.message, event.blob)
+            delivery = self._unpack(event.worker, event.message, event.blob)
+            if delivery.batch.episodes:
+                yield delivery
         elif isinstance(event.message, Trouble):
             self._report_trouble(event.worker, event.message.reason)
         elif isinstance(event.message, Broken):
@@ -255,7 +266,7 @@ class Dispatcher:
         given: dict[str, list[Task]] = {worker: [] for worker in self._hands}
         while self._waiting:
             worker = min(self._hands, key=lambda name: len(self._hands[name]))
-            if len(self._hands[worker]) >= self._slots * TASKS_PER_SLOT:
+            if len(self._hands[worker]) >= self._setup.slots * TASKS_PER_SLOT:
                 break
             task = self._waiting.take()
             self._hands[worker][episode_id(self._setup.run, task.id, task.attempt)] = task
@@ -271,11 +282,26 @@ class Dispatcher:
         hand = self._hands[worker]
         episodes = episodes_from_table(table, hand)
         experiences = experiences_from_table(from_bytes(blob[played.episode_bytes :]))
+        if again := self._to_repeat(episodes):
+            self._waiting.put_back([hand.pop(id) for id in again if id in hand])
+            episodes = [episode for episode in episodes if episode.id not in again]
+            table = episodes_to_table(episodes)
         self._count_back(episode for episode in episodes if hand.pop(episode.id, None) is not None)
         for episode in episodes:
             self._strikes.pop(episode.id, None)
         batch = EpisodeBatch(episodes=tuple(episodes), experiences=experiences)
         return Delivery(batch=batch, episodes_table=table)
+
+    def _to_repeat(self, episodes: Iterable[Episode]) -> list[EpisodeId]:
+        """Episodes that failed for a damaged version that can be used now."""
+        damaged = [episode for episode in episodes if episode.error.startswith(DamagedPolicy.__name__)]
+        usable = {ref: self._repair(ref) for ref in {seat.policy for each in damaged for seat in each.task.seats}}
+        again = []
+        for episode in damaged:
+            self._strikes[episode.id] = self._strikes.get(episode.id, 0) + 1
+            if self._strikes[episode.id] < DAMAGED_TRIES and all(usable[seat.policy] for seat in episode.task.seats):
+                again.append(episode.id)
+        return again
 
     def _count_back(self, episodes: Iterable[Episode]) -> None:
         self.running_for_training -= sum(episode.task.purpose == "train" for episode in episodes)

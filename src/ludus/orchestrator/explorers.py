@@ -8,7 +8,7 @@ from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.dispatcher import Dispatcher
 from ludus.orchestrator.rollout_sink import RolloutSink
 from ludus.orchestrator.workers import Workers
-from ludus.records import Episode
+from ludus.records import Episode, PolicyRef
 from ludus.runtime import Arrived, Lost
 
 
@@ -24,12 +24,14 @@ class Explorers(Dispatcher):
         count: int,
         slots: int | None = None,
         on_played: Callable[[tuple[Episode, ...]], None] = lambda played: None,
+        repair: Callable[[PolicyRef], bool] = lambda ref: False,
     ) -> None:
         """`count` processes play `slots` tasks each at a time, or share `explore.games_in_flight`.
 
-        `on_played` gets training episodes that are on disk.
+        `on_played` gets training episodes that are on disk; `repair` makes a damaged version usable if it can.
         """
-        super().__init__(context, workers=count, slots=slots or -(-context.config.explore.games_in_flight // count))
+        slots = slots or -(-context.config.explore.games_in_flight // count)
+        super().__init__(context, workers=count, slots=slots, repair=repair)
         self._sink = sink
         self._on_played = on_played
         self.serve = workers.serve

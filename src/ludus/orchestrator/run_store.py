@@ -6,7 +6,7 @@ Invariant: what any checkpoint on disk may need after a resume (policy versions,
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -133,21 +133,21 @@ class RunStore:
     def publish(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]], shape: AnyShape, *, step: int) -> str:
         """Publish a version; returns the hash of its weights, or nothing if it was published before.
 
-        What is on disk under this version is checked first: if it is damaged or another's, it is set aside.
+        What is on disk under this version is checked first: if it is damaged or another's, it goes to the quarantine.
         """
         if self.policies.path(ref).exists():
             if not (problem := self.policies.problem(ref, weights)):
                 return ""
-            self.set_aside(ref, problem)
+            self.quarantine(ref, problem)
             log.warning("%s was damaged; it is published again from the checkpoint", ref)
         digest = self.policies.publish(ref, weights, shape, step=step)
         with self.catalog.transaction(durable=False):
             self.catalog.add_policy(ref, weights_hash=digest)
         return digest
 
-    def set_aside(self, ref: PolicyRef, problem: str) -> None:
-        """Move a version that cannot be used to the quarantine."""
-        if self.policies.path(ref).exists():
+    def quarantine(self, ref: PolicyRef, problem: str) -> None:
+        """Move a version that cannot be used to the quarantine; another run's, which is linked here, stays."""
+        if self.policies.path(ref).exists() and not (self._run.policies / ref.name).is_symlink():
             move_to_quarantine(self.policies.path(ref), self._run.quarantine, problem)
 
     def prune(self, learner: PolicyRef, in_use: Iterable[PolicyRef]) -> None:
@@ -180,10 +180,19 @@ class Stateful(Protocol):
 class RunState:
     """Saves and restores parts under their keys in the manifest."""
 
-    def __init__(self, store: RunStore, progress: Progress, pool: Pool, **others: Stateful) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        progress: Progress,
+        pool: Pool,
+        repair: Callable[[PolicyRef], bool],
+        **others: Stateful,
+    ) -> None:
+        """`repair` makes a version usable or takes it out of the pool."""
         self._store = store
         self._progress = progress
         self.pool = pool
+        self._repair = repair
         self._parts: dict[str, Stateful] = {"progress": progress, "league": pool, **others}
 
     def state(self) -> dict[str, Any]:
@@ -197,16 +206,13 @@ class RunState:
         for key, part in self._parts.items():
             if state.get(key) is not None:
                 part.load_state(state[key])
-        self._retire_damaged()
+        self._repair_opponents()
 
-    def _retire_damaged(self) -> None:
-        """Choose no opponent whose weights are gone or damaged. The newest version is published again instead."""
+    def _repair_opponents(self) -> None:
+        """Choose no opponent whose weights are gone or damaged. The newest version is `Publisher`'s to mend."""
         for member in self.pool.snapshots:
-            is_saved = member.ref.version == self._progress.version and not self._progress.unpublished
-            if not is_saved and (problem := self._store.policies.problem(member.ref)):
-                member.active = False
-                self.pool.revision += 1
-                log.warning("%s cannot be played against any more and leaves the pool: %s", member.ref, problem)
+            if member.ref.version != self._progress.version:
+                self._repair(member.ref)
 
     def index(self, saved: Checkpoint) -> None:
         """Bring the catalog up to a checkpoint."""
@@ -256,7 +262,7 @@ class Publisher:
         if self.progress.unpublished:
             if not (problem := self.store.policies.problem(self.newest)):
                 return
-            self.store.set_aside(self.newest, problem)
+            self.store.quarantine(self.newest, problem)
             log.warning("%s cannot be used (%s); the next version follows from the checkpoint", self.newest, problem)
             self.make_version()
         telemetry, step, policy = self.context.telemetry, self.progress.steps, self.newest

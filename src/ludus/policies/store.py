@@ -101,6 +101,8 @@ class PolicyStore:
         weights: dict[str, NDArray[Any]] = {}
         for name in shape.tensor_files():
             weights.update(load_tensors(self.path(ref) / name))
+        if card["version"] != ref.version:
+            raise CorruptRecord(f"{self.path(ref)} holds version {card['version']}")
         if tensors_hash(weights) != card["weights_hash"]:
             raise CorruptRecord(f"{self.path(ref)}: the weights do not match the hash in their {CARD}")
         return Policy(ref=ref, shape=shape, weights=weights, weights_hash=card["weights_hash"], step=int(card["step"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ludus.buffer import ImportStore
@@ -28,6 +29,7 @@ from ludus.orchestrator import (
 from ludus.orchestrator.absolute_measures import make_measures
 from ludus.orchestrator.check_parts import evaluation_streams, make_tasks
 from ludus.orchestrator.evaluation import HeldOut
+from ludus.orchestrator.policy_repair import PolicyRepair
 from ludus.orchestrator.trainer_client import TrainerClient
 from ludus.records import Episode, PolicyName, PolicyRef
 from ludus.runs.cycle import Cycle, CycleSource
@@ -76,6 +78,8 @@ class Parts:
     milestones: Milestones
     cycle: Cycle
     progress: Progress
+    repair: Callable[[PolicyRef], bool]
+    """Makes a damaged version usable, or takes it out of the league."""
 
 
 def open_loop(
@@ -100,6 +104,7 @@ def open_loop(
         milestones=milestones(config, progress, until=until),
         cycle=Cycle(config.cycle),
         progress=progress,
+        repair=PolicyRepair(context, store, progress, pool).repair,
     )
     if config.mode == "evaluate":
         return _measuring(parts)
@@ -122,7 +127,8 @@ def _measuring(parts: Parts) -> Loop:
 def _own_source(parts: Parts) -> Loop:
     """A learner that makes its own data; an explorer process plays its evaluation games."""
     context = parts.context
-    explorers = Explorers(context, parts.workers, _evaluation_sink(parts), count=1, slots=EVALUATION_SLOTS)
+    sink = _evaluation_sink(parts)
+    explorers = Explorers(context, parts.workers, sink, count=1, slots=EVALUATION_SLOTS, repair=parts.repair)
     if context.config.topology == "tabular":
         from ludus.runs.exact_psro import ExactPsroLearner
 
@@ -130,7 +136,7 @@ def _own_source(parts: Parts) -> Loop:
         return Loop(parts, exact, exact, explorers, _evaluator(parts, explorers))
     from ludus.orchestrator.fused.fused import FusedLearner
 
-    fused = FusedLearner(context, parts.store, parts.pool, parts.workers, parts.milestones)
+    fused = FusedLearner(context, parts.store, parts.pool, parts.workers, parts.milestones, parts.repair)
     return Loop(parts, fused, fused, explorers, _evaluator(parts, explorers))
 
 
@@ -143,7 +149,8 @@ def _split(parts: Parts) -> Loop:
         parts.tasks.absorb(played)
         rows.done.add(episode.task.id for episode in played)
 
-    explorers = Explorers(context, parts.workers, rows.sink, count=config.explore.workers, on_played=note)
+    count = config.explore.workers
+    explorers = Explorers(context, parts.workers, rows.sink, count=count, on_played=note, repair=parts.repair)
     issuer = TaskIssuer(parts.tasks, parts.matchmaker, context.specs, explorers, parts.progress, rows.done)
     learner = TrainerClient(context, parts.store, parts.workers, parts.milestones)
     rollouts = _rollouts(parts, rows, issuer, learner)

@@ -21,7 +21,7 @@ from ludus.runs.opening import open_loop
 from ludus.runtime import Stop
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
-from ludus.storage.run_directory import RunDirectory, set_aside
+from ludus.storage.run_directory import RunDirectory, move_to_earlier
 from ludus.telemetry import RoomReading, SinkStatus, attach_trackers, check_trackers
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class SingleRun(DirectoryRun):
 
 def begin_from_scratch(path: Path) -> None:
     """Make room for another run, under the lock of the one that is there; its files stay, where people are told."""
-    if (moved_to := set_aside(path)) is not None:
+    if (moved_to := move_to_earlier(path)) is not None:
         log.warning("beginning from scratch; the run that was in %s is now in %s", path, moved_to)
 
 

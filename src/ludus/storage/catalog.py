@@ -11,11 +11,13 @@ into `SCHEMA` if it is part of the format, and raise `SCHEMA_VERSION` when its m
 from __future__ import annotations
 
 import json
+import re
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ludus.errors import StorageError
+from ludus.errors import CorruptRecord, StorageError
 from ludus.records import PolicyRef
 from ludus.storage.database import Database
 
@@ -43,6 +45,27 @@ CREATE TABLE refused(reason TEXT PRIMARY KEY, count INTEGER, example TEXT) WITHO
 CREATE TABLE quarantined(id INTEGER PRIMARY KEY, source TEXT, reason TEXT, moved_to TEXT, created REAL);
 CREATE TABLE checkpoints("update" INTEGER PRIMARY KEY, sha256 TEXT, created REAL);
 """
+REBUILD = "the next start of the run (ludus run with its config) builds it anew from checkpoints and segments"
+_MOST_SHOWN = 200
+_COUNTED = ("segments", "logs", "policies", "refused", "checkpoints")
+"""Tables whose integers are counts and numbers from 0."""
+_TYPES = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'"}
+
+
+@cache
+def _columns() -> dict[str, list[tuple[str, str]]]:
+    """Name and type of every column, by table; `matches`, which grows with the run, is not looked at."""
+    tables = (statement.strip() for statement in SCHEMA.split(";") if statement.strip())
+    found = {each.split()[2].split("(")[0]: each.partition("(")[2] for each in tables}
+    del found["matches"]
+    return {table: re.findall(r'("?\w+"?) (INTEGER|REAL|TEXT)', columns) for table, columns in found.items()}
+
+
+def _is_bad(name: str, kind: str, table: str) -> str:
+    """SQL: whether a column has something else than it is declared for."""
+    negative = f" OR {name} < 0" if kind == "INTEGER" and table in _COUNTED else ""
+    text = f" OR NOT json_valid({name})" if (table, name) == ("cursors", "value") else ""
+    return f"typeof({name}) NOT IN ({_TYPES[kind]}){negative}{text}"
 
 
 class Catalog(Database):
@@ -52,8 +75,22 @@ class Catalog(Database):
     def open_readonly(cls, path: Path) -> Catalog:
         """Open an existing catalog to look at it, whether or not its run is alive."""
         if not path.is_file():
-            raise StorageError(f"{path} does not exist")
+            raise StorageError(f"{path} does not exist; {REBUILD}")
         return cls(path, readonly=True)
+
+    def _check_values(self) -> None:
+        """See that every column holds what it is declared for.
+
+        Raises:
+            CorruptRecord: one does not; the message names the table and its row.
+        """
+        for table, columns in _columns().items():
+            bad = " OR ".join(_is_bad(name, kind, table) for name, kind in columns)
+            for row in self.query(f"SELECT * FROM {table} WHERE {bad} LIMIT 1"):  # noqa: S608 - names of SCHEMA
+                text = str(row) if len(str(row)) < _MOST_SHOWN else f"{str(row)[:_MOST_SHOWN]} ..."
+                raise CorruptRecord(
+                    f"{self.path}: table {table} has a row that cannot be: {text}. Move the file away; {REBUILD}"
+                )
 
     def cursor(self, key: str, default: Any = None) -> Any:
         """The JSON value stored under `key`."""
@@ -89,8 +126,13 @@ class Catalog(Database):
             raise StorageError(
                 f"{self.path} has schema {version}, this ludus reads up to {SCHEMA_VERSION}; upgrade ludus to open it"
             )
-        if self.readonly:
-            return
+        if self.readonly and version == 0:
+            raise CorruptRecord(f"{self.path} is empty, or no catalog of a run; {REBUILD}")
+        if not self.readonly:
+            self._make_tables(version)
+        self._check_values()
+
+    def _make_tables(self, version: int) -> None:
         self._patiently(lambda: self._connection.execute("PRAGMA journal_mode = WAL"))
         if version == 0:
             with self.transaction():

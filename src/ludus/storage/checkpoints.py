@@ -127,14 +127,14 @@ class CheckpointStore:
                 if strict:
                     raise IncompleteCheckpoint(f"checkpoint {update} is damaged ({error}); strict resume") from error
                 continue
-            self._set_aside(damaged, found.update)
+            self._quarantine(damaged, found.update)
             return found
         if damaged:
             reasons = "\n".join(f"  checkpoint {update}: {reason}" for update, reason in damaged.items())
             raise IncompleteCheckpoint(f"no checkpoint in {self.directory} is usable; not starting over:\n{reasons}")
         return None
 
-    def _set_aside(self, damaged: Mapping[int, str], used: int) -> None:
+    def _quarantine(self, damaged: Mapping[int, str], used: int) -> None:
         for update, reason in damaged.items():
             log.warning("checkpoint %d is damaged (%s); using checkpoint %d", update, reason, used)
             quarantine = self.directory.parent / "quarantine"

@@ -1,8 +1,8 @@
 """A SQLite file that other programs may lock for a while, without stopping whoever writes to it.
 
 Invariant: a transaction is there whole or not at all, and in its order. While another program has the file locked,
-transactions that are not durable are kept in memory and written before the next one that gets through; whatever else
-needs the file waits, with a warning and a bound.
+transactions that are not durable are buffered in memory and written before the next one that gets through; whatever
+else needs the file waits, with a warning and a bound.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import sqlite3
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ _BUSY_S = 2.0
 _OBSERVER_BUSY_S = 10.0
 _MOST_BUSY_S = 600.0
 """What cannot do without waits so long, and says so."""
-_MOST_KEPT = 10_000
+_MOST_PENDING = 10_000
 _LOOK_S = 0.02
 _SCARCE_BYTES = 1_000_000
 Row = tuple[Any, ...]
@@ -37,7 +38,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class Database:
+class Database(ABC):
     """One connection, for one writing thread and any number of reading ones."""
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
@@ -46,10 +47,10 @@ class Database:
         self._lock = threading.RLock()
         self._depth = 0
         self._durable = False
-        self._kept: deque[list[Statement]] = deque()
+        self._pending: deque[list[Statement]] = deque()
         """Transactions that were not written because another program has the catalog locked."""
-        self._keeping: list[Statement] | None = None
-        """Statements of the transaction that is being kept, while there is one."""
+        self._buffering: list[Statement] | None = None
+        """Statements of the transaction that is being buffered, while there is one."""
         with self._errors():
             self._connection = _connect(path, readonly)
         try:
@@ -69,9 +70,9 @@ class Database:
         with self._lock, self._errors():
             if self._depth and durable and not self._durable:
                 raise StorageError("a durable transaction cannot be part of one that is not")
-            level = None if self._keeping is not None else self._begin_if_free(durable)
+            level = None if self._buffering is not None else self._begin_if_free(durable)
             if level is None:
-                with self._keep():
+                with self._buffer():
                     yield
                 return
             commit, rollback = level
@@ -91,8 +92,8 @@ class Database:
         """Run one statement that writes, inside `transaction()`; return the number of rows it changed, if known."""
         with self._lock, self._errors():
             self._require_transaction()
-            if self._keeping is not None:
-                self._keeping.append((sql, [values]))
+            if self._buffering is not None:
+                self._buffering.append((sql, [values]))
                 return 0
             return self._connection.execute(sql, values).rowcount
 
@@ -100,8 +101,8 @@ class Database:
         """Run one statement for many rows, inside `transaction()`."""
         with self._lock, self._errors():
             self._require_transaction()
-            if self._keeping is not None:
-                self._keeping.append((sql, list(rows)))
+            if self._buffering is not None:
+                self._buffering.append((sql, list(rows)))
             else:
                 self._connection.executemany(sql, rows)
 
@@ -111,15 +112,15 @@ class Database:
             return self._patiently(lambda: self._connection.execute(sql, values).fetchall())
 
     def close(self) -> None:
-        """Write what was kept, and close the connection; closing twice is fine."""
+        """Write what is pending, and close the connection; closing twice is fine."""
         with self._lock:
             try:
-                if self._kept:
-                    self._patiently(self._write_kept, _OBSERVER_BUSY_S)
+                if self._pending:
+                    self._patiently(self._write_pending, _OBSERVER_BUSY_S)
             except sqlite3.Error as error:
                 log.warning("%s: %s; the next start brings it up to date", self.path, error)
             finally:
-                self._kept.clear()
+                self._pending.clear()
                 self._connection.close()
 
     def __enter__(self) -> Self:
@@ -137,49 +138,49 @@ class Database:
         if durable != self._durable:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
-        if self._kept:
-            self._write_kept()
+        if self._pending:
+            self._write_pending()
         self._connection.execute("BEGIN IMMEDIATE")
         return "COMMIT", ("ROLLBACK",)
 
     @contextlib.contextmanager
-    def _keep(self) -> Iterator[None]:
-        """Keep the statements of a transaction for later: all of them, or none if it fails."""
-        outer, mine = self._keeping, list[Statement]()
-        self._keeping = mine
+    def _buffer(self) -> Iterator[None]:
+        """Buffer the statements of a transaction: all of them, or none if it fails."""
+        outer, mine = self._buffering, list[Statement]()
+        self._buffering = mine
         self._depth += 1
         try:
             yield
-            self._kept.append(mine) if outer is None else outer.extend(mine)
+            self._pending.append(mine) if outer is None else outer.extend(mine)
         finally:
-            self._keeping = outer
+            self._buffering = outer
             self._depth -= 1
 
     def _begin_if_free(self, durable: bool) -> tuple[str, tuple[str, ...]] | None:
-        """Open a level, after what was kept is written; None when another program has the catalog locked."""
-        if durable or self._depth or self.readonly or len(self._kept) > _MOST_KEPT:
+        """Open a level, after what is pending is written; None when another program has the catalog locked."""
+        if durable or self._depth or self.readonly or len(self._pending) > _MOST_PENDING:
             return self._patiently(lambda: self._begin(durable))
         try:
             return self._begin(durable)
         except sqlite3.OperationalError as error:
             if not _is_busy(error):
                 raise
-        if not self._kept:
+        if not self._pending:
             log.warning("%s is locked by another program; the run goes on and writes to it later", self.path)
             _set_patience(self._connection, 0.0)
         return None
 
-    def _write_kept(self) -> None:
-        """Write the transactions that were kept. Raises OperationalError when the catalog is still locked."""
+    def _write_pending(self) -> None:
+        """Write the pending transactions. Raises OperationalError when the catalog is still locked."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            for sql, values in (statement for statements in self._kept for statement in statements):
+            for sql, values in (statement for statements in self._pending for statement in statements):
                 self._connection.executemany(sql, values)
             self._connection.execute("COMMIT")
         except BaseException:
             self._connection.execute("ROLLBACK")
             raise
-        self._kept.clear()
+        self._pending.clear()
         _set_patience(self._connection, _BUSY_S)
         log.warning("%s is free again, and up to date", self.path)
 
@@ -198,9 +199,9 @@ class Database:
                 log.warning("%s is locked by another program; waiting for it, at most %g s", self.path, most_s)
             time.sleep(_LOOK_S)
 
+    @abstractmethod
     def _prepare(self) -> None:
         """Make the tables, or see that those that are there can be read."""
-        raise NotImplementedError
 
     def _require_transaction(self) -> None:
         if not self._depth:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import secrets
@@ -43,6 +44,8 @@ from ludus.storage.atomic import (
     write_text,
 )
 from ludus.storage.filesystem import REAL, FileSystem
+
+log = logging.getLogger(__name__)
 
 FORMAT = 1
 _GET_FLAGS, _SET_FLAGS, _TOP_DIRECTORY = 0x80086601, 0x40086602, 0x00020000
@@ -116,13 +119,18 @@ class RunDirectory:
         """Whether there is a run here, of whatever format."""
         return self.format.is_file() and self.config.is_file()
 
+    def lost(self) -> list[str]:
+        """Which of the files that make a directory a run are gone, though a run has been here."""
+        has_begun = self.catalog.is_file() and self.checkpoints.is_dir()
+        return [path.name for path in (self.format, self.config) if has_begun and not path.is_file()]
+
     def prepare(self) -> None:
         """Make the directory itself, so that it can be locked.
 
         Raises:
             StorageError: there is something else than a run here.
         """
-        if not self.is_run():
+        if not self.is_run() and not self.lost():
             _refuse_foreign(self.path, _OWN_NAMES, "a run")
         ensure_directory(self.path, fs=self._fs)
 
@@ -135,9 +143,11 @@ class RunDirectory:
             StorageError: there is something else here, or a newer ludus made the run.
         """
         self.prepare()
-        if self.is_run():
+        for name in self.lost():
+            log.warning("%s was gone; it is written again", self.path / name)
+        if self.format.is_file() and self.is_run():
             self.open()
-        else:
+        elif not self.format.is_file():
             _spread_subdirectories(self.path)
             # The id tells a run from another one that is made in its place.
             note = {"format": FORMAT, "system": "ludus", "id": secrets.token_hex(8)}
@@ -146,6 +156,14 @@ class RunDirectory:
         if not self.config.is_file() or self.read_config() != config_yaml:
             write_text(self.config, config_yaml, fs=self._fs)
         sweep_leftovers(self.path, fs=self._fs)
+
+    def remedy(self) -> str:
+        """What to do about files that are gone, to be put behind an error; empty where there has been no run."""
+        return (
+            f"; its {' and '.join(lost)} is gone, and `ludus run` with its config writes it again"
+            if (lost := self.lost())
+            else ""
+        )
 
     def read_config(self) -> str:
         """The resolved configuration, as YAML."""
@@ -170,7 +188,7 @@ class RunDirectory:
             StorageError: it is not a run, or a newer ludus made it.
         """
         if not self.is_run():
-            raise StorageError(f"{self.path} is not a run directory (no format.json and config.yaml)")
+            raise StorageError(f"{self.path} is not a run directory (no format.json and config.yaml){self.remedy()}")
         note = read_json(self.format, most_bytes=65536)
         version = note.get("format") if isinstance(note, dict) else None
         if not isinstance(version, int):
@@ -294,10 +312,10 @@ def find_run(path: Path) -> RunDirectory:
     return (staged.newest() if staged.is_staged() else None) or RunDirectory(path)
 
 
-def set_aside(path: Path, *, fs: FileSystem = REAL) -> Path | None:
+def move_to_earlier(path: Path, *, fs: FileSystem = REAL) -> Path | None:
     """Move the run at `path` to `earlier/<n>` below it, so that another can begin there; None when there is nothing.
 
-    Call it under the run lock. Killed at any moment, what is left can be resumed or set aside again: checkpoints go
+    Call it under the run lock. Killed at any moment, what is left can be resumed or moved again: checkpoints go
     last but for what makes the directory a run.
     """
     last = ("checkpoints", "stages.json", "config.yaml", "format.json")

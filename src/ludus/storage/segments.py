@@ -217,13 +217,13 @@ class SegmentLog:
             if not self._keys.restore(batch, is_known=is_known):
                 raise CorruptRecord("it repeats rows that are in the log already")
         except CorruptRecord as error:
-            self._set_aside(start, str(error))
+            self._quarantine(start, str(error))
             return False
         self._segments[start] = segment
         self._next_seq = max(self._next_seq, segment.end_seq)
         return True
 
-    def _set_aside(self, start: int, reason: str) -> None:
+    def _quarantine(self, start: int, reason: str) -> None:
         path = self.directory / segment_name(start)
         self._reader.forget(start)
         moved_to = move_to_quarantine(path, self.directory.parent / "quarantine", reason, fs=self._fs)
@@ -252,14 +252,14 @@ class SegmentLog:
         self._catalog.execute("INSERT OR REPLACE INTO logs VALUES(?, ?, ?, ?)", row)
 
     def _readable(self, segments: list[Segment]) -> list[tuple[Segment, pa.RecordBatch]]:
-        """Their rows; a segment that has rotted since it was written is set aside instead."""
+        """Their rows; a segment that has rotted since it was written goes to the quarantine instead."""
         readable = []
         for segment in segments:
             try:
                 readable.append(self._reader.segment(segment.first_seq))
             except CorruptRecord as error:
                 del self._segments[segment.first_seq]
-                self._set_aside(segment.first_seq, str(error))
+                self._quarantine(segment.first_seq, str(error))
         return readable
 
     def _report(self, adopted: list[int], quarantined: list[int], missing: list[int], left: list[int]) -> Recovery:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import PolicyError, StorageError
+from ludus.errors import DamagedPolicy, PolicyError, StorageError
 from ludus.explore.runners.slot import SeatTrace, noisy_action
 from ludus.games.protocol import GameSpec, Position, TextGame, TextPosition, write_state
 from ludus.records import PolicyRef, Task, derive_seed
@@ -198,5 +198,5 @@ class NetworkSeat:
 def _loading(policy: PolicyRef) -> Iterator[None]:
     try:
         yield
-    except StorageError as error:
-        raise PolicyError(f"{policy} cannot be loaded: {error}") from error
+    except (StorageError, OSError) as error:
+        raise DamagedPolicy(f"{policy} cannot be loaded: {error}") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.errors import EnvError, PolicyError, StorageError, rollout_error
+from ludus.errors import DamagedPolicy, EnvError, StorageError, rollout_error
 from ludus.explore.runners.slot import Decision, Slot, noisy_action
 from ludus.games.protocol import write_state
 from ludus.records import PolicyRef
@@ -52,9 +52,9 @@ class NetworkDecisions:
             states = self._look_at_all(rows, needs.state) if needs.state else None
             memory = _memories(rows, needs.memory) if needs.memory else None
             decided = self._actors.act(ref, observation, legal, uniform, greedy, states, memory)
-        except StorageError as error:
+        except (StorageError, OSError) as error:
             for slot, _ in rows:
-                slot.error = PolicyError(f"{ref} cannot be loaded: {error}")
+                slot.error = DamagedPolicy(f"{ref} cannot be loaded: {error}")
             return
         if needs.memory:
             for (slot, seat), remembered in zip(rows, decided.memory, strict=True):

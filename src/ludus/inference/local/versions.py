@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ludus.errors import ConfigError, LudusError, PolicyError
+from ludus.errors import ConfigError, DamagedPolicy, LudusError, PolicyError
 from ludus.lm.weights import Critic, Tensors
 from ludus.policies import PolicyStore
 from ludus.records import PolicyRef
@@ -96,7 +96,7 @@ class Versions:
         try:
             return self._store.load(policy).weights
         except (LudusError, OSError) as error:
-            raise PolicyError(f"{policy} cannot be loaded: {error}") from error
+            raise DamagedPolicy(f"{policy} cannot be loaded: {error}") from error
 
     def _prepare(self, policy: PolicyRef, tensors: Tensors) -> Version:
         try:

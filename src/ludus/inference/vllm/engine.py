@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ludus.config.sections.explore import VllmEngineConfig
-from ludus.errors import PolicyError, StorageError, TimeoutExceeded, Unreachable, boundary
+from ludus.errors import DamagedPolicy, PolicyError, TimeoutExceeded, Unreachable, boundary
 from ludus.inference.endpoint import Endpoint, EndpointRefused
 from ludus.inference.protocol import Completion, EngineCounters, Request, check_request
 from ludus.inference.vllm.wire import (
@@ -149,10 +149,10 @@ class VllmAdapters:
 
     async def _name(self, ref: PolicyRef) -> str:
         """Check the version as it lies on disk, whole; its name at the server."""
-        with boundary(PolicyError, str(ref)):
+        with boundary(DamagedPolicy, str(ref)):
             policy = await asyncio.to_thread(self._store.load, ref, LanguageModelShape)
             if policy.shape.model.lora is None:
-                raise StorageError("a vLLM server loads adapters, not whole models; use lora, or the local engine")
+                raise PolicyError("a vLLM server loads adapters, not whole models; use lora, or the local engine")
         return f"{ref}-{policy.weights_hash[-16:]}"
 
     async def _send(self, ref: PolicyRef, name: str) -> None:

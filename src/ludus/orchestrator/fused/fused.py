@@ -7,7 +7,7 @@ by an explorer process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.config import OpponentConfig
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, StorageError
 from ludus.explore.runners.device_runner import Tally
 from ludus.games import Game
 from ludus.games.registry import find_device_game
@@ -154,7 +154,13 @@ class FusedLearner(Learner, OwnSource):
     """From `begin` on."""
 
     def __init__(
-        self, context: RunContext, store: RunStore, pool: Pool, workers: Workers, milestones: Milestones
+        self,
+        context: RunContext,
+        store: RunStore,
+        pool: Pool,
+        workers: Workers,
+        milestones: Milestones,
+        repair: Callable[[PolicyRef], bool],
     ) -> None:
         config = context.config
         self._context = context
@@ -163,6 +169,7 @@ class FusedLearner(Learner, OwnSource):
         self._pool = pool
         self._workers = workers
         self._milestones = milestones
+        self._repair = repair
         (only,) = context.games.values()
         game = find_device_game(cast("Game", only))  # config.derive has made sure
         assert isinstance(context.shape, PolicyShape)  # noqa: S101
@@ -273,7 +280,14 @@ class FusedLearner(Learner, OwnSource):
         return FusedState(learner, games, key)
 
     def _load_opponents(self) -> tuple[Mapping[str, Any], ...]:
-        return self._blocks.weights(self._policies, self._state.learner.params)
+        params = self._state.learner.params
+        try:
+            return self._blocks.weights(self._policies, params)
+        except (StorageError, OSError):
+            damaged = [ref for ref in self._blocks.refs if ref.name != UNIFORM_PLAYER and not self._repair(ref)]
+        if damaged:
+            self._draw_opponents()  # they have left the pool
+        return self._blocks.weights(self._policies, params)
 
     def _mean_return(self, tally: Tally) -> float:
         """Of the seats that learn: all of them in games against itself, one in games against others."""

@@ -212,7 +212,7 @@ class LearnerNews:
 
     def event(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Events stay with the learner's run, but for those that somebody should act on."""
-        if kind in ("worker_lost", "worker_silent", "worker_back", "episode_failed", "learnt_enough"):
+        if kind in ("worker_lost", "worker_silent", "worker_back", "episode_failed", "policy_damaged", "learnt_enough"):
             self.telemetry.event(kind, agent=self.agent, **fields)
 
     def close(self) -> None:
