@@ -175,7 +175,7 @@ def test_a_network_whose_weights_are_missing_costs_its_own_episodes(
     ]
     errors = {episode.task.id: episode.error for episode in play(runner, tasks).episodes}
     assert [bool(errors[TaskId(n)]) for n in range(6)] == [False, True] * 3
-    assert errors[TaskId(1)].startswith("PolicyError: net@9 cannot be loaded")
+    assert errors[TaskId(1)].startswith("DamagedPolicy: net@9 cannot be loaded")
 
 
 def test_decisions_of_one_turn_are_made_together_and_each_gets_its_own() -> None:
