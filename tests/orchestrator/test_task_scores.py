@@ -44,6 +44,8 @@ def test_every_set_has_its_own_figures() -> None:
     assert scores == {
         "evaluate/held_out/mean": 1.0,
         "evaluate/held_out/success": 1.0,
+        "evaluate/held_out/tasks": 1.0,
         "evaluate/other/mean": 0.5,
         "evaluate/other/success": 0.0,
+        "evaluate/other/tasks": 1.0,
     }

@@ -78,6 +78,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "tasks": (
         "evaluate/<taskset>/mean[@<k>]",
         "evaluate/<taskset>/success",
+        "evaluate/<taskset>/tasks",
         "evaluate/<taskset>/best@<k>",
         "evaluate/<taskset>/pass@<k>",
         "explore/rewards/<reward>/scored",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -10,9 +11,13 @@ from pathlib import Path
 
 from ludus.daemon.messages import Ack, Failure, Pause, Payload, ProgressNews, Status
 from ludus.daemon.protocol import write_message
+from ludus.daemon.run_watch import RunWatch
 from ludus.monitor.live_sources import AttachedSource
 from ludus.monitor.message_queue import MessageQueue
+from ludus.monitor.run_view import RunView
 from ludus.storage.lock import RunLock
+from ludus.storage.run_directory import RunDirectory
+from ludus.tui.panes.log import draw
 
 
 class Files:
@@ -132,3 +137,18 @@ def test_files_that_cannot_be_read_are_told_of_and_tried_again(tmp_path: Path) -
     assert "the disk is asleep" in source.connection.words
     stage_when(message_queue, "STOPPED")
     source.close()
+
+
+def test_events_of_the_past_have_the_time_at_which_they_happened(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.prepare()
+    run.create("name: tiny\ngames: [open_spiel:tic_tac_toe]\n")
+    events = [{"event": "published", "policy": "main@1"}, {"event": "worker_lost"}, {"event": "failed"}, {"event": "x"}]
+    run.events.write_text("".join(json.dumps({"time": 1000.0 + n, **each}) + "\n" for n, each in enumerate(events)))
+    queue = MessageQueue()
+    queue.take(RunWatch(run.path).poll(), is_retold=True)
+    view = RunView()
+    view.absorb(queue.drain())
+    assert [entry.at_s for entry in view.log] == [1000.0, 1001.0, 1002.0, 1003.0]
+    lines = [line.plain for line in draw(view, 80)]
+    assert [line[:8] for line in lines] == ["00:16:40", "00:16:41", "00:16:42", "00:16:43"]

@@ -24,8 +24,8 @@ def plot(
 ) -> None:
     """Draw metrics over the steps of one run, or of several side by side.
 
-    Scores and returns of one run have their 95 % intervals, where it is recorded how many games they are of. Runs with
-    the same label are one line, their mean, in a band from the least to the most of them.
+    Scores, successes and returns of one run have their 95 % intervals, where it is recorded how many games or tasks
+    they are of. Runs with the same label are one line, their mean, in a band from the least to the most of them.
 
     \b
     Examples:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from ludus.config import Model
 from ludus.daemon.requests import ErrorCode, Payload
@@ -27,6 +27,18 @@ Activity = Literal[
 
 class NewsPayload(Payload):
     """What a client is told."""
+
+    _at_s: float | None = PrivateAttr(default=None)
+
+    @property
+    def at_s(self) -> float | None:
+        """When it happened (seconds of the epoch), of what was read from a run's files. Not sent."""
+        return self._at_s
+
+    def dated(self, at_s: float | None) -> Self:
+        """The same, with its time."""
+        self._at_s = at_s
+        return self
 
 
 class QueueFill(Model):

@@ -139,7 +139,7 @@ class RunNews:
             if record.get("event") == "rooms":
                 self.rooms.append(record)
             else:
-                yield event_news(record)
+                yield event_news(record).dated(_number(record.get("time")))
 
     def _new(self, tail: JsonlTail) -> list[dict[str, Any]]:
         found = tail.read()[-MOST_LINES:]
@@ -236,7 +236,7 @@ def recorded_schedule(records: Sequence[Mapping[str, Any]], progress: Mapping[st
         return messages.Schedule()
 
 
-def event_news(record: Mapping[str, Any]) -> messages.Payload:
+def event_news(record: Mapping[str, Any]) -> messages.NewsPayload:
     """An event of `events.jsonl` as a notification."""
     kind = str(record.get("event", ""))
     fields = {name: value for name, value in record.items() if name not in ("time", "event", "run")}

@@ -36,7 +36,7 @@ Reply = messages.Ack | messages.Failure
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One of many messages, and when it came."""
+    """One of many messages, and when it came; of an event of the past, when it happened."""
 
     number: int
     at_s: float
@@ -152,7 +152,8 @@ class MessageQueue:
         with self._lock:
             now = self._clock()
             for payload in payloads:
-                self._put(payload.type, now, payload, 1000, is_retold=is_retold)
+                at_s = payload.at_s if isinstance(payload, messages.NewsPayload) else None
+                self._put(payload.type, now if at_s is None else at_s, payload, 1000, is_retold=is_retold)
         self.last_news_s = time.monotonic()
 
     def take_log(self, lines: Iterable[bytes]) -> None:

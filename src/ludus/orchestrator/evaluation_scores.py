@@ -118,6 +118,7 @@ def score_attempts(episodes: Iterable[Episode], *, samples: int, success: float)
     for is_greedy, some in by_way.items():
         below = "sampled/" if by_way[True] and not is_greedy else ""
         for name, tasks in _by_set(some).items():
+            metrics[f"evaluate/{name}/tasks"] = float(len(tasks))
             metrics |= _attempts(f"evaluate/{name}/{below}", list(tasks.values()), samples, success)
     return metrics
 

@@ -66,15 +66,19 @@ def read_bands(metrics: Path, names: Iterable[str]) -> dict[str, Band]:
 
 
 def interval(name: str, line: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The 95 % interval of a mean: as it was measured, or Wilson's of a score over so many games."""
+    """The 95 % interval of a mean: as it was measured, or Wilson's of a score over games or a success over tasks."""
     value, path = float(line[name]), name.rpartition("/")[0]
     if isinstance(margin := line.get(f"{name}_ci95"), int | float):
         return value - margin, value + margin
-    games = line.get(f"{path}/games")
-    if not name.endswith("/score") or not isinstance(games, int | float) or games <= 0:
+    count = None
+    if name.endswith("/score"):
+        count = line.get(f"{path}/games")
+    elif name.endswith("/success"):
+        count = line.get(f"{path.removesuffix('/sampled')}/tasks")
+    if not isinstance(count, int | float) or count <= 0:
         return None
-    square = _Z95**2 / games
-    middle, half = value + square / 2, _Z95 * sqrt(value * (1 - value) / games + square / (4 * games))
+    square = _Z95**2 / count
+    middle, half = value + square / 2, _Z95 * sqrt(value * (1 - value) / count + square / (4 * count))
     return (middle - half) / (1 + square), (middle + half) / (1 + square)
 
 

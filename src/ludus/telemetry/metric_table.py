@@ -45,6 +45,7 @@ EVALUATE = (
     ("evaluate/invalid_moves", "share", "games of words: moves of the measured version that the rules did not allow"),
     ("evaluate/<taskset>/mean[@<k>]", "reward", "held-out tasks: mean of all attempts; with `@k` there are k at each"),
     ("evaluate/<taskset>/success", "share", "held-out tasks: attempts that earned at least `evaluate.success`"),
+    ("evaluate/<taskset>/tasks", "count", "held-out tasks that these are of"),
     ("evaluate/<taskset>/sampled/mean", "reward", "the same of attempts that are sampled as in training; those above "
      "take the likeliest tokens then"),
     ("evaluate/<taskset>/sampled/success", "share", "the same"),
