@@ -1,6 +1,6 @@
 """What the C++ of `native/chess` gives to Python: a section for each folder of `src/bindings`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,40 @@ def perft(fen: str, depth: int) -> int:
 
 def policy_moves() -> list[str]:
     """Return the 1858 moves in lc0's order, from the side to move's view."""
+
+# --- pgn ---
+
+class PgnGame:
+    """One game of a PGN file: its main line up to the first problem."""
+
+    @property
+    def number(self) -> int:
+        """From 1."""
+    @property
+    def line(self) -> int:
+        """Where the game begins, from 1."""
+    @property
+    def tags(self) -> dict[str, str]: ...
+    @property
+    def start_fen(self) -> str: ...
+    @property
+    def moves(self) -> list[str]:
+        """In UCI."""
+    @property
+    def result(self) -> str:
+        """`1-0`, `0-1`, `1/2-1/2` or `*`."""
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, with line and game number; empty for a sound game."""
+
+class PgnReader(Iterator[PgnGame]):
+    """The games of a file, one after the other: memory does not grow with the file."""
+
+    def __init__(self, path: str) -> None: ...
+    def __next__(self) -> PgnGame: ...
+
+def read_pgn(text: str | bytes) -> list[PgnGame]:
+    """Return all games of a text; a bad one has `problems`."""
 
 # --- encoding ---
 
