@@ -197,7 +197,24 @@ def test_who_beats_a_better_rated_one_beyond_all_doubt_is_named() -> None:
     shares[0, 1], shares[1, 0] = 0.1, 0.9
     standing = standing_of(names, shares, np.full((count, count), 60), seed=1)
     assert standing.contradictions() == [("good", "odd")]
-    assert "odd beats good" in " ".join(shown(ladder_table(standing)).split())
+    text = " ".join(shown(ladder_table(standing)).split())
+    upsets = len(standing.upsets())
+    assert f"{upsets} have a result against this order (95 %), 1 of them with ratings that are apart: odd beats" in text
+
+
+def test_upsets_of_members_that_are_rated_alike_are_counted_and_called_no_contradiction() -> None:
+    """A circle of three: whatever its order, a result that nobody can call chance goes against it."""
+    shares = np.array([[0.5, 0.8, 0.2], [0.2, 0.5, 0.8], [0.8, 0.2, 0.5]])
+    standing = standing_of(["a@1", "b@1", "c@1"], shares, np.full((3, 3), 400), seed=0)
+    assert standing.contradictions() == []
+    assert len(standing.upsets()) in (1, 2)
+    facts = standing.to_json()["fit"]
+    assert [list(pair) for pair in facts["upsets"]] == [
+        [standing.payoffs.policies[i], standing.payoffs.policies[j]] for i, j in standing.upsets()
+    ]
+    text = " ".join(shown(ladder_table(standing)).split())
+    wanted = f"of 3 pairs with 40+ games, {len(standing.upsets())} have a result against this order (95 %), 0 of them"
+    assert wanted in text
 
 
 def test_games_of_three_count_once_for_how_sure_ratings_are() -> None:

@@ -127,14 +127,19 @@ class Standing:
         """Places of the pairs with enough games to be compared with the ladder, the better rated first."""
         return [(int(i), int(j)) for i, j in zip(*np.nonzero(np.triu(self.payoffs.games >= ENOUGH_GAMES)), strict=True)]
 
-    def contradictions(self) -> list[tuple[str, str]]:
-        """Pairs whose result is the opposite of the ladder, both beyond 95 % intervals; the better rated first."""
-        names, score, games = self.payoffs.policies, self.payoffs.score, self.payoffs.games
+    def upsets(self) -> list[tuple[int, int]]:
+        """Places of the compared pairs whose own 95 % interval excludes the ladder's order, the better rated first."""
+        score, games = self.payoffs.score, self.payoffs.games
         return [
-            (names[i], names[j])
-            for i, j in self.compared_pairs()
-            if wilson_interval(float(score[i, j]), int(games[i, j]))[1] < 0.5 < self.fit.expected(i, j)[1]
+            (i, j) for i, j in self.compared_pairs() if wilson_interval(float(score[i, j]), int(games[i, j]))[1] < 0.5
         ]
+
+    def contradictions(self) -> list[tuple[str, str]]:
+        """The upsets between ratings that are apart: neither chance nor unsure ratings explain them."""
+        return [self._names(pair) for pair in self.upsets() if self.fit.is_apart(*pair)]
+
+    def _names(self, pair: tuple[int, int]) -> tuple[str, str]:
+        return self.payoffs.policies[pair[0]], self.payoffs.policies[pair[1]]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; null where a pair never met."""
@@ -151,6 +156,7 @@ class Standing:
                 "model": "Bradley-Terry on the Elo scale, maximum likelihood with one imagined draw for each member",
                 "pair_spread": self.fit.pair_spread,
                 "compared_pairs": len(self.compared_pairs()),
+                "upsets": [list(self._names(pair)) for pair in self.upsets()],
                 "contradictions": [list(pair) for pair in self.contradictions()],
             },
         }

@@ -70,12 +70,13 @@ def ladder_notes(standing: Standing) -> list[str]:
     ]
     recorded = sum(row.recorded for row in standing.rows)
     lines += ["recorded games count for Elo, not for TrueSkill"] if recorded else []
-    pairs, against = len(standing.compared_pairs()), standing.contradictions()
-    if pairs:
+    if pairs := len(standing.compared_pairs()):
+        upsets, against = len(standing.upsets()), standing.contradictions()
         named = f": {', '.join(f'{low} beats {high}' for high, low in against[:3])}" if against else ""
         more = f" and {len(against) - 3} more" if len(against) > 3 else ""
         lines.append(
-            f"{len(against)} of {pairs} pairs with {ENOUGH_GAMES}+ games contradict it beyond intervals{named}{more}"
+            f"of {pairs} pairs with {ENOUGH_GAMES}+ games, {upsets} have a result against this order (95 %), "
+            f"{len(against)} of them with ratings that are apart{named}{more}"
         )
     if standing.fit.pair_spread > NOTED_SPREAD:
         lines.append(f"not transitive: pairs deviate from their ratings by {standing.fit.pair_spread:.0f} Elo")

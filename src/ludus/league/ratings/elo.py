@@ -54,6 +54,12 @@ class EloRatings:
         known = np.maximum(own[:, None] + own[None, :] - 2.0 * self.covariance, 0.0)
         return np.asarray((known + self.pair_spread**2) / POINTS_PER_NATURAL**2)
 
+    def is_apart(self, one: int, other: int) -> bool:
+        """Whether the 95 % interval of the difference of two ratings leaves no doubt which is higher."""
+        own = self.covariance
+        variance = float(own[one, one] + own[other, other] - 2.0 * own[one, other])
+        return bool(abs(self.ratings[one] - self.ratings[other]) > Z95 * np.sqrt(max(variance, 0.0)))
+
     def expected(self, one: int, other: int, *, games: int = 0, score: float = 0.5) -> tuple[float, float, float]:
         """Score of one player against another with the ends of its 95 % interval.
 
