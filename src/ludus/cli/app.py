@@ -45,6 +45,7 @@ COMMANDS = {
     "replay": "inspect",
     "play": "play",
     "match": "match",
+    "exploit": "exploit",
     "export": "serve",
     "serve": "serve",
     "bench": "bench",

@@ -5,7 +5,7 @@
              quarantine/  logs/attempt_<n>/  logs/latest -> attempt_<n>
     and, where there is something for them:
              base/ (the model of a warm start)  teacher/<name>/<version>/ (another run's policy, to become like)
-             learners/<name>/ (of a population: their runs)  opponents.json (of such a run: whom to answer)
+             learners/<name>/ (runs of learners and best responses)  opponents.json (of such a run: whom to answer)
              tensorboard/  wandb/  wandb.json (the trackers' own files; which Weights & Biases run this is)
              earlier/<n>/ (runs that were here before one began from scratch)
              lm_config.json (of a population with language models, and of its learners: how they speak)
