@@ -25,7 +25,7 @@ from ludus.config.loading.validation import validate
 from ludus.config.problems import Path, dotted, nearest_word, printable, report, shorten, show
 from ludus.config.run import RunConfig
 from ludus.config.sections.buffer import BufferConfig, ExpertConfig, LoaderConfig, PairsConfig
-from ludus.config.sections.cycle import CycleConfig
+from ludus.config.sections.cycle import CycleConfig, ReleaseConfig, UploadConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import ExperienceConfig
 from ludus.config.sections.explore import EndpointConfig, ExploreConfig, JudgeConfig, PromptConfig, SamplingConfig
@@ -109,6 +109,7 @@ __all__ = [
     "PopulationConfig",
     "Preset",
     "PromptConfig",
+    "ReleaseConfig",
     "ResNetConfig",
     "RewardConfig",
     "RewardConfigs",
@@ -124,6 +125,7 @@ __all__ = [
     "TermConfig",
     "TrainConfig",
     "TrueSkillConfig",
+    "UploadConfig",
     "WandbConfig",
     "WarmStartConfig",
     "WorkflowConfig",

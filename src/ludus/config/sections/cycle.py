@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ludus.config.base import Model
 from ludus.config.problems import Contradiction, at, no_effect
@@ -13,6 +13,55 @@ from ludus.config.sections.games import seats_per_game
 
 if TYPE_CHECKING:
     from ludus.config.run import RunConfig
+
+
+class ReleaseFileConfig(Model):
+    """One file that is made of each version."""
+
+    format: Literal["lc0", "onnx"]
+    """`lc0`: a network as the chess engine lc0 loads it. `onnx`: for any ONNX runtime. Both are for chess networks."""
+    path: str = Field(min_length=1, max_length=4096, examples=["networks/{name}-{step}.pb.gz"])
+    """May have {name} (the run's), {policy}, {version}, {step} (updates done) and {datetime} (UTC). One that is not
+    absolute is under the run's directory."""
+
+    @field_validator("path")
+    @classmethod
+    def _known_fields(cls, path: str) -> str:
+        try:
+            path.format(**dict.fromkeys(("name", "policy", "version", "step", "datetime"), "x"))
+        except (KeyError, IndexError, ValueError, AttributeError):
+            raise ValueError("only {name}, {policy}, {version}, {step} and {datetime} may stand in braces") from None
+        return path
+
+
+class UploadConfig(Model):
+    """A server that gets the files of each version, as a multipart POST."""
+
+    url: str = Field(min_length=1, max_length=4096, pattern=r"^https?://", examples=["https://example.org/upload"])
+    """https; http only on this machine."""
+    token_env: str | None = Field(default="LUDUS_UPLOAD_TOKEN", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Environment variable with the token, sent as `Authorization: Bearer`. null: none is sent."""
+    fields: dict[str, str] = Field(default={})
+    """Other fields of the form."""
+    timeout_s: float = Field(default=60.0, gt=0, le=3600)
+    """Seconds that the server may be silent."""
+    attempts: int = Field(default=20, gt=0, le=10**6)
+    """Tries for each version; pauses between them double, up to an hour. The count goes on after a restart."""
+    pause_s: float = Field(default=2.0, gt=0, le=3600)
+    """Seconds before the second try."""
+
+
+class ReleaseConfig(Model):
+    """What leaves the run with each round besides `export`: files, an upload of them, a command."""
+
+    files: tuple[ReleaseFileConfig, ...] = Field(strict=False, min_length=1)
+    """Written under a temporary name and renamed."""
+    upload: UploadConfig | None = None
+    """Goes on beside training. What is not up at the end of the run is uploaded when it is started again."""
+    command: tuple[str, ...] = Field(default=(), strict=False, examples=[["./notify.sh", "{files}"]])
+    """Run in the run's directory once the files are there; the word {files} becomes their paths. Not a shell."""
+    command_s: float = Field(default=60.0, gt=0, le=86400)
+    """Seconds after which the command is killed."""
 
 
 class CycleConfig(Model):
@@ -31,6 +80,8 @@ class CycleConfig(Model):
     null: nothing is exported."""
     keep_exports: int = Field(default=10, gt=0, le=10**6)
     """Exports kept; the oldest go."""
+    release: ReleaseConfig | None = None
+    """Networks for other programs, and where they go."""
 
 
 def check_cycle(config: RunConfig) -> Iterator[Contradiction]:
