@@ -32,7 +32,17 @@ from ludus.storage.atomic import temporary_name
 from ludus.storage.checkpoints import Checkpoint, CheckpointStore
 from ludus.storage.tensors import load_tensors
 from ludus.telemetry import Fill
-from ludus.train.messages import LOADER, FromTrainer, Saved, SaveInto, Trained, TrainerBroken, TrainerSetup, TrainOn
+from ludus.train.messages import (
+    LOADER,
+    FromTrainer,
+    LoaderReport,
+    Saved,
+    SaveInto,
+    Trained,
+    TrainerBroken,
+    TrainerSetup,
+    TrainOn,
+)
 
 NAME = "trainer"
 FIRST_SAVE_S = 600.0
@@ -68,6 +78,8 @@ class TrainerClient(Learner):
         self._finished: deque[tuple[Order, Trained]] = deque()
         self._states = TrainerStates(store.checkpoints)
         self._teacher: TeacherModel | None = None
+        self.loader = LoaderReport(new_sequences=0)
+        """What the trainer's loader was doing a moment ago."""
         workers.listen(self._absorb)
 
     @property
@@ -150,6 +162,8 @@ class TrainerClient(Learner):
             self._finished.append((order, event.message))
         elif isinstance(event.message, TrainerBroken):
             raise TrainError(event.message.error)
+        elif isinstance(event.message, LoaderReport):
+            self.loader = event.message
         elif isinstance(event.message, Saved):
             self._states.written = Path(event.message.staging)
 
@@ -189,6 +203,7 @@ class TrainerClient(Learner):
             progress=order.progress,
             staging=str(order.staging),
             is_pulled=order.batch.is_pulled,
+            admits=order.batch.admits,
         )
         rows = b"" if order.batch.is_pulled else to_bytes(experiences_to_table(order.batch.experiences))
         self._context.supervisor.send(NAME, message, rows)

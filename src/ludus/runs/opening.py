@@ -34,6 +34,7 @@ from ludus.orchestrator.trainer_client import TrainerClient
 from ludus.records import Episode, PolicyName, PolicyRef
 from ludus.runs.cycle import Cycle, CycleSource
 from ludus.runs.driver import Controls
+from ludus.runs.loader_rounds import LoaderRounds
 from ludus.sources.async_rollouts import AsyncRollouts, ExploreOnly
 from ludus.sources.feeds import FeedSource
 from ludus.sources.mixed import MixedSource
@@ -177,6 +178,10 @@ def _split(parts: Parts) -> Loop:
 def _rollouts(parts: Parts, rows: RowStore, issuer: TaskIssuer, learner: TrainerClient) -> BatchSource:
     """Where the policy's own experience comes from."""
     context, config, progress, store = parts.context, parts.context.config, parts.progress, parts.store
+    if config.buffer.loader is not None and config.cycle is not None:
+        return LoaderRounds(
+            rows, learner, parts.cycle, parts.controls, parts.workers, progress, telemetry=context.telemetry
+        )
     if config.buffer.loader is not None:
         return PulledRows(rows, in_flight=lambda: learner.in_flight, most_in_flight=learner.depth)
     if "on_policy" not in wanted_sources(config.train.algorithm):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ludus.config import LoaderConfig, RunConfig
 from ludus.config.parts import LOADERS
 from ludus.errors import ConfigError
 from ludus.records import Experiences
+from ludus.train.messages import LoaderReport, LoaderStage
 
 
 class Loader(Protocol):
@@ -34,6 +35,28 @@ class Loader(Protocol):
 
     def close(self) -> None:
         """Free what the loader holds. Called once, at the end."""
+        ...
+
+
+@runtime_checkable
+class RoundLoader(Loader, Protocol):
+    """A loader of data that goes on coming in, for runs in rounds (`cycle`). It gives only what it has admitted."""
+
+    def new_sequences(self) -> int:
+        """Sequences that are there and are not admitted yet."""
+        ...
+
+    def admit(self, sequences: int) -> None:
+        """A round begins: admit the oldest so many of those. What was admitted is in `state`."""
+        ...
+
+
+@runtime_checkable
+class StagedLoader(Loader, Protocol):
+    """A loader that tells dashboards what its stages are doing."""
+
+    def stages(self) -> list[LoaderStage]:
+        """One row for each stage."""
         ...
 
 
@@ -64,3 +87,14 @@ def make_loader(config: RunConfig) -> Loader | None:
     check_loader(config)
     factory: LoaderFactory = LOADERS.find(chosen.kind)
     return factory(config=config, seed=config.seed, **chosen.options)
+
+
+def report_on(loader: Loader) -> LoaderReport | None:
+    """What a loader tells of itself; None for one that tells nothing."""
+    is_in_rounds, has_stages = isinstance(loader, RoundLoader), isinstance(loader, StagedLoader)
+    if not is_in_rounds and not has_stages:
+        return None
+    return LoaderReport(
+        new_sequences=loader.new_sequences() if isinstance(loader, RoundLoader) else 0,
+        stages=loader.stages() if isinstance(loader, StagedLoader) else [],
+    )

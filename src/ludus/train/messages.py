@@ -12,6 +12,20 @@ LOADER = "loader.json"
 """The file beside a state's tensors that says where the trainer's loader is."""
 
 
+class LoaderStage(msgspec.Struct, kw_only=True):
+    """One stage of a loader, as a row of a dashboard."""
+
+    name: str
+    load: float = 0.0
+    """Threads that were busy with it, on average since the last report."""
+    length: int = 0
+    """What waits in its queue,"""
+    capacity: int = 0
+    """and how much may."""
+    counts: dict[str, int] = {}
+    """What it has done since it was started, by name."""
+
+
 class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
     """First message to a trainer: everything it needs to know."""
 
@@ -43,6 +57,8 @@ class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):
     """Folder to write the new state into."""
     is_pulled: bool = False
     """Whether the rows come from the trainer's own loader; the blob is empty then."""
+    admits: int = 0
+    """New sequences that the loader admits before it is pulled: those of a round that begins here."""
 
 
 class SaveInto(msgspec.Struct, tag="save_into", kw_only=True):
@@ -68,6 +84,14 @@ class Saved(msgspec.Struct, tag="saved", kw_only=True):
     staging: str
 
 
+class LoaderReport(msgspec.Struct, tag="loader_report", kw_only=True):
+    """What the trainer's loader is doing; sent about once a second while the trainer has time."""
+
+    new_sequences: int
+    """Sequences that have come in and are not admitted yet."""
+    stages: list[LoaderStage] = []
+
+
 class TrainerBroken(msgspec.Struct, tag="trainer_broken", kw_only=True):
     """The trainer cannot go on, and why; it ends after this."""
 
@@ -75,4 +99,4 @@ class TrainerBroken(msgspec.Struct, tag="trainer_broken", kw_only=True):
 
 
 ToTrainer = TrainerSetup | TrainOn | SaveInto | Stop
-FromTrainer = Trained | Saved | TrainerBroken
+FromTrainer = Trained | Saved | LoaderReport | TrainerBroken

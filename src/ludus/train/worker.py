@@ -20,9 +20,10 @@ from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.tensors import load_tensors, save_tensors
 from ludus.train.learners import make_learner
-from ludus.train.loaders import make_loader
+from ludus.train.loaders import RoundLoader, make_loader, report_on
 from ludus.train.messages import (
     LOADER,
+    LoaderReport,
     Saved,
     SaveInto,
     ToTrainer,
@@ -33,6 +34,8 @@ from ludus.train.messages import (
 )
 
 PARTS = ("weights", "optimizer")
+REPORT_S = 0.5
+"""Seconds between two reports on the loader."""
 
 
 class Trainer:
@@ -64,7 +67,7 @@ class Trainer:
     def train(self, order: TrainOn, batch: memoryview) -> Trained:
         """One update; the new state is written before this returns."""
         started = time.perf_counter()
-        experiences = self._pull() if order.is_pulled else experiences_from_table(from_bytes(batch))
+        experiences = self._pull(order.admits) if order.is_pulled else experiences_from_table(from_bytes(batch))
         self._state, metrics = self._learner.train_batch(
             self._state, experiences, seed=order.seed, progress=order.progress
         )
@@ -73,9 +76,15 @@ class Trainer:
         steps = int(experiences.steps["mask"].sum())
         return Trained(update=order.update, metrics=metrics, seconds=seconds, steps=steps, episodes=len(experiences))
 
-    def _pull(self) -> Experiences:
+    def report(self) -> LoaderReport | None:
+        """What the loader is doing, if there is one that says so."""
+        return None if self._loader is None else report_on(self._loader)
+
+    def _pull(self, admits: int) -> Experiences:
         if self._loader is None:
             raise TrainError("the trainer was asked to pull rows, and buffer.loader names no loader")
+        if admits and isinstance(self._loader, RoundLoader):
+            self._loader.admit(admits)
         rows = self._loader.next()
         if not len(rows):
             raise TrainError("the loader gave a batch without rows; next() must block until there are some")
@@ -97,9 +106,10 @@ class Trainer:
 def serve(channel: Channel[object], pulse: Pulse) -> None:
     """Train until told to stop."""
     trainer: Trainer | None = None
+    reported, has_report = 0.0, False
     while True:
         pulse.set_busy(False)
-        for message, blob in channel.wait(None):
+        for message, blob in channel.wait(REPORT_S if has_report else None):
             pulse.set_busy(True)
             pulse.tick()
             if isinstance(message, Stop):
@@ -113,6 +123,11 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
             elif isinstance(message, SaveInto) and trainer is not None:
                 trainer.save(Path(message.staging))
                 channel.send(Saved(staging=message.staging))
+        if trainer is not None and time.monotonic() - reported >= REPORT_S:
+            report, reported = trainer.report(), time.monotonic()
+            has_report = report is not None
+            if report is not None:
+                channel.send(report)
 
 
 def main() -> None:

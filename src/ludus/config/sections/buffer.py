@@ -226,8 +226,6 @@ def _loader(config: RunConfig) -> Iterator[Contradiction]:
     for key in ("expert", "pairs", "feeds"):
         if getattr(config.buffer, key):
             yield at(f"buffer.{key}", "has no effect: the trainer pulls every batch from buffer.loader; leave out one")
-    if config.cycle is not None:
-        yield at("cycle", "waits for sequences in the buffer, and buffer.loader brings none; leave out one of them")
 
 
 def _amounts(config: RunConfig) -> Iterator[Contradiction]:

@@ -72,7 +72,7 @@ class CycleConfig(Model):
     """
 
     new_sequences: int = Field(gt=0, le=10**9, examples=[2000])
-    """New sequences to wait for before each round."""
+    """New sequences to wait for before each round. With `buffer.loader`: as it counts them (chess: chunks)."""
     updates: int = Field(gt=0, le=10**6, examples=[100])
     """Updates of each round. A version is published after each round."""
     export: str | None = Field(default="exports", min_length=1, max_length=4096)
@@ -97,8 +97,10 @@ def _mode(config: RunConfig) -> Iterator[Contradiction]:
         yield at("cycle", "is for one policy that learns, and there is a population; leave out one of them")
     elif config.mode in ("explore", "evaluate"):
         yield at("cycle", f"is for runs that train, and mode is {config.mode}; leave it out")
-    elif config.mode == "train" and not config.buffer.feeds:
-        yield at("cycle", "waits for new data, and none can come with mode: train alone; write buffer.feeds, too")
+    elif config.mode == "train" and not config.buffer.feeds and config.buffer.loader is None:
+        yield at(
+            "cycle", "waits for new data, and none can come with mode: train alone; write buffer.feeds or buffer.loader"
+        )
     elif config.mode == "both" and config.schedule == "sync" and config.topology == "split":
         text = "schedule: sync trains on each batch when it has been played, and waits for nothing else"
         yield at("cycle", f"{text}; write schedule: async, or mode: train with buffer.feeds")
@@ -108,6 +110,8 @@ def _amounts(config: RunConfig, cycle: CycleConfig) -> Iterator[Contradiction]:
     buffer, episodes, seats = config.buffer, config.train.batch_episodes or 1, seats_per_game(config)
     why = "with cycle, a version is published after each round (cycle.updates); leave it out"
     yield from no_effect(config.synchronise, "synchronise", "interval", why)
+    if buffer.loader is not None:
+        return  # it keeps what it has admitted, and uses it as often as it likes
     if cycle.new_sequences > (buffer.capacity or 0):
         text = (
             f"{cycle.new_sequences:,} are more than buffer.capacity ({buffer.capacity:,}), so that the oldest would go"

@@ -1,0 +1,200 @@
+"""Rounds over a loader: files come into a directory, enough of them make a round, and kills change nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psutil import Process
+from safetensors.numpy import load_file
+
+from ludus import SingleRun, parse_config
+from ludus.config import CycleConfig
+from ludus.runs.cycle import Cycle
+from ludus.runs.loader_rounds import LoaderRounds
+from ludus.train.messages import LoaderReport
+
+PLUGIN = '''
+import os
+from pathlib import Path
+
+import numpy as np
+
+from ludus import register_loader
+from ludus.records import Experiences
+
+
+class Files:
+    """A row of tic-tac-toe for each file of a directory, in order of their names; rows repeat as often as needed."""
+
+    def __init__(self, *, config, seed, directory, rows):
+        self.directory, self.rows, self.seed = Path(directory), rows, seed
+        self.admitted, self.pulled, self.admissions = 0, 0, []
+
+    def new_sequences(self):
+        return len(list(self.directory.glob("*.txt"))) - self.admitted
+
+    def admit(self, sequences):
+        self.admitted += sequences
+        self.admissions.append([self.pulled, sequences])
+
+    def stages(self):
+        return []
+
+    def next(self):
+        if not self.admitted:
+            raise RuntimeError("pulled before anything was admitted")
+        rng, n = np.random.default_rng([self.seed, self.pulled, self.admitted]), self.rows
+        self.pulled += 1
+        final = rng.choice([-1.0, 1.0], n).astype(np.float32)
+        return Experiences(
+            sequences={
+                "episode": np.array([f"{self.pulled}-{i}" for i in range(n)], object),
+                "task": np.arange(n), "attempt": np.zeros(n, np.int64),
+                "game": np.full(n, "open_spiel:tic_tac_toe", object), "seat": np.zeros(n, np.int64),
+                "policy": np.full(n, "main", object), "group": np.full(n, "", object),
+                "final_reward": final, "shaped_reward": final.copy(), "truncated": np.zeros(n, np.bool_),
+            },
+            offsets=np.arange(n + 1),
+            steps={
+                "action": rng.integers(0, 9, n).astype(np.int32), "mask": np.ones(n, np.bool_),
+                "logp": np.full(n, -np.log(9.0), np.float32), "value": np.zeros(n, np.float32), "reward": final.copy(),
+                "version": np.zeros(n, np.int32), "legal": np.ones((n, 9), np.bool_),
+                "observation": rng.integers(0, 2, (n, 3, 3, 3)).astype(np.float32),
+            },
+        )
+
+    def state(self):
+        return {"admitted": self.admitted, "pulled": self.pulled, "admissions": self.admissions}
+
+    def load_state(self, state):
+        self.admitted, self.pulled, self.admissions = state["admitted"], state["pulled"], state["admissions"]
+
+    def close(self):
+        pass
+
+
+register_loader("files", Files)
+'''
+CONFIG = """
+name: rounds
+games: [open_spiel:tic_tac_toe]
+topology: split
+mode: train
+policy: {{network: {{kind: mlp, hidden: [8]}}}}
+buffer: {{loader: {{kind: files, options: {{rows: 16, directory: {directory}}}}}}}
+train: {{updates: 9, batch_episodes: 16, minibatch: 16}}
+cycle: {{new_sequences: 10, updates: 3, export: null}}
+evaluate: {{against: [], games: 0, final_games: 0, at_start: false}}
+checkpoint: {{every: {every}}}
+telemetry: {{tensorboard: false, every_s: 0}}
+"""
+ARRIVALS = (14, 6, 10)
+"""14 are 4 too many, so that the second round waits for 6."""
+
+
+class Writer:
+    """Writes the next files once the version of the files before them is published."""
+
+    def __init__(self, directory: Path, run: Path) -> None:
+        self.directory, self.run, self.written = directory, run, 0
+        directory.mkdir()
+
+    def step(self) -> None:
+        round_ = len(list(self.run.glob("policies/main/*"))) if self.run.exists() else 0
+        due = sum(ARRIVALS[: max(round_, 1)])
+        while self.written < due:
+            (self.directory / f"{self.written:04d}.txt").touch()
+            self.written += 1
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("plugin") / "files_loader.py"
+    path.write_text(PLUGIN)
+    return str(path)
+
+
+def weights(run: Path) -> list[dict[str, bytes]]:
+    versions = sorted(run.glob("policies/main/*/*.safetensors"))
+    return [{name: tensor.tobytes() for name, tensor in load_file(path).items()} for path in versions]
+
+
+def admissions(run: Path) -> Any:
+    return json.loads(sorted(run.glob("checkpoints/*/loader.json"))[-1].read_text())["admissions"]
+
+
+def train(where: Path, plugin: str, *, kill_trainer: bool = False, restart: bool = False) -> Path:
+    run, writer = where / "run", Writer(where / "files", where / "run")
+    config = parse_config(CONFIG.format(directory=where / "files", every=1 if kill_trainer else 2), "rounds.yaml")
+    one = SingleRun(config, run, plugins=[plugin])
+    one.start()
+    is_killed, is_restarted = not kill_trainer, not restart
+    while not one.status().is_over:
+        writer.step()
+        update = one.wait(0.005).update
+        if update >= 4 and not is_killed:
+            for child in Process().children(recursive=True):
+                if any("train.worker" in word for word in child.cmdline()):
+                    child.kill()
+                    is_killed = True
+        if update >= 5 and not is_restarted:
+            one.stop()
+            assert one.wait().stage == "stopped"
+            one, is_restarted = SingleRun(config, run, plugins=[plugin]), True
+            one.start()
+    assert is_killed
+    assert is_restarted
+    assert one.wait().stage == "done"
+    return run
+
+
+@pytest.fixture(scope="module")
+def unbroken(plugin: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("rounds"), plugin)
+
+
+def test_each_round_waits_for_new_files_and_carries_the_surplus_over(unbroken: Path) -> None:
+    assert admissions(unbroken) == [[0, 14], [3, 6], [6, 10]]
+    events = [json.loads(line) for line in (unbroken / "events.jsonl").read_text().splitlines()]
+    assert [event["new_sequences"] for event in events if event["event"] == "round_began"] == [14, 6, 10]
+    assert len(weights(unbroken)) == 4
+
+
+def test_a_checkpoint_before_the_first_update_of_a_round_remembers_what_it_admits() -> None:
+    class Nothing:
+        """What the source asks of the parts around it."""
+
+        in_flight, depth, unpublished, is_hurried = 0, 1, 0, False
+        loader = LoaderReport(new_sequences=12)
+
+        def state(self) -> dict[str, Any]:
+            return {}
+
+        def load_state(self, state: Any) -> None: ...
+        def enter(self, activity: str) -> None: ...
+        def event(self, kind: str, **fields: Any) -> None: ...
+
+    def source() -> LoaderRounds:
+        part: Any = Nothing()
+        return LoaderRounds(part, part, Cycle(CycleConfig(new_sequences=10, updates=3)), part, part, part, part)
+
+    first = source()
+    batch = first.next()
+    assert batch is not None
+    assert batch.admits == 12
+    again = source()
+    again._cycle.load_state(first._cycle.state())
+    again.load_state(first.state())
+    repeated = again.next()
+    assert repeated is not None
+    assert repeated.admits == 12
+    again.commit(repeated)
+    assert again.state()["loader_rounds"] == {"admitted": 12, "uncommitted": 0}
+
+
+@pytest.mark.parametrize("how", ["kill_trainer", "restart"])
+def test_a_break_in_a_round_changes_nothing(how: str, unbroken: Path, plugin: str, tmp_path: Path) -> None:
+    run = train(tmp_path, plugin, **{how: True})
+    assert admissions(run) == admissions(unbroken)
+    assert weights(run) == weights(unbroken)
