@@ -20,6 +20,7 @@ from ludus.policies.upload import UploadFailed, check_url, upload
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 
 BOUND_S = 30.0
+VARIABLE = "LUDUS_TEST_TOKEN"
 
 
 class Server(ThreadingHTTPServer):
@@ -199,14 +200,14 @@ def test_the_command_gets_the_files_and_its_failure_holds_up_nothing(tmp_path: P
 def test_a_token_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "net"
     file.write_bytes(b"x")
-    monkeypatch.setenv("TOKEN_OF_TEST", "t0ken")
+    monkeypatch.setenv(VARIABLE, "t0ken")
     with serving() as server:
-        upload(server.url, file, key="k", token_env="TOKEN_OF_TEST", fields={"a": "b"}, timeout_s=BOUND_S)
+        upload(server.url, file, key="k", token_env=VARIABLE, fields={"a": "b"}, timeout_s=BOUND_S)
         assert server.tokens == ["Bearer t0ken"]
         assert b'name="a"\r\n\r\nb\r\n' in server.taken["k"]
-        monkeypatch.delenv("TOKEN_OF_TEST")
-        with pytest.raises(UploadFailed, match="no TOKEN_OF_TEST"):
-            upload(server.url, file, key="k", token_env="TOKEN_OF_TEST", fields={}, timeout_s=BOUND_S)
+        monkeypatch.delenv(VARIABLE)
+        with pytest.raises(UploadFailed, match=f"no {VARIABLE}"):
+            upload(server.url, file, key="k", token_env=VARIABLE, fields={}, timeout_s=BOUND_S)
 
 
 def test_a_token_is_never_sent_in_the_clear() -> None:

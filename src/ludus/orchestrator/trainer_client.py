@@ -67,7 +67,6 @@ class TrainerClient(Learner):
         config = context.config
         self._context = context
         self.shape = context.shape
-        self._checkpoints = store.checkpoints
         self._workers = workers
         self._milestones = milestones
         self.depth = ORDERS_AHEAD if config.schedule == "async" else 1
@@ -187,7 +186,7 @@ class TrainerClient(Learner):
             config=context.config.model_dump_json(),
             shape=context.shape.to_json(),
             checkpoint=str(checkpoint) if checkpoint is not None else "",
-            scratch=str(self._checkpoints.directory),
+            scratch=str(self._states.checkpoints.directory),
             start=str(context.start.run.policies) if context.start is not None else "",
             start_policy=str(context.start.policy) if context.start is not None else "",
             teacher={} if self._teacher is None else self._teacher.to_json(),
@@ -226,7 +225,7 @@ class TrainerStates:
     """Keeps folders beside the checkpoints, so that their files can be moved there."""
 
     def __init__(self, checkpoints: CheckpointStore) -> None:
-        self._checkpoints = checkpoints
+        self.checkpoints = checkpoints
         self._answered: list[Path] = []
         self._base: Path | None = None
         self.written: Path | None = None
@@ -239,12 +238,12 @@ class TrainerStates:
     @property
     def is_there(self) -> bool:
         """Whether there is a state to save; the trainer must be asked for the very first."""
-        return self.written is not None or bool(self._checkpoints.list())
+        return self.written is not None or bool(self.checkpoints.list())
 
     def scratch(self, *, instead_of: Path | None = None) -> Path:
         """A folder for the trainer to write into."""
         _discard(instead_of)
-        folder = temporary_name(self._checkpoints.directory)
+        folder = temporary_name(self.checkpoints.directory)
         folder.mkdir()
         return folder
 
@@ -263,7 +262,7 @@ class TrainerStates:
     def move_into(self, staging: Path) -> None:
         """Put the state after the last concluded update into a checkpoint's folder."""
         if self.written is None:
-            _copy(self._checkpoints.directory / f"{self._checkpoints.list()[-1]:08d}", staging)
+            _copy(self.checkpoints.directory / f"{self.checkpoints.list()[-1]:08d}", staging)
         else:
             for path in _files(self.written):
                 path.rename(staging / path.name)
@@ -275,9 +274,9 @@ class TrainerStates:
         """A folder with the newest state, for a new process; None to begin with fresh weights."""
         newest = self._answered[-1] if self._answered else self.written
         if newest is None:
-            saved = self._checkpoints.latest()
+            saved = self.checkpoints.latest()
             if saved is None and self.weights:
-                raise IncompleteCheckpoint(f"{self._checkpoints.directory} has lost its checkpoints; not starting over")
+                raise IncompleteCheckpoint(f"{self.checkpoints.directory} has lost its checkpoints; not starting over")
             return None if saved is None else saved.path
         # The loop will move these files into a checkpoint, perhaps before the new process has read them.
         self._base = self.scratch(instead_of=self._base)
