@@ -130,7 +130,7 @@ def test_the_next_batch_is_played_while_the_trainer_is_at_work(tmp_path: Path) -
         return training_tasks(run) == list(range((updates + 2) * BATCH))
 
     try:
-        assert wait_until(is_all_played, 30.0), (count_events(run, "published"), len(training_tasks(run)))
+        assert wait_until(is_all_played, 120.0), (count_events(run, "published"), len(training_tasks(run)))
         os.kill(trainer, signal.SIGCONT)
         assert wait_for_event(process, run, "published", count_events(run, "published") + 2), finish(process)
     finally:
