@@ -49,6 +49,16 @@ def _he(generator: np.random.Generator, shape: Shape, scale: float) -> NDArray[n
     return scale * sqrt(2.0 / prod(shape[:-1])) * generator.standard_normal(shape)
 
 
+def _xavier(generator: np.random.Generator, shape: Shape, scale: float) -> NDArray[np.float64]:
+    """Normal with variance 2 / (fan-in + fan-out), over the area of a convolution."""
+    area = prod(shape[:-2])
+    return scale * sqrt(2.0 / (area * (shape[-2] + shape[-1]))) * generator.standard_normal(shape)
+
+
+def _ones(generator: np.random.Generator, shape: Shape, scale: float) -> NDArray[np.float64]:
+    return np.full(shape, scale)
+
+
 def _uniform(generator: np.random.Generator, shape: Shape, scale: float) -> NDArray[np.float64]:
     """Uniform between minus and plus the scale."""
     return generator.uniform(-scale, scale, shape)
@@ -59,4 +69,6 @@ KINDS: dict[str, Callable[[np.random.Generator, Shape, float], NDArray[np.float6
     "orthogonal": _orthogonal,
     "he": _he,
     "uniform": _uniform,
+    "xavier": _xavier,
+    "ones": _ones,
 }

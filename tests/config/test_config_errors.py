@@ -64,10 +64,16 @@ def test_a_good_config_has_no_problems() -> None:
         ("runtime: {kind: ray}", 'runtime.kind: expected local, got "ray"'),
         (
             "policy: {network: {kind: resnte}}",
-            'policy.network.kind: expected mlp, resnet or custom, got "resnte" — did you mean resnet?',
+            'policy.network.kind: expected mlp, resnet, chess_residual, chess_attention or custom, got "resnte" — did you mean resnet?',
         ),
-        ("policy: {network: {kind: [1]}}", "policy.network.kind: expected mlp, resnet or custom, got a list"),
-        ("policy: {network: {hidden: [64]}}", "policy.network.kind: missing; expected mlp, resnet or custom"),
+        (
+            "policy: {network: {kind: [1]}}",
+            "policy.network.kind: expected mlp, resnet, chess_residual, chess_attention or custom, got a list",
+        ),
+        (
+            "policy: {network: {hidden: [64]}}",
+            "policy.network.kind: missing; expected mlp, resnet, chess_residual, chess_attention or custom",
+        ),
         (
             "experience: {final: [{kind: role_advantge}]}",
             "experience.final.0.kind: expected role_advantage or custom, "

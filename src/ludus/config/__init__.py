@@ -25,6 +25,7 @@ from ludus.config.loading.validation import validate
 from ludus.config.problems import Path, dotted, nearest_word, printable, report, shorten, show
 from ludus.config.run import RunConfig
 from ludus.config.sections.buffer import BufferConfig, ExpertConfig, LoaderConfig, PairsConfig
+from ludus.config.sections.chess import ChessAttentionConfig, ChessNetworkConfig, ChessResidualConfig
 from ludus.config.sections.cycle import CycleConfig, ReleaseConfig, UploadConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import ExperienceConfig
@@ -80,6 +81,9 @@ __all__ = [
     "AdvantageConfig",
     "AlgorithmConfig",
     "BufferConfig",
+    "ChessAttentionConfig",
+    "ChessNetworkConfig",
+    "ChessResidualConfig",
     "CustomNetworkConfig",
     "CycleConfig",
     "EarlyStoppingConfig",

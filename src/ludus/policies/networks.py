@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from importlib import import_module
 from itertools import pairwise
 from math import prod, sqrt
 from typing import Any
@@ -24,7 +25,14 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from ludus.config import CustomNetworkConfig, MlpConfig, NetworkConfig, ResNetConfig
+from ludus.config import (
+    ChessAttentionConfig,
+    ChessResidualConfig,
+    CustomNetworkConfig,
+    MlpConfig,
+    NetworkConfig,
+    ResNetConfig,
+)
 from ludus.config.parts import NETWORKS
 from ludus.errors import ConfigError
 from ludus.policies.actor_critic import ActorCritic
@@ -104,7 +112,18 @@ class ResNet(nnx.Module):
         return logits, value[:, 0]
 
 
-MODULES: dict[type, Callable[..., nnx.Module]] = {MlpConfig: Mlp, ResNetConfig: ResNet}
+def _chess(*arguments: Any) -> nnx.Module:
+    """A chess network, whose room is above this one and is loaded when such a network is made."""
+    module: nnx.Module = import_module("ludus.chess.networks").ChessNetwork(*arguments)
+    return module
+
+
+MODULES: dict[type, Callable[..., nnx.Module]] = {
+    MlpConfig: Mlp,
+    ResNetConfig: ResNet,
+    ChessResidualConfig: _chess,
+    ChessAttentionConfig: _chess,
+}
 
 
 @dataclass(frozen=True)
@@ -179,7 +198,7 @@ class PolicyNetwork:
         """As `apply`, with a memory `[B, M]` before and after."""
         if not self._takes_chunks:
             observed = self._planes(jnp.asarray(observation).astype(jnp.float32))
-            logits, value = self._module(params)(observed)
+            logits, value = self.module(params)(observed)
             return logits, self._in_units(params, value), jnp.zeros((len(observed), 0))
         chunk = None if state is None else jnp.asarray(state)[:, None]
         logits, value, memory = self.unroll(params, jnp.asarray(observation)[:, None], chunk, memory)
@@ -196,7 +215,7 @@ class PolicyNetwork:
             state = jnp.zeros((rows, length, 0))
         memory = jnp.zeros((rows, self.memory_size)) if memory is None else jnp.asarray(memory)
         seen = jnp.asarray(observation).astype(jnp.float32)
-        logits, value, memory = self._module(params)(seen, jnp.asarray(state), memory)
+        logits, value, memory = self.module(params)(seen, jnp.asarray(state), memory)
         return logits, self._in_units(params, value), memory
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -213,7 +232,8 @@ class PolicyNetwork:
         """Whether the network is an `ActorCritic`, which works on chunks of decisions."""
         return self.critic != "shared" or self.memory_size > 0
 
-    def _module(self, params: Params) -> Any:
+    def module(self, params: Params) -> Any:
+        """The network with these weights, as a module on planes `[B, H, W, C]` or on flat observations."""
         graph, leaves = self._graph
         values = [leaf.replace(jnp.asarray(params[name])) for name, leaf in leaves]
         state = nnx.from_flat_state(list(zip((tuple(_path(name)) for name, _ in leaves), values, strict=True)))

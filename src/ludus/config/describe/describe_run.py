@@ -131,6 +131,10 @@ def _policy(config: RunConfig) -> str:
         shape = network.name
     elif network.kind == "resnet":
         shape = f"{network.blocks}x{network.channels}"
+    elif network.kind == "chess_residual":
+        shape = f"{network.blocks}x{network.filters}, squeeze {network.squeeze}"
+    elif network.kind == "chess_attention":
+        shape = f"{network.layers}x{network.width}, {network.heads_per_layer} heads a layer"
     else:
         shape = "-".join(map(str, network.hidden)) + (f", gru {network.memory.size}" if network.memory else "")
     critic = f", {config.policy.critic} critic" if config.policy.critic in ("own", "central") else ""

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ludus.config.base import Model, TextOrMapping
 from ludus.config.problems import Contradiction, at
+from ludus.config.sections.chess import ChessAttentionConfig, ChessResidualConfig
 from ludus.config.sections.train_presets import needs_critic, needs_teacher
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ class CustomNetworkConfig(Model):
     """Keyword arguments of what makes it."""
 
 
-NetworkConfig = Annotated[MlpConfig | ResNetConfig | CustomNetworkConfig, Field(discriminator="kind")]
+NetworkConfig = Annotated[
+    MlpConfig | ResNetConfig | ChessResidualConfig | ChessAttentionConfig | CustomNetworkConfig,
+    Field(discriminator="kind"),
+]
 
 
 class LoraConfig(Model):
