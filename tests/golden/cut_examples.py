@@ -28,6 +28,7 @@ QUICK_EVALUATION = {"games": 2, "final_games": 2, "every": None, "at_start": Fal
 CUTS: dict[str, dict[str, Any]] = {
     "connect_four.yaml": {
         "train": {"steps": 32768, "batch_steps": 4096, "shards": 1},  # as it was recorded
+        "policy": {"network": {"hidden": [128, 128]}},
         "explore": {"games_in_flight": 256},
     },
     "kuhn_poker.yaml": {"train": {"steps": 6000}},
