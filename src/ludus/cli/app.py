@@ -51,7 +51,7 @@ COMMANDS = {
     "bench": "bench",
 }
 """Each command, in the order of the help, and the module that has it."""
-GROUPS = ("model", "debug")
+GROUPS = ("model", "debug", "chess")
 """Commands that have commands of their own."""
 TALKATIVE = ("httpcore", "httpcore2", "httpx", "httpx2", "openai")
 """Libraries that log every request at the level at which rooms log an update."""
