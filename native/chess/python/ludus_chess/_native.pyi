@@ -131,3 +131,89 @@ def check_records(records: bytes) -> tuple[int, str] | None:
 
     Checks the values of each record, and that each position follows from the one before it by the move played.
     """
+
+# --- search ---
+
+class RootStats:
+    """A root after a search: one entry for each legal move, values for the side to move, NaN where never visited."""
+
+    @property
+    def indices(self) -> NDArray[np.uint16]:
+        """Policy indices, ascending, as `Board.legal_indices`."""
+    @property
+    def visits(self) -> NDArray[np.int32]: ...
+    @property
+    def q(self) -> NDArray[np.float32]: ...
+    @property
+    def d(self) -> NDArray[np.float32]: ...
+    @property
+    def m(self) -> NDArray[np.float32]:
+        """Plies left, the move itself included."""
+    @property
+    def priors(self) -> NDArray[np.float32]:
+        """The network's policy, without noise."""
+    @property
+    def proven(self) -> NDArray[np.int8]:
+        """1, 0 or -1 where the move is known to win, draw or lose; 2 elsewhere."""
+    @property
+    def best(self) -> int:
+        """Where the best move stands in these arrays: a proven win, else the most visited."""
+    @property
+    def root_visits(self) -> int: ...
+    @property
+    def root_proven(self) -> int: ...
+    @property
+    def root(self) -> tuple[float, float, float]:
+        """Mean q, d, m of the search."""
+    @property
+    def raw(self) -> tuple[float, float, float]:
+        """q, d, m as the network says of the root."""
+
+class Search:
+    """PUCT over many games at once, for one network.
+
+    Call `collect`, evaluate the planes, `apply`, until `collect` returns no leaf; then read `root`, and `push` a move:
+    its subtree is kept. The same boards, options, seed and answers give the same visits.
+    """
+
+    def __init__(
+        self,
+        boards: Sequence[Board],
+        *,
+        cpuct: float = 1.745,
+        cpuct_base: float = 38739.0,
+        cpuct_factor: float = 3.894,
+        fpu_reduction: float = 0.33,
+        policy_temperature: float = 1.0,
+        noise_epsilon: float = 0.0,
+        noise_alpha: float = 0.3,
+        virtual_loss: float = 1.0,
+        input_format: int = 1,
+        seed: int = 0,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def pending(self) -> int:
+        """Leaves that wait for `apply`."""
+    def collect(self, max_leaves: int, *, visits: int, leaves_per_tree: int = 16) -> NDArray[np.float32]:
+        """Return the planes `[N, 112, 8, 8]` of the leaves that the network must see next.
+
+        N is 0 when every tree has `visits` visits (those kept from earlier moves count) or its game is over.
+        """
+    def apply(
+        self,
+        logits: NDArray[np.floating],
+        values: NDArray[np.floating],
+        moves_left: NDArray[np.floating] | None = None,
+    ) -> None:
+        """Take the network's answer: logits `[N, 1858]`; values `[N]` q, `[N, 2]` q and d, or `[N, 3]` W, D and L."""
+    def root(self, tree: int) -> RootStats: ...
+    def board(self, tree: int) -> Board:
+        """Return a copy of the tree's game."""
+    def is_over(self, tree: int) -> bool: ...
+    def nodes(self, tree: int) -> int: ...
+    def principal_variation(self, tree: int) -> list[str]: ...
+    def push(self, tree: int, uci: str) -> None: ...
+    def push_index(self, tree: int, index: int) -> None: ...
+    def reset(self, tree: int, board: Board) -> None:
+        """Begin another game in this tree's place."""
