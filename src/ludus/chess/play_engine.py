@@ -10,34 +10,20 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 import numpy as np
 
 from ludus.chess.chunk_writer import ChunkWriter
 from ludus.chess.engine_games import GameSettings, PlayedGame, play_game
 from ludus.chess.engines import Engine, EngineError, EngineSpec
+from ludus.chess.tally import Progress, Tally
 from ludus.records import derive_seed
 
 MOST_FAILURES = 5
 """In a row, of one engine process."""
 WAIT_S = 0.2
 Finished = tuple[int, PlayedGame | Exception | None]
-Progress = Callable[["Tally"], None]
-
-
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """What has happened so far."""
-
-    games: int = 0
-    positions: int = 0
-    failed: int = 0
-    last_failure: str = ""
-    results: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
 
 
 class EngineGames:
@@ -127,10 +113,7 @@ def play_engine(
                 tally.failed, tally.last_failure = tally.failed + 1, str(game)
             else:
                 writer.add(number, game.records, positions=game.positions)
-                tally.games += 1
-                tally.positions += game.positions
-                tally.results[game.result] += 1
-                tally.reasons[game.reason] += 1
+                tally.add(positions=game.positions, result=game.result, reason=game.reason)
             progress(tally)
             if games is not None and tally.games >= games:
                 return tally

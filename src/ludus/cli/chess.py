@@ -8,6 +8,8 @@ import typer
 
 COMMANDS = {
     "play-engine": ("chess_games", "play_engine"),
+    "selfplay": ("chess_selfplay", "selfplay"),
+    "uci": ("chess_uci", "uci"),
 }
 """Each command, in the order of the help: the module beside this one, and its function."""
 CHUNKS = ("from_pgn", "dump", "stats", "check")

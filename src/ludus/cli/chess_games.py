@@ -16,7 +16,7 @@ from ludus.errors import ConfigError
 from ludus.extras import need_packages
 
 if TYPE_CHECKING:
-    from ludus.chess.play_engine import Tally
+    from ludus.chess.tally import Tally
 
 PROGRESS_S = 5.0
 

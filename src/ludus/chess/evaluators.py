@@ -1,0 +1,141 @@
+"""A network as a search asks it: planes in, logits and values out, in batches.
+
+`open_evaluator` takes what people write: a run (`runs/chess`), a version of it (`runs/chess@12`, `runs/chess@main@12`),
+or an lc0 network (`net.pb.gz`). Any network of ludus on `chess:standard` will do; those of chess also say how often a
+game is drawn and how long it goes on.
+Invariant: batches are padded to a few sizes, so a program is compiled a few times, whatever a search asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ludus.chess.lc0_format import read_network
+from ludus.config import load_config
+from ludus.config.sections.chess import CHESS_MOVES, CHESS_PLANES
+from ludus.errors import ConfigError
+from ludus.policies import PolicyShape, PolicyStore
+from ludus.policies.store import choose_policy
+from ludus.storage.run_directory import find_run
+
+SIZES = (1, 16, 64, 256)
+"""Of batches."""
+SHAPE = (CHESS_PLANES, 8, 8)
+NETWORK_FILES = (".pb.gz", ".pb")
+
+Floats = NDArray[np.float32]
+
+
+class Evaluated(NamedTuple):
+    """What a network says of n positions, for the side to move."""
+
+    logits: Floats
+    """`[n, 1858]`."""
+    values: Floats
+    """Win, draw and loss, `[n, 3]`; or W - L alone, `[n]`."""
+    moves_left: Floats | None
+    """Plies, `[n]`."""
+
+
+class Evaluator:
+    """A network and its weights."""
+
+    def __init__(self, shape: PolicyShape, weights: Mapping[str, Any], *, name: str, input_format: int = 1) -> None:
+        if tuple(shape.observation_shape) != SHAPE or shape.actions != CHESS_MOVES:
+            raise ConfigError(f"{name} plays {', '.join(shape.games)}, not chess:standard")
+        self.name = name
+        self.input_format = input_format
+        self._params = {key: jnp.asarray(tensor) for key, tensor in weights.items()}
+        self._program = jax.jit(_program(shape))
+
+    def __call__(self, planes: Floats) -> Evaluated:
+        """Evaluate planes `[n, 112, 8, 8]`."""
+        parts = [self._batch(planes[start : start + SIZES[-1]]) for start in range(0, len(planes), SIZES[-1])]
+        logits, values, moves_left = zip(*parts, strict=True)
+        has_length = moves_left[0] is not None
+        return Evaluated(
+            np.concatenate(logits), np.concatenate(values), np.concatenate(moves_left) if has_length else None
+        )
+
+    def prepare(self, rows: int) -> None:
+        """Compile what a batch of so many rows needs, before it is needed in play."""
+        self(np.zeros((rows, *SHAPE), np.float32))
+
+    def _batch(self, planes: Floats) -> tuple[Floats, Floats, Floats | None]:
+        size = next(size for size in SIZES if size >= len(planes))
+        padded = planes
+        if size != len(planes):
+            padded = np.zeros((size, *SHAPE), np.float32)
+            padded[: len(planes)] = planes
+        logits, values, moves_left = self._program(self._params, padded)
+        kept = None if moves_left is None else np.asarray(moves_left)[: len(planes)]
+        return np.asarray(logits)[: len(planes)], np.asarray(values)[: len(planes)], kept
+
+
+def _program(shape: PolicyShape) -> Callable[..., Any]:
+    network = shape.build()
+    if not shape.network.kind.startswith("chess_"):
+
+        def ordinary(params: Any, planes: jax.Array) -> Any:
+            logits, value = network.apply(params, planes)
+            return logits, jnp.clip(value, -1.0, 1.0), None
+
+        return ordinary
+
+    def chess(params: Any, planes: jax.Array) -> Any:
+        module = network.module(params)
+        found = module.outputs(jnp.moveaxis(planes, 1, -1))
+        moves_left = next(iter(found.moves_left.values()), None)
+        return found.policy[module.main_policy], jax.nn.softmax(found.value[module.main_value]), moves_left
+
+    return chess
+
+
+def open_evaluator(text: str) -> Evaluator:
+    """The network that a text names.
+
+    Raises:
+        ConfigError: there is none, or it does not play chess.
+        CorruptRecord: the file is damaged.
+    """
+    path = Path(text)
+    if text.endswith(NETWORK_FILES):
+        if not path.is_file():
+            raise ConfigError(f"{path}: no such file")
+        network = read_network(path)
+        shape = PolicyShape(
+            network=network.config,
+            observation_shape=SHAPE,
+            actions=CHESS_MOVES,
+            layout="channels_first",
+            games=("chess:standard",),
+        )
+        name = path.name.removesuffix(".gz").removesuffix(".pb")
+        return Evaluator(shape, network.weights, name=name, input_format=network.input_format)
+    folder, version = _split(text)
+    run = find_run(folder)
+    if not run.is_run():
+        raise ConfigError(f"{folder} is neither a run nor a network (.pb.gz)")
+    run.open()
+    config = load_config(run.config)
+    ref = choose_policy(run, config, version)
+    loaded = PolicyStore(run.policies).load(ref)
+    if not isinstance(loaded.shape, PolicyShape):
+        raise ConfigError(f"{ref} of {folder} is no network that plays chess:standard")
+    return Evaluator(loaded.shape, loaded.weights, name=f"{run.path.name}-{ref.name}-{ref.version}")
+
+
+def _split(text: str) -> tuple[Path, str | None]:
+    """The directory of a run and its version: `runs/a@12` and `runs/a@main@12`."""
+    path = Path(text)
+    if "@" not in path.name or path.exists():
+        return path, None
+    folder, _, version = path.name.partition("@")
+    return path.with_name(folder), version
