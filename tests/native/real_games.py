@@ -38,7 +38,7 @@ def _chunks() -> Iterator[tuple[str, bytes]]:
 
 
 def real_games() -> Iterator[RealGame]:
-    """The games that the engine wrote, with their records."""
+    """The games that the engine wrote, with their records; single files first."""
     games = json.loads((DATA / "v6" / "games.json").read_text())
     for name, records in _chunks():
         game = games[name]
@@ -48,8 +48,9 @@ def real_games() -> Iterator[RealGame]:
 
 def real_move_lists() -> Iterator[list[str]]:
     """Moves of all real games at hand, those of the reference positions included: over 10,000 positions."""
-    for game in real_games():
-        yield game.moves
+    games = json.loads((DATA / "v6" / "games.json").read_text())
+    for game in games.values():
+        yield game["moves"].split()[: game["positions"]]
     reference = json.loads((DATA / "maia-1100.reference.json").read_text())
     for position in reference["positions"]:
         yield position["moves"].split()

@@ -1,5 +1,6 @@
 """Planes, policy indices and records: equal to an independent encoder, and to the files of the real engine."""
 
+import itertools
 import struct
 from collections.abc import Iterable
 
@@ -140,25 +141,20 @@ def rewrite(game: RealGame, input_format: int = 1) -> bytes:
     )
 
 
-def test_a_replayed_game_is_the_engines_file_byte_for_byte() -> None:
+def test_a_replayed_game_is_valid_and_the_engines_file_byte_for_byte() -> None:
     require_data()
     positions = 0
     for game in real_games():
+        assert check_records(game.records) is None, game.name
         assert rewrite(game) == game.records, game.name
         positions += len(game.moves)
     assert positions > 8000
 
 
-def test_real_games_pass_the_validator() -> None:
-    require_data()
-    for game in real_games():
-        assert check_records(game.records) is None, game.name
-
-
 @pytest.mark.parametrize("input_format", oracle.FORMATS)
 def test_records_of_every_format_have_the_oracles_planes_and_pass_the_validator(input_format: int) -> None:
     require_data()
-    game = max(real_games(), key=lambda g: len(g.moves))
+    game = max(itertools.islice(real_games(), 10), key=lambda g: len(g.moves))
     data = rewrite(game, input_format)
     assert check_records(data) is None
     records = np.frombuffer(data, V6_DTYPE)

@@ -233,7 +233,26 @@ void Tree::push(Move legal) {
   nodes_ = std::move(nodes);
   edges_ = std::move(kept_edges);
   nodes_[0].is_terminal = game_.outcome().has_value();
-  if (nodes_[0].is_evaluated) draw_noise();
+  if (!nodes_[0].is_evaluated) return;
+  recount_root();
+  draw_noise();
+}
+
+// A proven node takes visits that never reach its children; as a root it has only those that did.
+void Tree::recount_root() {
+  Node& root = nodes_[0];
+  root.visits = 1;
+  root.q_sum = root.raw.q;
+  root.d_sum = root.raw.d;
+  root.m_sum = root.raw.m;
+  for (const Edge& edge : edges(root)) {
+    if (edge.child < 0) continue;
+    const Node& child = nodes_[edge.child];
+    root.visits += child.visits;
+    root.q_sum -= child.q_sum;
+    root.d_sum += child.d_sum;
+    root.m_sum += child.m_sum + child.visits;
+  }
 }
 
 std::vector<Move> Tree::principal_variation() const {

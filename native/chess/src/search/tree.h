@@ -84,6 +84,7 @@ class Tree {
   void back_up(int leaf, Evaluation value, bool was_in_flight);
   void prove_upwards(int node);
   int proof_of(const Node& node) const;
+  void recount_root();
   void draw_noise();
   double uniform();
   double gamma(double alpha);
