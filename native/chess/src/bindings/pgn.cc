@@ -44,12 +44,7 @@ std::unique_ptr<PgnReader> open_file(const std::string& path) {
 
 PgnGame next_game(PgnReader& reader) {
   PgnGame game;
-  bool found = false;
-  {
-    const py::gil_scoped_release release;
-    found = reader.next(game);
-  }
-  if (!found) throw py::stop_iteration();
+  if (!reader.next(game)) throw py::stop_iteration();
   return game;
 }
 

@@ -82,18 +82,12 @@ int checked(const Search& search, int tree) {
 
 const Position& position_of_tree(const Search& search, int tree) { return search.tree(checked(search, tree)).game().position(); }
 
+// The interpreter's lock is held throughout: two threads cannot change one search at the same time.
 py::array_t<float> collect(Search& search, int max_leaves, int visits, int leaves_per_tree) {
-  int count = 0;
-  {
-    const py::gil_scoped_release release;
-    count = search.collect(max_leaves, visits, leaves_per_tree);
-  }
+  const int count = search.collect(max_leaves, visits, leaves_per_tree);
   py::array_t<float> planes({count, kPlanes, 8, 8});
   float* out = planes.mutable_data();
-  {
-    const py::gil_scoped_release release;
-    for (int i = 0; i < count; ++i) write_planes(search.inputs()[i], out + static_cast<std::size_t>(i) * kPlanes * 64);
-  }
+  for (int i = 0; i < count; ++i) write_planes(search.inputs()[i], out + static_cast<std::size_t>(i) * kPlanes * 64);
   return planes;
 }
 
@@ -122,7 +116,6 @@ void apply(Search& search, const Floats& logits, const Floats& values, const std
     throw std::invalid_argument("logits must have the shape [" + std::to_string(count) + ", 1858]");
   const auto found = evaluations(values, moves_left, count);
   const std::span<const float> flat(logits.data(), static_cast<std::size_t>(logits.size()));
-  const py::gil_scoped_release release;
   search.apply(flat, found);
 }
 
