@@ -20,7 +20,7 @@ from ludus.orchestrator import (
     RunState,
     UpdateReport,
 )
-from ludus.runs.cycle import export_round
+from ludus.runs.round_exports import RoundExports
 from ludus.sources import BatchSource
 from ludus.storage.checkpoints import Checkpoint
 
@@ -40,6 +40,7 @@ class Loop:
         self._source, self._learner, self._explorers, self.evaluator = source, learner, explorers, evaluator
         self.milestones, self.cycle = parts.milestones, parts.cycle
         self._publisher = Publisher(self._context, self._store, parts.progress, parts.pool, evaluator, explorers)
+        self._exports = RoundExports(self._context, self._store.policies, self.cycle, self._controls)
         self._reporter = Reporter(self._context.telemetry, self.milestones)
         self._parts = RunState(
             self._store,
@@ -188,10 +189,11 @@ class Loop:
             self._publisher.publish(self._learner)
             self._source.on_published()
             self.evaluator.submit()
-        export_round(self._context, self._store.policies, self.cycle, self._controls)
+        self._exports.add(self.milestones.progress.update)
 
     def close(self) -> None:
         """Report what only the end of a run can tell."""
+        self._exports.close()
         self._explorers.close()
 
     def _metrics(self) -> dict[str, float]:

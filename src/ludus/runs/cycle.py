@@ -13,10 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ludus.config import CycleConfig
-from ludus.orchestrator import Progress, RunContext, Workers
-from ludus.policies import PolicyStore
-from ludus.policies.export import ExportFolder
-from ludus.records import PolicyRef, PolicyVersion
+from ludus.orchestrator import Progress, Workers
 from ludus.runs.driver import Controls, CycleStatus
 from ludus.sources.async_rollouts import AsyncRollouts
 from ludus.sources.protocol import Batch, BatchSource
@@ -154,22 +151,6 @@ class Cycle:
         if self._config is not None and state["to_wait"]:
             self.version = None if state["version"] is None else int(state["version"])
             self.is_training, self._to_wait = bool(state["is_training"]), int(state["to_wait"])
-
-
-def export_round(context: RunContext, policies: PolicyStore, rounds: Cycle, controls: Controls) -> None:
-    """Export the version of the last round; doing it again changes nothing."""
-    cycle, version = context.config.cycle, rounds.version
-    if cycle is None or cycle.export is None or version is None:
-        return
-    ref = PolicyRef(name=context.policy, version=PolicyVersion(version))
-    if not policies.has(ref):
-        return
-    controls.enter("exporting")
-    folder = ExportFolder(context.run.path / cycle.export, cycle.keep_exports)
-    with context.telemetry.room("policies"):
-        if folder.add(policies, ref):
-            context.telemetry.event("exported", policy=str(ref), path=str(folder.target(ref)))
-    controls.enter("training")
 
 
 if TYPE_CHECKING:

@@ -95,13 +95,18 @@ def write_network(
 ) -> list[str]:
     """Write a network for lc0, whole or not at all. Returns the heads that the format has no place for."""
     data = network_bytes(config, weights, input_format=input_format, encoding=encoding, steps=steps, like=like)
-    packed = io.BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, filename="") as file:
-        file.write(data)
-    write_bytes(path, packed.getvalue())
+    write_bytes(path, compressed(data))
     if omitted := omitted_heads(config):
         log.warning("%s: lc0's format has no place for the heads %s; they are not in it", path, ", ".join(omitted))
     return omitted
+
+
+def compressed(data: bytes) -> bytes:
+    """A file as lc0 has it; the same bytes for the same data."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, filename="") as file:
+        file.write(data)
+    return packed.getvalue()
 
 
 def network_bytes(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class ReleaseFileConfig(Model):
     """One file that is made of each version."""
 
-    format: Literal["lc0", "onnx"]
-    """`lc0`: a network as the chess engine lc0 loads it. `onnx`: for any ONNX runtime. Both are for chess networks."""
+    format: Literal["lc0"] = "lc0"
+    """`lc0`: a chess network as the engine lc0 loads it."""
     path: str = Field(min_length=1, max_length=4096, examples=["networks/{name}-{step}.pb.gz"])
     """May have {name} (the run's), {policy}, {version}, {step} (updates done) and {datetime} (UTC). One that is not
     absolute is under the run's directory."""
@@ -88,6 +88,9 @@ def check_cycle(config: RunConfig) -> Iterator[Contradiction]:
     """Everything about waiting for data that cannot hold together."""
     if config.cycle is not None:
         yield from _mode(config)
+        if config.cycle.release is not None and not config.policy.network.kind.startswith("chess_"):
+            text = f"writes networks for chess engines, and policy.network.kind is {config.policy.network.kind}"
+            yield at("cycle.release", f"{text}; write chess_residual or chess_attention, or leave it out")
         if config.topology == "split":
             yield from _amounts(config, config.cycle)
 
