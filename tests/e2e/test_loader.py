@@ -1,6 +1,7 @@
 """A loader is pulled inside the trainer's process: no row goes through the loop, and a resume continues behind the last batch."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,16 @@ from psutil import Process
 from safetensors.numpy import load_file
 
 from ludus import SingleRun, parse_config
+from ludus.config import RunConfig
 from ludus.errors import ConfigError
+from ludus.plugins import load_plugins
+from ludus.runtime import Pulse
+from ludus.train.loaders import make_loader
 
 PLUGIN = '''
+import time
+from pathlib import Path
+
 import numpy as np
 
 from ludus import register_loader
@@ -55,6 +63,23 @@ class Numbered:
 
 
 register_loader("numbered", Numbered)
+
+
+class Waiting(Numbered):
+    """Gives some rows, and then waits for a file that tells it to go on."""
+
+    def __init__(self, *, config, seed, waiting, rows, then, until):
+        super().__init__(config=config, seed=seed, rows=rows)
+        self.waiting, self.then, self.until = waiting, then, Path(until)
+
+    def next(self):
+        while self.next_row >= self.then and not self.until.exists():
+            self.waiting()
+            time.sleep(0.001)
+        return super().next()
+
+
+register_loader("waiting", Waiting)
 '''
 CONFIG = """
 name: pulled
@@ -133,3 +158,44 @@ def test_what_is_wrong_with_a_loader_is_said_before_the_run_begins(
     with pytest.raises(ConfigError, match=expected):
         SingleRun(parse_config(CONFIG.replace(old, new), "pulled.yaml"), tmp_path / "run", plugins=[plugin])
     assert not (tmp_path / "run").exists()
+
+
+def waiting_config(until: Path) -> RunConfig:
+    options = f"{{rows: 32, then: 64, until: {until}}}"
+    text = CONFIG.replace("kind: numbered", "kind: waiting").replace("{rows: 32}", options)
+    return parse_config(text, "pulled.yaml")
+
+
+def test_a_run_whose_loader_waits_for_data_can_be_stopped_and_goes_on(
+    unbroken: Path, plugin: str, tmp_path: Path
+) -> None:
+    run = SingleRun(waiting_config(tmp_path / "more"), tmp_path / "run", plugins=[plugin])
+    run.start()
+    end = time.monotonic() + 300
+    while run.wait(0.005).update < 2:
+        assert time.monotonic() < end
+        assert not run.status().is_over
+    run.stop()
+    assert run.wait(300).steps == 64
+    assert run.status().is_over
+    (tmp_path / "more").touch()
+    again = SingleRun(waiting_config(tmp_path / "more"), tmp_path / "run", plugins=[plugin])
+    assert again.run_to_end().stage == "done"
+    assert weights(tmp_path / "run") == weights(unbroken)
+
+
+def test_a_loader_that_waits_shows_signs_of_life(plugin: str, tmp_path: Path) -> None:
+    load_plugins([plugin])
+    config, pulse, ticks = waiting_config(tmp_path / "more"), Pulse(), []
+
+    def sign() -> None:
+        pulse.tick()
+        ticks.append(pulse.ticks)
+        if len(ticks) == 3:
+            (tmp_path / "more").touch()
+
+    loader = make_loader(config, sign)
+    assert loader is not None
+    for _ in range(3):
+        assert len(loader.next()) == 32
+    assert ticks == [1, 2, 3]

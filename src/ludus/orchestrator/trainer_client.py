@@ -108,13 +108,13 @@ class TrainerClient(Learner):
         meters.watch_workers("train", lambda: [context.supervisor.pid(NAME)])
 
     def step(self, batch: Batch | None) -> UpdateReport | None:
-        """Send a batch; returns an update that is done. In sync, waits for that of this batch."""
+        """Send a batch; returns an update that is done. In sync, waits for that of this batch, unless a loader does."""
         if batch is not None and batch.explored is not None:
             steps, episodes = batch.explored
             return UpdateReport(batch=batch, steps=steps, episodes=episodes, is_learnt=False)
         if batch is not None:
             self._order(batch)
-        if self.depth == 1 and self._orders:
+        if self.depth == 1 and self._orders and not self._orders[0].batch.is_pulled:
             self._workers.wait_until(lambda: bool(self._finished))
         elif not self._finished:
             self._workers.serve(0.0 if batch is not None else POLL_S)

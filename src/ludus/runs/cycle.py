@@ -194,7 +194,7 @@ class CycleSource(BatchSource):
             return None
         is_whole = self._takes_all()
         if is_whole:
-            batch = self.inner.next(cycle.updates_left(self.progress.unpublished))
+            batch = self.inner.next_within(cycle.updates_left(self.progress.unpublished))
             if not self.inner.is_dry:
                 cycle.see(self.inner.taken_in)
                 self.controls.enter("training")

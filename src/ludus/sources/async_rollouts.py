@@ -69,8 +69,12 @@ class AsyncRollouts(BatchSource):
             self._issuer.explorers.start()
             self._issuer.submit(self._rows.done.missing(self._rows.done.before, self._progress.next_task))
 
-    def next(self, most: int | None = None) -> Batch | None:
-        """Claim a batch if there is one and the learner has room; with `most`, if it has fewer than that in hand."""
+    def next(self) -> Batch | None:
+        """Claim a batch if there is one and the learner has room."""
+        return self.next_within(self._most_in_flight)
+
+    def next_within(self, most: int | None) -> Batch | None:
+        """The same, if the learner has fewer than `most` batches in hand; None: as many as it takes."""
         self._explore()
         self._rows.check_usable()
         batch = self._claim() if self.in_flight() < min(most or self._most_in_flight, self._most_in_flight) else None
@@ -144,7 +148,7 @@ class ExploreOnly(AsyncRollouts):
         buffer = self._rows.buffer
         return len(buffer) >= buffer.limits.capacity
 
-    def next(self, most: int | None = None) -> Batch:
+    def next(self) -> Batch:
         """Wait for one batch of episodes."""
         counts, episodes = self._rows.sink.counts, self._rows.batch_episodes
         goal, steps = counts.training_episodes + episodes, counts.training_steps

@@ -22,7 +22,7 @@ class Loader(Protocol):
     """Gives batches of experience. Made, called and closed in one thread of the trainer."""
 
     def next(self) -> Experiences:
-        """The rows of the next update. Blocks until there are some."""
+        """The rows of the next update. Blocks until there are some, and calls `waiting` (below) meanwhile."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -61,7 +61,11 @@ class StagedLoader(Loader, Protocol):
 
 
 LoaderFactory = Callable[..., Loader]
-"""Called with `config` (the run's), `seed`, and the options of the YAML as keyword arguments."""
+"""Called with `config` (the run's), `seed`, and the options of the YAML as keyword arguments.
+
+A factory with a parameter `waiting` gets a function under that name. A loader whose data may be long in coming calls it
+every few seconds while it waits: a trainer that shows no progress for `runtime.stall_s` counts as hung.
+"""
 
 
 def register_loader(kind: str, factory: LoaderFactory) -> None:
@@ -74,19 +78,20 @@ def check_loader(config: RunConfig) -> None:
     chosen: LoaderConfig | None = config.buffer.loader
     if chosen is not None:
         try:
-            signature(LOADERS.find(chosen.kind)).bind(config=config, seed=config.seed, **chosen.options)
+            factory: LoaderFactory = LOADERS.find(chosen.kind)
+            signature(factory).bind(**_arguments(factory, config, chosen, lambda: None))
         except TypeError as error:
             raise ConfigError(f"buffer.loader: {chosen.kind}: {error}") from error
 
 
-def make_loader(config: RunConfig) -> Loader | None:
-    """The loader that a config asks for; None where it asks for none."""
+def make_loader(config: RunConfig, waiting: Callable[[], None]) -> Loader | None:
+    """The loader that a config asks for; None where it asks for none. It calls `waiting` while it waits for data."""
     chosen = config.buffer.loader
     if chosen is None:
         return None
     check_loader(config)
     factory: LoaderFactory = LOADERS.find(chosen.kind)
-    return factory(config=config, seed=config.seed, **chosen.options)
+    return factory(**_arguments(factory, config, chosen, waiting))
 
 
 def report_on(loader: Loader) -> LoaderReport | None:
@@ -98,3 +103,10 @@ def report_on(loader: Loader) -> LoaderReport | None:
         new_sequences=loader.new_sequences() if isinstance(loader, RoundLoader) else 0,
         stages=loader.stages() if isinstance(loader, StagedLoader) else [],
     )
+
+
+def _arguments(
+    factory: LoaderFactory, config: RunConfig, chosen: LoaderConfig, waiting: Callable[[], None]
+) -> dict[str, Any]:
+    given = {"config": config, "seed": config.seed, **chosen.options}
+    return given | {"waiting": waiting} if "waiting" in signature(factory).parameters else given

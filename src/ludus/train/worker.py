@@ -41,10 +41,10 @@ REPORT_S = 0.5
 class Trainer:
     """A learner and its state, driven by messages."""
 
-    def __init__(self, setup: TrainerSetup) -> None:
+    def __init__(self, setup: TrainerSetup, pulse: Pulse) -> None:
         load_plugins(setup.plugins)
         config = RunConfig.model_validate_json(setup.config)
-        self._loader = make_loader(config)
+        self._loader = make_loader(config, pulse.tick)
         scratch = Path(setup.scratch) if setup.scratch else None
         self._learner = make_learner(config, setup.shape, teacher=setup.teacher, scratch=scratch)
         self._state: Any = self._learner.init(config.seed)
@@ -117,7 +117,7 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
                     trainer.close()
                 return
             if isinstance(message, TrainerSetup):
-                trainer = Trainer(message)
+                trainer = Trainer(message, pulse)
             elif isinstance(message, TrainOn) and trainer is not None:
                 channel.send(trainer.train(message, blob))
             elif isinstance(message, SaveInto) and trainer is not None:
