@@ -322,12 +322,12 @@ def test_a_reply_that_nobody_takes_is_not_kept_for_good(monkeypatch: pytest.Monk
     monkeypatch.setattr(deadlines, "TAKE_S", 0.5)
     gone = threading.Event()
 
-    class Noting(deadlines.PatientProtocol):
+    class Noting(deadlines.DeadlineProtocol):
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             gone.set()
 
-    monkeypatch.setattr("ludus.http.server.PatientProtocol", Noting)
+    monkeypatch.setattr("ludus.http.server.DeadlineProtocol", Noting)
     large = Starlette(routes=[Route("/large", lambda request: Response(b"x" * (64 << 20)))])
     with serving(large) as url:
         parts = urlsplit(url)

@@ -22,7 +22,7 @@ AFTERWARDS_S = 5.0
 LOOK_S = 1.0
 
 
-class PatientProtocol(H11Protocol):
+class DeadlineProtocol(H11Protocol):
     """A connection of uvicorn's that is looked at every second."""
 
     _owed: object = None

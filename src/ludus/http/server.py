@@ -16,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ludus.errors import ConfigError, WorkerError
-from ludus.http.deadlines import PatientProtocol
+from ludus.http.deadlines import DeadlineProtocol
 from ludus.http.routes import check_reach
 
 HOST = "127.0.0.1"
@@ -95,7 +95,7 @@ def _config(app: ASGIApp, shutdown_s: int) -> uvicorn.Config:
     """How the API is served: no logs of requests, no headers of proxies believed, no web sockets."""
     return uvicorn.Config(
         app,
-        http=PatientProtocol,
+        http=DeadlineProtocol,
         log_config=None,
         access_log=False,
         proxy_headers=False,

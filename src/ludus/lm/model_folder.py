@@ -36,8 +36,10 @@ _VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "tekken.json")
 _MOST_JSON_BYTES = 200_000_000
 
 
-def find_model_folder(path: str) -> Path:
+def find_model_folder(path: str, remedy: str = "") -> Path:
     """The folder that holds the files of a model: that folder itself, a built-in model's, or one of the hub's cache.
+
+    `remedy` says what to do where there is none. Default: make a small one.
 
     Raises:
         ConfigError: there is no such folder and no such model, or the folder is refused.
@@ -46,7 +48,7 @@ def find_model_folder(path: str) -> Path:
     if path in BUILT_IN:
         folder = built_in_folder(path)
     elif not folder.is_dir():
-        folder = _from_hub(path)
+        folder = _from_hub(path, remedy or f"make one with: ludus model make {path}")
     reason = refusal(path, folder)
     if reason:
         raise ConfigError(reason)
@@ -139,9 +141,9 @@ def _publish(staging: Path, final: Path) -> None:
         raise ConfigError(f"{final} holds another model already; choose another folder, or remove it first")
 
 
-def _from_hub(path: str) -> Path:
+def _from_hub(path: str, remedy: str) -> Path:
     if not _HUB_ID.fullmatch(path):
-        raise ConfigError(f"no model folder {path}; make one with: ludus model make {path}")
+        raise ConfigError(f"no model folder {path}; {remedy}")
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     # What was downloaded once is used again: a run that is resumed must not find another model.

@@ -30,6 +30,10 @@ from ludus.policies.store import CARD, PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.rewards.attempt import Attempt, Mark, check_value
 
+NO_MODEL = (
+    "a reward model is a sequence classifier (a folder, or a model of the hub), or a version trained with a critic, "
+    "such as runs/x/policies/main/00000040"
+)
 NO_CRITIC = "{} has no critic, so it cannot say what a response is worth; train with ppo"
 
 
@@ -50,7 +54,7 @@ def check_reward_model(config: ModelRewardConfig) -> None:
             raise ConfigError(NO_CRITIC.format(config.path))
         return
     with quiet_transformers():
-        settings = AutoConfig.from_pretrained(find_model_folder(config.path), trust_remote_code=False)
+        settings = AutoConfig.from_pretrained(find_model_folder(config.path, NO_MODEL), trust_remote_code=False)
     _check_settings(config.path, settings)
 
 
@@ -58,7 +62,7 @@ class Classifier:
     """A sequence classifier with one output."""
 
     def __init__(self, config: ModelRewardConfig) -> None:
-        folder, path = find_model_folder(config.path), config.path
+        folder, path = find_model_folder(config.path, NO_MODEL), config.path
         with quiet_transformers():
             settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
             _check_settings(path, settings)
