@@ -63,7 +63,7 @@ def score(prompt: str, response: str, **config: Any) -> float:
 
 
 def test_a_missing_reward_model_is_not_answered_with_advice_to_make_a_random_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no model folder .*; a reward model is a sequence classifier") as refused:
+    with pytest.raises(ConfigError, match=r"no model folder .*; a reward model is a sequence classifier") as refused:
         load_scalar_model(ModelRewardConfig(kind="reward_model", path=str(tmp_path / "gone")))
     assert "ludus model make" not in str(refused.value)
 
