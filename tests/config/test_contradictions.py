@@ -230,6 +230,19 @@ def make(*overrides: str) -> RunConfig:
             "played ahead; write synchronise.offset: 0, or leave it out",
         ),
         (
+            ["topology=fused", "explore.cut_off=0.9"],
+            "explore.cut_off: has no effect: topology: fused plays all games in step and waits for none",
+        ),
+        (
+            ["topology=split", "mode=train", "explore.cut_off=0.9"],
+            "explore.cut_off: has no effect: mode: train plays nothing for training",
+        ),
+        (
+            ["topology=split", "train.batch_episodes=8", "explore.cut_off=0.9"],
+            "explore.cut_off: has no effect: 0.9 of 8 episodes (a batch) are all of them, rounded up; "
+            "write at most 0.875, or a larger train.batch_episodes",
+        ),
+        (
             ["topology=fused", "explore.refill=2"],
             "explore.refill: has no effect: topology: fused refuses nothing that it played",
         ),

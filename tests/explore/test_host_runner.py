@@ -253,3 +253,20 @@ def test_a_version_that_cannot_be_loaded_costs_the_episodes_that_need_it(
     errors = {episode.task.id: episode.error for episode in batch.episodes}
     assert "main@7 cannot be loaded" in errors[TaskId(0)]
     assert not errors[TaskId(1)]
+
+
+def test_a_cancelled_game_is_not_played_on_and_frees_its_slot(make_runner: MakeRunner, tic_tac_toe: Game) -> None:
+    runner = make_runner(tic_tac_toe, slots=2)
+    runner.submit([task(n, learner(), learner()) for n in range(5)])
+    runner.step()
+    runner.step()
+    assert runner.progress() == [(0, 2), (1, 2)]
+    runner.cancel([0, 3])
+    batch = play(runner, [])
+    assert [episode.task.id for episode in batch.episodes] == [1, 2, 4]
+    assert {episode.steps for episode in batch.episodes} <= set(range(5, 10))
+    runner.submit([task(5, learner(), learner())])
+    while not runner.is_idle:
+        runner.step()
+    runner.cancel([5])
+    assert runner.finished_episodes == 0

@@ -34,6 +34,7 @@ from killing import (
 
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.storage.checkpoints import CheckpointStore
+from ludus.storage.jsonl import read_jsonl
 from ludus.storage.segment_reader import SegmentReader
 
 KILLS = 50
@@ -158,6 +159,47 @@ def test_a_killed_run_that_refills_its_batches_ends_as_the_unbroken_one(tmp_path
     config = write_tasks(tmp_path, text, steps=400)
     run_through(config, tmp_path / "run", [Moment(more=3), Moment(who=EXPLORER), Moment()], seed=5)
     check_same(tmp_path / "run", config)
+
+
+def check_same_training(broken: Path, config: Path) -> None:
+    """As `check_same`, but for episodes that were cut off: whether they are in the log depends on who was how fast."""
+    whole = broken.with_name("whole")
+    code, error = finish(start(config, whole))
+    assert code == 0, error
+    found, expected = describe(broken), describe(whole)
+    for part in ("progress", "files", "league"):
+        assert found[part] == expected[part], part
+    for part in ("tasks", "issued", "done_before", "done_above"):
+        assert state(broken).get(part) == state(whole).get(part), part
+    cut = cut_off(whole)
+    assert cut
+    assert cut_off(broken) == cut
+    rows, expected_rows = experience(broken), experience(whole)
+    assert {key: row for key, row in rows.items() if row[0] not in cut} == {
+        key: row for key, row in expected_rows.items() if row[0] not in cut
+    }
+
+
+def cut_off(run: Path) -> set[int]:
+    events = [event for event in read_jsonl(run / "events.jsonl") if event["event"] == "cut_off"]
+    return {task for event in events for task in event["tasks"]}
+
+
+@pytest.mark.slow
+def test_a_killed_run_that_cuts_stragglers_off_ends_as_the_unbroken_one(tmp_path: Path) -> None:
+    config = write(tmp_path, BOARD.replace("workers: 2", "workers: 2, cut_off: 0.7"), steps=1000)
+    moments = [Moment(more=3), Moment(who=EXPLORER), Moment(who=TRAINER), Moment(), Moment(event="cut_off")]
+    run_through(config, tmp_path / "run", moments, seed=6)
+    check_same_training(tmp_path / "run", config)
+
+
+@pytest.mark.slow
+def test_a_killed_run_on_adaptive_tasks_that_cuts_groups_off_ends_as_the_unbroken_one(tmp_path: Path) -> None:
+    text = TASKS.replace("group: 4", "group: 4, cut_off: 0.5").replace("max_tokens: 3", "max_tokens: 30")
+    config = write_tasks(tmp_path, text, steps=800)
+    moments = [Moment(more=2), Moment(who=EXPLORER), Moment(event="cut_off"), Moment()]
+    run_through(config, tmp_path / "run", moments, seed=7)
+    check_same_training(tmp_path / "run", config)
 
 
 @pytest.mark.slow

@@ -54,6 +54,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "loop/steps_per_s",
         "time/<room>_s",
     ),
+    "cut_off": ("explore/cut_off", "explore/cut_off_late"),
     "split": (
         "evaluate/return",
         "evaluate/return_ci95",

@@ -161,3 +161,51 @@ def test_what_cannot_be_made_is_one_clear_error(make_runner: Make) -> None:
         make_runner(None, custom("plain"))
     with pytest.raises(ConfigError, match="small letters"):
         register_workflow("Debate", debate)
+
+
+def test_a_cancelled_attempt_ends_at_once_and_frees_its_slot(make_runner: Make) -> None:
+    """Its code is told, the engine forgets its session, and nothing comes of it."""
+    told: list[int] = []
+
+    async def waits(task: Task, model: RolloutModel) -> Outcome:
+        reply = await model.chat().say(task.inputs["prompt"])
+        try:
+            while task.id == 0:
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append(task.id)
+            raise
+        return Outcome(response=reply, reward=1.0)
+
+    register_workflow("waits", waits)
+    runner, engine = make_runner(lambda prompt: "4", custom("waits"), slots=1)
+    runner.submit([attempt(0), attempt(1), attempt(2)])
+    while not any(steps for _, steps in runner.progress()):
+        runner.step()
+    ((number, sampled),) = runner.progress()
+    assert (number, sampled) == (0, 2)  # the 4, and the end of the reply
+    runner.cancel([0, 2])
+    batch = run(runner, [])
+    assert [(episode.task.id, episode.sampled) for episode in batch.episodes] == [(1, 2)]
+    assert batch.episodes[0].steps == 3
+    assert told == [0]
+    assert len(engine.ended) == 2
+    assert runner.progress() == []
+
+
+def test_tokens_of_a_reply_that_is_being_written_are_seen(make_runner: Make) -> None:
+    """A long reply can be given up before its end."""
+    runner, engine = make_runner(None, sampling=LONG)
+    runner.submit([attempt(0)])
+    seen = 0
+    while seen < 3 and not runner.is_idle:
+        runner.step()
+        seen = max((steps for _, steps in runner.progress()), default=0)
+    assert 3 <= seen < LONG["max_tokens"]
+    runner.cancel([0])
+    batch = run(runner, [])
+    assert not batch.episodes
+    assert engine.counters.sampled_tokens < LONG["max_tokens"]
+
+
+LONG = {"max_tokens": 400, "ignore_end": True}

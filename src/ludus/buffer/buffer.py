@@ -14,7 +14,7 @@ One thread of the process that holds the run lock owns a buffer. Trainers read c
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -192,16 +192,18 @@ class Buffer:
         """The batch was not trained on: its rows are as if it had never been claimed."""
         self._close_claim(claim)
 
-    def discard(self, keys: Iterable[tuple[int, int, int]]) -> int:
-        """Take rows out of the window, by (task, attempt, place in the episode); returns how many were there.
+    def discard(self, keys: Iterable[tuple[int, int, int]] = (), *, tasks: Collection[int] = ()) -> int:
+        """Take rows out of the window, by (task, attempt, place in the episode) or all of some tasks; returns how many
+        were there.
 
         They stay in the log, and in the batches that have them. Say it again after `load_state`.
         """
         doomed = {tuple(key) for key in keys}
-        if not doomed or not len(self._window):
+        if not (doomed or tasks) or not len(self._window):
             return 0
         columns = (self._window[name].tolist() for name in ("task", "attempt", "seat"))
-        gone = np.fromiter((key in doomed for key in zip(*columns, strict=True)), np.bool_, len(self._window))
+        gone = np.isin(self._window["task"], list(tasks))
+        gone |= np.fromiter((key in doomed for key in zip(*columns, strict=True)), np.bool_, len(self._window))
         self._window.drop(gone)
         self._counters["discarded"] += int(gone.sum())
         return int(gone.sum())

@@ -14,9 +14,9 @@ Invariants:
   seat; not a number where that attempt failed, was refused or is gone. A greedy row is never trained on as what the
   policy did. Rows of experts and pairs are left alone.
 - Rows wait in `OpenGroups` until all of their group is there. Every episode that goes in comes out exactly once,
-  together with the rest of its group, in the order of their tasks. A failed episode counts as there, and so does a task
-  that was done before this process began. What waits is in memory only: its tasks count as not played, so after a crash
-  they are played again.
+  together with the rest of its group, in the order of their tasks; or never, if its group is dropped. A failed episode
+  counts as there, and so does a task that was done before this process began. What waits is in memory only: its tasks
+  count as not played, so after a crash they are played again.
 """
 
 from __future__ import annotations
@@ -215,6 +215,11 @@ class OpenGroups:
             experiences=_in_task_order(join([part for group in groups for part in group.rows])),
             refused=tuple(part for group in groups for part in group.refused),
         )
+
+    def drop(self, tasks: Iterable[int]) -> None:
+        """Forget the groups of these tasks, and what of them waits."""
+        for number in {task // self._size for task in tasks}:
+            self._waiting.pop(number, None)
 
     def _keep(self, episodes: Sequence[Episode], verified: Verified) -> set[int]:
         for episode in episodes:

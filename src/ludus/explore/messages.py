@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -34,6 +35,27 @@ class Play(msgspec.Struct, tag="play", kw_only=True):
     tasks: list[Task]
 
 
+class Cancel(msgspec.Struct, tag="cancel", kw_only=True):
+    """Nobody waits for these tasks any more: give them up, begun or not."""
+
+    tasks: list[int]
+
+
+class StepLimits(msgspec.Struct, tag="step_limits", kw_only=True):
+    """Give up tasks of `[first, end)` as soon as they have more than so many steps. Replaces earlier limits."""
+
+    limits: list[tuple[int, int, int]]
+    """`(first, end, steps)` of each."""
+
+    def broken_by(self, progress: Iterable[tuple[int, int]]) -> list[int]:
+        """Tasks that are over their limit, of `(task, steps so far)`."""
+        return [
+            task
+            for task, steps in progress
+            if any(first <= task < end and steps > most for first, end, most in self.limits)
+        ]
+
+
 class Ready(msgspec.Struct, tag="ready", kw_only=True):
     """The worker is set up."""
 
@@ -45,11 +67,17 @@ class Played(msgspec.Struct, tag="played", kw_only=True):
     episode_bytes: int
     steps: int
     counts: dict[str, float] = {}
+    """What endpoints have done since the last message, by name of the metric: `endpoints/gpt/cost`."""
     busy_s: float = 0.0
     """Seconds of playing since the last message."""
     sampled_tokens: int = 0
     """Since the last message, by the engine of a language model."""
-    """What endpoints have done since the last message, by name of the metric: `endpoints/gpt/cost`."""
+
+
+class GaveUp(msgspec.Struct, tag="gave_up", kw_only=True):
+    """These tasks were over their step limit."""
+
+    tasks: list[int]
 
 
 class Trouble(msgspec.Struct, tag="trouble", kw_only=True):
@@ -64,5 +92,5 @@ class Broken(msgspec.Struct, tag="broken", kw_only=True):
     error: str
 
 
-ToExplorer = Setup | Play | Stop
-FromExplorer = Ready | Played | Trouble | Broken
+ToExplorer = Setup | Play | Cancel | StepLimits | Stop
+FromExplorer = Ready | Played | GaveUp | Trouble | Broken

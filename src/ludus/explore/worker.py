@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ludus.config import RunConfig
-from ludus.explore.messages import Broken, Play, Played, Ready, Setup, ToExplorer, Trouble
+from ludus.explore.messages import Broken, Cancel, GaveUp, Play, Played, Ready, Setup, StepLimits, ToExplorer, Trouble
 from ludus.runtime import Channel, Pulse, Stop, run_worker
 from ludus.storage.arrow import episodes_to_table, experiences_to_table, to_bytes
 
@@ -34,7 +34,7 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
     """Play until told to stop."""
     runner: Runner | None = None
     handed_over = time.monotonic()
-    trouble, work = "", Work()
+    trouble, work, limits = "", Work(), StepLimits(limits=[])
     while True:
         idle = runner is None or runner.is_idle
         pulse.set_busy(not idle)
@@ -47,12 +47,19 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
                 channel.send(Ready())
             elif isinstance(message, Play) and runner is not None:
                 runner.submit(message.tasks)
+            elif isinstance(message, Cancel) and runner is not None:
+                runner.cancel(message.tasks)
+            elif isinstance(message, StepLimits):
+                limits = message
         if runner is None:
             continue
         pulse.set_busy(True)
         if not runner.is_idle:
             with work.counting():
                 runner.step()
+        if limits.limits and (over := limits.broken_by(runner.progress())):
+            runner.cancel(over)
+            channel.send(GaveUp(tasks=over))
         if runner.trouble != trouble:
             trouble = runner.trouble
             channel.send(Trouble(reason=trouble))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Set
 
 from ludus.config import SamplingConfig
 from ludus.errors import EngineLost, Unreachable
 from ludus.inference.conversation import ChatTemplate
-from ludus.inference.protocol import Completion, Engine, Request, Sampling
+from ludus.inference.protocol import Completion, Engine, Request, Sampling, ShowsProgress
 from ludus.runtime import Pulse
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ class PolicySampler:
         """Why the engine cannot be reached now; empty while it can."""
         self._patience_s = patience_s
         self._lost_since: float | None = None
+        self._sampled: Counter[str] = Counter()
+        """Tokens of finished replies, by episode."""
 
     async def sample(self, request: Request) -> Completion:
         """Write one completion.
@@ -65,7 +68,20 @@ class PolicySampler:
             log.warning("the engine answers again, after %.0f s", time.monotonic() - self._lost_since)
             self._lost_since, self.trouble = None, ""
         self.pulse.tick()
+        self._sampled[_episode(request.session)] += len(completion.tokens)
         return completion
+
+    def sampled(self) -> Counter[str]:
+        """Tokens that were sampled so far in every episode that is not over, by its id; of a reply that is being
+        written only where the engine tells."""
+        totals = self._sampled.copy()
+        for session, tokens in self.engine.writing() if isinstance(self.engine, ShowsProgress) else ():
+            totals[_episode(session)] += tokens
+        return totals
+
+    def end_episode(self, episode: str) -> int:
+        """The episode is over, or begins again; returns the tokens that were sampled in it."""
+        return self._sampled.pop(episode, 0)
 
     def _interruption(self, error: Unreachable) -> Interrupted | EngineLost:
         """What to raise in a game that cannot reach the engine, again or for the first time."""
@@ -80,6 +96,11 @@ class PolicySampler:
             f"{error}; explore.engine.patience_s = {self._patience_s:g} is over. Nothing is lost: start the server "
             "again, and the same command resumes the run"
         )
+
+
+def _episode(session: str) -> str:
+    """Sessions are named after their episodes: `<episode>/<seat>`, `<episode>/<try>/<chat>`."""
+    return session.partition("/")[0]
 
 
 def make_sampling(config: SamplingConfig, stop_tokens: Set[int], *, max_tokens: int | None = None) -> Sampling:

@@ -7,10 +7,10 @@ A completion says which policy version wrote it. With the same prompt, policy an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +120,15 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Give everything back. Requests in flight fail."""
+        ...
+
+
+@runtime_checkable
+class ShowsProgress(Protocol):
+    """An engine that tells how far it is, so that a reply that has grown too long need not be written to its end."""
+
+    def writing(self) -> Iterable[tuple[str, int]]:
+        """The session of every request that is being written, and tokens so far."""
         ...
 
 

@@ -1,23 +1,25 @@
 """A pool of explorer processes as one thing: tasks in, episodes out, whatever happens to the processes.
 
-Invariant: every submitted task comes back exactly once, as a played episode or as a failed one. A task in the hands of
-a lost worker is given out again; the one whose code was running gets one more try and then counts as failed.
+Invariant: every submitted task that is not cancelled comes back exactly once: as a played episode, as a failed one, or
+among `cuts.given_up`. Of a cancelled task nothing comes back. A task in the hands of a lost worker is given out again;
+the one whose code was running gets one more try and then counts as failed.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from ludus.errors import DamagedPolicy, WorkerError
-from ludus.explore.messages import Broken, FromExplorer, Play, Played, Ready, Setup, Trouble
+from ludus.explore.messages import Broken, Cancel, FromExplorer, GaveUp, Play, Played, Ready, Setup, StepLimits, Trouble
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.workers import worker_imports
 from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, PolicyRef, Task, episode_id
@@ -65,6 +67,11 @@ class Waiting:
         """To the fronts, in this order."""
         for task in reversed(tasks):
             self._queues.setdefault(task.purpose, deque()).appendleft(task)
+
+    def remove(self, tasks: Set[int]) -> None:
+        """Forget these."""
+        kept = {purpose: [task for task in queue if task.id not in tasks] for purpose, queue in self._queues.items()}
+        self._queues = {purpose: deque(queue) for purpose, queue in kept.items() if queue}
 
     def take(self) -> Task:
         """The next task of the purpose whose turn it is."""
@@ -126,6 +133,22 @@ class EndpointBill:
         self._earlier = dict(self._totals)
 
 
+@dataclass(slots=True, kw_only=True)
+class Cuts:
+    """What explorers are to give up by themselves, and what became of that."""
+
+    limits: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By range of tasks, the steps that each may have."""
+    given_up: set[int] = field(default_factory=set)
+    """Tasks that had more, until they are cancelled."""
+    late: int = 0
+    """Episodes that came back after their task was cancelled."""
+
+    def message(self) -> StepLimits:
+        """The limits, for an explorer."""
+        return StepLimits(limits=[(first, end, steps) for (first, end), steps in self.limits.items()])
+
+
 class ExplorerWork:
     """How much explorers did since somebody asked: seconds of playing, and tokens."""
 
@@ -164,11 +187,11 @@ class Dispatcher:
     ) -> None:
         """`workers` processes play `slots` tasks each at a time; `repair` makes a damaged version usable if it can."""
         self._context = context
-        self._supervisor = context.supervisor
         self._workers, self._repair = workers, repair
         self.bill = EndpointBill(workers)
         """What endpoints have cost, over all starts of the run."""
         self.work = ExplorerWork()
+        self.cuts = Cuts()
         self._setup = Setup(
             run_dir=str(context.run.path),
             run=context.config.name,
@@ -198,11 +221,11 @@ class Dispatcher:
                 stall_s=config.explore.deadline_s,
                 imports=worker_imports(config),
             )
-            self._supervisor.start(spec)
+            self._context.supervisor.start(spec)
             self._greet(spec.name)
         meters, room = self._context.telemetry.meters, self._workers * self._setup.slots * TASKS_PER_SLOT
         meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
-        meters.watch_workers("explore", lambda: [self._supervisor.pid(name) for name in list(self._hands)])
+        meters.watch_workers("explore", lambda: [self._context.supervisor.pid(name) for name in list(self._hands)])
 
     @property
     def running(self) -> int:
@@ -225,6 +248,28 @@ class Dispatcher:
         self._context.telemetry.meters.add("tasks", len(tasks))
         self._hand_out()
 
+    def cancel(self, tasks: Iterable[int]) -> None:
+        """Nobody waits for these training tasks any more, wherever they are: explorers stop to play them."""
+        doomed, before = set(tasks), self.running
+        self.cuts.given_up -= doomed
+        self._waiting.remove(doomed)
+        for worker, hand in self._hands.items():
+            if mine := self._take_back(hand, doomed):
+                self._context.supervisor.send(worker, Cancel(tasks=mine))
+        self.running_for_training -= before - self.running
+        self._hand_out()
+
+    def limit_steps(self, tasks: range, steps: int | None) -> None:
+        """Have explorers give up those of these tasks that have more steps; None: they are over."""
+        key, limits = (tasks.start, tasks.stop), self.cuts.limits
+        if limits.get(key) == steps:
+            return
+        limits.pop(key, None)
+        if steps is not None:
+            limits[key] = steps
+        for worker in self._hands:
+            self._context.supervisor.send(worker, self.cuts.message())
+
     def absorb(self, event: Arrived | Lost) -> Iterator[Delivery]:
         """Take a supervisor event that concerns this pool; yields episodes that came back."""
         if event.worker not in self._hands:
@@ -235,6 +280,10 @@ class Dispatcher:
             delivery = self._unpack(event.worker, event.message, event.blob)
             if delivery.batch.episodes:
                 yield delivery
+        elif isinstance(event.message, GaveUp):
+            given_up = self._take_back(self._hands[event.worker], set(event.message.tasks))
+            self.cuts.given_up.update(given_up)
+            self.running_for_training -= len(given_up)
         elif isinstance(event.message, Trouble):
             self._report_trouble(event.worker, event.message.reason)
         elif isinstance(event.message, Broken):
@@ -259,7 +308,9 @@ class Dispatcher:
 
     def _greet(self, worker: str) -> None:
         self._hands[worker] = {}
-        self._supervisor.send(worker, msgspec.structs.replace(self._setup, spent=self.bill.spent(worker)))
+        self._context.supervisor.send(worker, msgspec.structs.replace(self._setup, spent=self.bill.spent(worker)))
+        if self.cuts.limits:
+            self._context.supervisor.send(worker, self.cuts.message())
 
     def _hand_out(self) -> None:
         """Give waiting tasks to whoever has least in hand, as long as there is room."""
@@ -273,7 +324,7 @@ class Dispatcher:
             given[worker].append(task)
         for worker, tasks in given.items():
             if tasks:
-                self._supervisor.send(worker, Play(tasks=tasks))
+                self._context.supervisor.send(worker, Play(tasks=tasks))
 
     def _unpack(self, worker: str, played: Played, blob: memoryview) -> Delivery:
         self.bill.add(worker, played.counts)
@@ -282,12 +333,20 @@ class Dispatcher:
         hand = self._hands[worker]
         episodes = episodes_from_table(table, hand)
         experiences = experiences_from_table(from_bytes(blob[played.episode_bytes :]))
+        if late := {episode.id for episode in episodes} - hand.keys():
+            self.cuts.late += len(late)
+            episodes = [episode for episode in episodes if episode.id not in late]
+            table = table.filter(pa.array([id not in late for id in table.column("id").to_pylist()], pa.bool_()))
+            if len(experiences):
+                of_rows = experiences.sequences["episode"].tolist()
+                experiences = experiences.take(np.flatnonzero([id not in late for id in of_rows]))
         if again := self._to_repeat(episodes):
-            self._waiting.put_back([hand.pop(id) for id in again if id in hand])
+            self._waiting.put_back([hand.pop(id) for id in again])
             episodes = [episode for episode in episodes if episode.id not in again]
             table = episodes_to_table(episodes)
-        self._count_back(episode for episode in episodes if hand.pop(episode.id, None) is not None)
+        self._count_back(episodes)
         for episode in episodes:
+            del hand[episode.id]
             self._strikes.pop(episode.id, None)
         batch = EpisodeBatch(episodes=tuple(episodes), experiences=experiences)
         return Delivery(batch=batch, episodes_table=table)
@@ -302,6 +361,14 @@ class Dispatcher:
             if self._strikes[episode.id] < DAMAGED_TRIES and all(usable[seat.policy] for seat in episode.task.seats):
                 again.append(episode.id)
         return again
+
+    def _take_back(self, hand: dict[EpisodeId, Task], tasks: Set[int]) -> list[int]:
+        """Take tasks out of a worker's hand; returns those that were there."""
+        found = {id: task.id for id, task in hand.items() if task.id in tasks}
+        for id in found:
+            del hand[id]
+            self._strikes.pop(id, None)
+        return list(found.values())
 
     def _count_back(self, episodes: Iterable[Episode]) -> None:
         self.running_for_training -= sum(episode.task.purpose == "train" for episode in episodes)

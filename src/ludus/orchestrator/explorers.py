@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.dispatcher import Dispatcher
@@ -38,6 +38,12 @@ class Explorers(Dispatcher):
         """Take what comes back; wait at most so many seconds for it."""
         workers.listen(self._take)
 
+    def give_up(self, tasks: Sequence[int]) -> None:
+        """Training tasks that nobody waits for: they are not played on, and what came back of them goes."""
+        self.cancel(tasks)
+        self._sink.forget(tasks)
+        self._context.telemetry.event("cut_off", tasks=list(tasks))
+
     def close(self) -> None:
         """Report what endpoints have cost."""
         if bill := self.bill.metrics():
@@ -46,7 +52,8 @@ class Explorers(Dispatcher):
     def take_metrics(self) -> dict[str, float]:
         """What they have done; where they play for training, also how fast they were since the last call."""
         work = self.work.take_metrics() if self._context.config.topology == "split" else {}
-        return {**self.bill.metrics(), **work}
+        late = {"explore/cut_off_late": float(self.cuts.late)} if self._context.config.explore.cut_off < 1 else {}
+        return {**self.bill.metrics(), **work, **late}
 
     def _take(self, event: Arrived | Lost) -> None:
         for delivery in self.absorb(event):

@@ -112,6 +112,13 @@ class RolloutSink:
         """How many tasks to begin from `first` on, when `count` are wanted: groups are begun whole."""
         return self._groups.to_begin(first, count) if self._groups is not None else count
 
+    def forget(self, tasks: Sequence[int]) -> None:
+        """These tasks were cut off: what waits of their groups goes, and so do rows that nobody has trained on."""
+        if self._groups is not None:
+            self._groups.drop(tasks)
+        if self._buffer is not None:
+            self._buffer.discard(tasks=tasks)
+
     def why_refused(self) -> str:
         """Reasons with their counts, and the latest example of each."""
         latest = [example for reason in self.refusals.counts for example in self.refusals.examples(reason)[-1:]]

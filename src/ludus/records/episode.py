@@ -40,6 +40,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """Empty when the episode ended by the rules; otherwise why it did not."""
     duration_s: float = 0.0
+    sampled: int = 0
+    """Tokens that language models of the run sampled in it, those of failed tries included. 0 on boards."""
 
     @classmethod
     def failed(cls, id: EpisodeId, task: Task, error: str) -> Episode:
@@ -58,6 +60,11 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     def length(self) -> int:
         """Number of plies."""
         return int(self.move_plies[-1]) + 1 if len(self.move_plies) else 0
+
+    @property
+    def steps(self) -> int:
+        """How long it was in steps of play, whatever the machine: plies and sampled tokens."""
+        return self.length + self.sampled
 
     def turns(self) -> list[tuple[int, int, int]]:
         """The moves as (ply, seat, action), for display."""

@@ -149,6 +149,8 @@ def _split(parts: Parts) -> Loop:
     def note(played: tuple[Episode, ...]) -> None:
         parts.tasks.absorb(played)
         rows.done.add(episode.task.id for episode in played)
+        if config.schedule == "sync":
+            rows.cut_off.note(played)
 
     count = config.explore.workers
     explorers = Explorers(context, parts.workers, rows.sink, count=count, on_played=note, repair=parts.repair)

@@ -114,11 +114,19 @@ class AsyncRollouts(BatchSource):
         """Begin what the buffer's limits allow; at least so many episodes are under way then."""
         if not self._explores:
             return
+        self._cut_off()
         sink = self._rows.sink
         running = self._issuer.explorers.running_for_training + sink.waiting
         allowed = self._rows.buffer.may_explore(running, unpublished=self._progress.unpublished)
         if count := sink.to_begin(self._progress.next_task, max(allowed, episodes - running)):
             self._issuer.issue(count)
+
+    def _cut_off(self) -> None:
+        """Give up the stragglers among every batch of tasks that was issued whole; others can be begun instead."""
+        size, done, cut_off = self._rows.batch_episodes, self._rows.done, self._rows.cut_off
+        oldest = done.before // size * size
+        for first in range(oldest, self._progress.next_task - size + 1, size) if cut_off.is_on else ():
+            self._issuer.give_up(cut_off.late(range(first, first + size), done))
 
     def _claim(self) -> Batch | None:
         buffer = self._rows.buffer
@@ -160,6 +168,7 @@ class ExploreOnly(AsyncRollouts):
 
     def _keep_busy(self) -> None:
         self._rows.check_usable()
+        self._cut_off()
         wanted = self._config.explore.games_in_flight * TASKS_PER_SLOT - self._issuer.explorers.running_for_training
         if wanted > 0:
             self._issuer.issue(wanted)

@@ -17,6 +17,7 @@ from ludus.orchestrator.evaluation import Evaluation
 from ludus.orchestrator.progress import Progress
 from ludus.orchestrator.rollout_sink import RolloutSink
 from ludus.orchestrator.run_store import RunStore
+from ludus.sources.cut_off import CutOff
 from ludus.sources.done_tasks import DoneTasks
 from ludus.storage.segments import SegmentLog
 from ludus.telemetry import Fill
@@ -51,6 +52,7 @@ class RowStore:
             interval=config.publish_interval,
         )
         self.done = DoneTasks()
+        self.cut_off = CutOff(config)
         self.sink = RolloutSink(
             context,
             store,
@@ -70,6 +72,7 @@ class RowStore:
             "refused": self.sink.refusals.state(),
             "done_before": self.done.before,
             "done_above": self.done.above,
+            "cut_off": self.cut_off.state(),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -77,6 +80,7 @@ class RowStore:
         self.buffer.load_state(state["buffer"])
         self.sink.refusals.load_state(state["refused"])
         self.done.reset(int(state["done_before"]), state.get("done_above", ()))
+        self.cut_off.load_state(state.get("cut_off", {}))
 
     def check_usable(self) -> None:
         """Raise if nothing of the latest episodes can be trained on: more of them would not help."""
@@ -110,6 +114,7 @@ class RowStore:
         return {
             **self.sink.window.metrics(),
             **self.sink.metrics,
+            **self.cut_off.metrics(),
             **{f"buffer/{name}": float(value) for name, value in self.buffer.counters.items()},
             "experience/refused": float(self.sink.refusals.total),
         }

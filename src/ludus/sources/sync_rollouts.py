@@ -2,7 +2,8 @@
 
 Batches are issued between updates, so many ahead as `synchronise.offset` says, and played with the version that was
 newest then. With `explore.refill` further tasks follow for those of which nothing is left; how many is told by the rows
-of the batch alone. The result does not depend on which explorer finished when.
+of the batch alone. With `explore.cut_off` the longest episodes of a batch are given up. The result does not depend on
+which explorer finished when.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ludus.sources.done_tasks import note_logged_episodes
 from ludus.sources.protocol import Batch, BatchSource
 from ludus.sources.row_store import RowStore
 from ludus.sources.task_issuer import TaskIssuer
+from ludus.storage.arrow import episodes_from_table
 from ludus.storage.segments import SegmentLog
 
 MOST_FILTERED_BATCHES = 64
@@ -54,6 +56,9 @@ class SyncRollouts(BatchSource):
     def start(self) -> None:
         """Start explorers; play what was issued before the checkpoint and has not been played since."""
         note_logged_episodes(self._episodes, self._issuer.tasks, self._rows.done)
+        for _, table in self._episodes.scan() if self._rows.cut_off.is_on else ():
+            self._rows.cut_off.note(episodes_from_table(table))
+        self._rows.cut_off.forget(self._ahead[0].first if self._ahead else self._progress.next_task)
         self._issuer.explorers.start()
         self._issuer.submit_again({task: seats for batch in self._ahead for task, seats in batch.lineups.items()})
 
@@ -73,7 +78,7 @@ class SyncRollouts(BatchSource):
         """Have what was issued ahead played to the end: a run that is continued will train on it, and what there is
         does not depend on who was how fast."""
         end = max((batch.end for batch in self._ahead), default=0)
-        self._workers.wait_until(lambda: self._rows.done.before >= end or is_stopping(), self._rows.check_usable)
+        self._wait_until(lambda: self._rows.done.before >= end or is_stopping())
         return self._rows.done.before >= end
 
     def state(self) -> dict[str, Any]:
@@ -104,15 +109,34 @@ class SyncRollouts(BatchSource):
         """Wait until the oldest batch has been played, and take it."""
         end = self._ahead[0].end
         with self._telemetry.room("explore"):
-            self._workers.wait_until(lambda: self._rows.done.before >= end, self._rows.check_usable)
+            self._wait_until(lambda: self._rows.done.before >= end)
         self._issuer.tasks.settle(before=end)
+        self._issuer.explorers.limit_steps(range(self._ahead[0].first, end), None)
+        self._rows.cut_off.forget(end)
         return self._ahead.popleft()
+
+    def _wait_until(self, is_reached: Callable[[], bool]) -> None:
+        """Serve the workers, and cut stragglers off; what came back last may be one, too."""
+        self._workers.wait_until(is_reached, self._meanwhile)
+        self._cut_off()
+
+    def _meanwhile(self) -> None:
+        self._rows.check_usable()
+        self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Give up what is longer than those that are enough, and have explorers give up what becomes so."""
+        cut_off, explorers = self._rows.cut_off, self._issuer.explorers
+        for batch in self._ahead if cut_off.is_on else ():
+            tasks = range(batch.first, batch.end)
+            self._issuer.give_up(cut_off.stragglers(tasks, explorers.cuts.given_up))
+            explorers.limit_steps(tasks, cut_off.bound(tasks))
 
     def _refill(self, batch: IssuedBatch) -> IssuedBatch:
         """The batch with further tasks for those of which nothing is left; whole groups, up to the bound."""
         size, sink = self._rows.batch_episodes, self._rows.sink
-        bound = batch.end + self._most_refills * size
-        while batch.end < bound and (missing := size - self._kept(batch)) > 0:
+        bound, enough = batch.end + self._most_refills * size, self._rows.cut_off.enough(size)
+        while batch.end < bound and (missing := enough - self._kept(batch)) > 0:
             self._issue(min(sink.to_begin(batch.end, missing), bound - batch.end))
             batch = replace(batch, end=self._play().end)
         return batch

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import nan
 
 from ludus.games.protocol import GameSpec
 from ludus.league import Matchmaker
@@ -49,6 +50,14 @@ class TaskIssuer:
         self.explorers.submit(
             [self.tasks.training(task, 1, lambda *_, lineup=lineup: lineup)[0] for task, lineup in missing]
         )
+
+    def give_up(self, tasks: Sequence[int]) -> None:
+        """These tasks are over without a result: nobody plays them any more, and orders learn nothing from them."""
+        if tasks:
+            self.explorers.give_up(tasks)
+            if self.tasks.learns:
+                self.tasks.absorb_rewards(dict.fromkeys(tasks, nan))
+            self._done.add(tasks)
 
     def _seats_for(self, task: TaskId, game: str) -> tuple[Seat, ...]:
         return self._matchmaker.seats_for(task, self._specs[game])

@@ -60,10 +60,11 @@ _EPISODE_SCHEMA = pa.schema(
             "move_texts": pa.list_(pa.string()),
             "replies": pa.list_(pa.string()),
             "rewards": pa.string(),
+            "sampled": pa.int64(),
         }.items()
     ]
 )
-_LATER = ("rewards",)
+_LATER = ("rewards", "sampled")
 """Columns that tables of earlier versions lack."""
 _MOVE_TYPES: dict[str, type[np.generic]] = {"move_plies": np.int32, "move_seats": np.int16, "move_actions": np.int32}
 
@@ -181,6 +182,7 @@ def episodes_to_table(episodes: Sequence[Episode]) -> pa.Table:
         "move_texts": [episode.move_texts for episode in episodes],
         "replies": [episode.replies for episode in episodes],
         "rewards": [json.dumps(dict(episode.rewards)) if episode.rewards else "{}" for episode in episodes],
+        "sampled": [episode.sampled for episode in episodes],
     }
     arrays = {name: pa.array(values, _EPISODE_SCHEMA.field(name).type) for name, values in columns.items()}
     for name, dtype in _MOVE_TYPES.items():
@@ -198,6 +200,7 @@ def episodes_from_table(table: pa.Table, tasks: Mapping[EpisodeId, Task] | None 
     names = ("returns", "truncated", "error", "duration_s", "move_texts", "replies")
     results = [table.column(name).to_pylist() for name in names]
     rewards = table.column("rewards").to_pylist() if "rewards" in table.column_names else ["{}"] * len(ids)
+    sampled = table.column("sampled").to_pylist() if "sampled" in table.column_names else [0] * len(ids)
     moves = [_cut(table.column(name)) for name in _MOVE_TYPES]
     return [
         Episode(
@@ -213,9 +216,10 @@ def episodes_from_table(table: pa.Table, tasks: Mapping[EpisodeId, Task] | None 
             move_plies=plies,
             move_seats=seats,
             move_actions=actions,
+            sampled=tokens,
         )
-        for id, returns, truncated, error, duration_s, texts, replies, parts, plies, seats, actions in zip(
-            ids, *results, rewards, *moves, strict=True
+        for id, returns, truncated, error, duration_s, texts, replies, parts, tokens, plies, seats, actions in zip(
+            ids, *results, rewards, sampled, *moves, strict=True
         )
     ]
 

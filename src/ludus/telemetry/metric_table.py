@@ -70,6 +70,8 @@ EXPLORE = (
     ("explore/[<game>/]reply_chars", "characters", "games of words: length of their replies"),
     ("explore/against_<opponent>/score", "share", "fused: points against an opponent of the training games"),
     ("explore/refilled", "tasks", "explore.refill: played for this batch in place of those of which nothing was left"),
+    ("explore/cut_off", "episodes", "explore.cut_off: given up since this start, when enough of a batch were there"),
+    ("explore/cut_off_late", "episodes", "of these, that came back all the same and were dropped"),
     ("explore/failed_episodes", "episodes", "that ended with an error"),
     ("explore/rewards/<reward>/scored", "count", "tasks: training responses that a reward has scored; "
      "no `explore/rewards/*` counts evaluation"),

@@ -185,6 +185,10 @@ class ExploreConfig(Model):
     refill: int = Field(default=0, ge=0, le=1000)
     """Schedule sync: play further tasks for those of which nothing is left, because they failed or operators refused
     them, up to so many batches more; then train on what there is. DAPO's dynamic sampling. Default: 0, never."""
+    cut_off: float = Field(default=1.0, gt=0, le=1, examples=[0.9])
+    """Share of a batch that is enough, in episodes or, with `group`, in groups: the rest is given up. Schedule sync
+    keeps the shortest by plies and sampled tokens, the same in every run with this seed; schedule async keeps those
+    that come first and plays others instead. Default: 1, nothing is given up."""
     max_length: int | None = Field(default=None, gt=0)
     """Cut episodes after this many plies (they count as truncated). Default: the game's own bound."""
 
@@ -223,7 +227,28 @@ def check_explore(config: RunConfig) -> Iterator[Contradiction]:
     elif explore.refill and config.synchronise.offset:
         text = "plays with the version that the batch is played with, and synchronise.offset has others played ahead"
         yield at("explore.refill", f"{text}; write synchronise.offset: 0, or leave it out")
+    yield from _cut_off(config)
     yield from _endpoints(config)
+
+
+def _cut_off(config: RunConfig) -> Iterator[Contradiction]:
+    """A share that nothing is ever given up by, or of which nobody waits for the rest."""
+    explore, batch = config.explore, config.train.batch_episodes or 1
+    units, what = batch // explore.group, "episodes" if explore.group == 1 else "groups"
+    if config.topology != "split":
+        why = f"topology: {config.topology} plays all games in step and waits for none"
+        yield from no_effect(explore, "explore", "cut_off", why)
+    elif config.mode not in ("both", "explore"):
+        yield from no_effect(explore, "explore", "cut_off", f"mode: {config.mode} plays nothing for training")
+    elif explore.cut_off < 1 and batch % explore.group:
+        text = f"{batch} episodes (train.batch_episodes) are no whole number of groups (explore.group: {explore.group})"
+        yield at("explore.cut_off", f"{text}, and groups are cut off whole; write a multiple there")
+    elif explore.cut_off < 1 and explore.cut_off * units > units - 1:
+        text = f"has no effect: {explore.cut_off:g} of {units} {what} (a batch) are all of them, rounded up"
+        instead = f"write at most {(units - 1) / units:.3g}, or a larger train.batch_episodes"
+        yield at(
+            "explore.cut_off", f"{text}; {instead}" if units > 1 else f"{text}; write a larger train.batch_episodes"
+        )
 
 
 def _endpoints(config: RunConfig) -> Iterator[Contradiction]:

@@ -81,6 +81,17 @@ class HostRunner:
         """Queue tasks; each starts as soon as a slot is free."""
         self._waiting.extend(tasks)
 
+    def cancel(self, tasks: Iterable[int]) -> None:
+        """Give up these tasks, begun or not; what is not handed over yet goes, too."""
+        doomed = set(tasks)
+        self._waiting = deque(task for task in self._waiting if task.id not in doomed)
+        self._slots = [slot for slot in self._slots if slot.task.id not in doomed]
+        self._finished = [(slot, episode) for slot, episode in self._finished if episode.task.id not in doomed]
+
+    def progress(self) -> list[tuple[int, int]]:
+        """Tasks that are being played, and plies so far."""
+        return [(slot.task.id, slot.ply) for slot in self._slots]
+
     def step(self) -> None:
         """Play one ply in every game in flight."""
         self._fill_slots()

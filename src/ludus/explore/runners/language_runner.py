@@ -5,8 +5,8 @@ then `step` until `is_idle`, and `harvest` in between. What an episode comes to 
 long as the engine is repeatable: every reply has its own seed. How a task is played is its game's or taskset's
 business (`Rollouts`).
 
-Invariant: every task that was submitted comes out once, when its coroutine returns. One that the engine interrupted by
-being out of reach begins again, and while the engine is, one at a time tries.
+Invariant: every task that was submitted and is not cancelled comes out once, when its coroutine returns. One that the
+engine interrupted by being out of reach begins again, and while the engine is, one at a time tries.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import structs
 
 from ludus.explore.players.endpoints import Counts, Endpoints
 from ludus.explore.runners.assembly import Row, assemble_traces, gather_rows
 from ludus.explore.runners.slot import SeatTrace
 from ludus.inference.policy_sampler import Interrupted, PolicySampler
-from ludus.records import Episode, EpisodeBatch, Experiences, Task
+from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, Task, episode_id
 from ludus.runtime import NO_TASK
 
 if TYPE_CHECKING:
@@ -72,7 +74,9 @@ class LanguageRunner:
         self._endpoints = endpoints
         self.slots = slots
         self._waiting: deque[Task] = deque()
-        self._playing: set[asyncio.Task[Finished | None]] = set()
+        self._playing: dict[asyncio.Task[Finished | None], Task] = {}
+        self._ending: set[asyncio.Task[Finished | None]] = set()
+        """Cancelled, and not over yet. They keep no slot."""
         self._finished: list[Finished] = []
         self._loop = asyncio.new_event_loop()
 
@@ -84,7 +88,7 @@ class LanguageRunner:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to play."""
-        return not self._playing and not self._waiting
+        return not self._playing and not self._waiting and not self._ending
 
     @property
     def finished_episodes(self) -> int:
@@ -100,6 +104,21 @@ class LanguageRunner:
         """Queue tasks; each starts as soon as a slot is free."""
         self._waiting.extend(tasks)
 
+    def cancel(self, tasks: Iterable[int]) -> None:
+        """Give up these tasks, begun or not; what is not handed over yet goes, too."""
+        doomed = set(tasks)
+        self._waiting = deque(task for task in self._waiting if task.id not in doomed)
+        self._finished = [finished for finished in self._finished if finished.episode.task.id not in doomed]
+        for playing in [each for each, task in self._playing.items() if task.id in doomed]:
+            del self._playing[playing]
+            playing.cancel()
+            self._ending.add(playing)
+
+    def progress(self) -> list[tuple[int, int]]:
+        """Tasks that are being played, and tokens sampled so far."""
+        sampled = self._sampler.sampled()
+        return [(task.id, sampled[self._episode(task)]) for task in self._playing.values()]
+
     def step(self) -> None:
         """Play on until an episode ends, or for a moment.
 
@@ -107,8 +126,9 @@ class LanguageRunner:
             EngineLost: the engine has been out of reach for too long.
         """
         while self._waiting and len(self._playing) < (1 if self.trouble else self.slots):
-            self._playing.add(self._loop.create_task(self._play(self._waiting.popleft())))
-        if self._playing:
+            task = self._waiting.popleft()
+            self._playing[self._loop.create_task(self._play(task))] = task
+        if self._playing or self._ending:
             self._loop.run_until_complete(self._play_on())
         self._sampler.pulse.working_on(NO_TASK)
         self._sampler.pulse.tick()
@@ -140,13 +160,12 @@ class LanguageRunner:
         """Give up what is in flight, and give back everything. Closing again changes nothing."""
         if self._loop.is_closed():
             return
-        for playing in self._playing:
-            playing.cancel()
+        self.cancel([task.id for task in self._playing.values()])
         self._loop.run_until_complete(self._give_back())
         self._loop.close()
 
     async def _give_back(self) -> None:
-        await asyncio.gather(*self._playing, return_exceptions=True)
+        await asyncio.gather(*self._ending, return_exceptions=True)
         for each in self._all():
             await each.close()
         if self._endpoints is not None:
@@ -159,18 +178,35 @@ class LanguageRunner:
         return list({id(each): each for each in every if each is not None}.values())
 
     async def _play_on(self) -> None:
-        done, self._playing = await asyncio.wait(self._playing, timeout=STEP_S, return_when=asyncio.FIRST_COMPLETED)
-        failures = [failure for each in done if (failure := each.exception()) is not None]
+        done, _ = await asyncio.wait(
+            {*self._playing, *self._ending}, timeout=STEP_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        failures = [failure for each in done if not each.cancelled() and (failure := each.exception()) is not None]
         if failures:
             raise failures[0]
-        self._finished += [finished for each in done if (finished := each.result()) is not None]
+        for each in done - self._ending:
+            task, finished = self._playing.pop(each), each.result()
+            if finished is None:
+                self._waiting.appendleft(task)
+            else:
+                self._finished.append(finished)
+        self._ending -= done
 
     async def _play(self, task: Task) -> Finished | None:
+        """None: it is to begin again."""
+        try:
+            finished = await self._rollouts_of(task).play(task)
+        except Interrupted:
+            return None
+        finally:
+            sampled = self._sampler.end_episode(self._episode(task))
+        return replace(finished, episode=structs.replace(finished.episode, sampled=sampled))
+
+    def _rollouts_of(self, task: Task) -> Rollouts:
         rollouts = self._rollouts.get(task.game, self._default)
         if rollouts is None:
             raise KeyError(f"nothing plays {task.game}")
-        try:
-            return await rollouts.play(task)
-        except Interrupted:
-            self._waiting.appendleft(task)
-            return None
+        return rollouts
+
+    def _episode(self, task: Task) -> EpisodeId:
+        return episode_id(self._rollouts_of(task).run, task.id, task.attempt)

@@ -63,6 +63,15 @@ class MixedRunner:
             in_words = any(self._speaks(seat.policy.name) for seat in task.seats)
             (self._words if in_words else self._boards).submit([task])
 
+    def cancel(self, tasks: Sequence[int]) -> None:
+        """Give up these tasks, begun or not; what is not handed over yet goes, too."""
+        self._boards.cancel(tasks)
+        self._words.cancel(tasks)
+
+    def progress(self) -> list[tuple[int, int]]:
+        """Tasks that are being played, and steps so far."""
+        return [*self._boards.progress(), *self._words.progress()]
+
     def step(self) -> None:
         """Play on for a moment.
 

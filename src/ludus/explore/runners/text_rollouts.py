@@ -56,7 +56,7 @@ class TextRollouts:
         `max_length` bound an episode in time and in moves. Seats of `networks` are theirs, and `players` is not asked
         about them.
         """
-        self._run = run
+        self.run = run
         self._games = games
         self._players = players
         self._sampler = sampler
@@ -82,7 +82,7 @@ class TextRollouts:
 
     async def play(self, task: Task) -> Finished:
         """One episode, whatever happens to it; raises `Interrupted` when it is to be played again."""
-        id = episode_id(self._run, task.id, task.attempt)
+        id = episode_id(self.run, task.id, task.attempt)
         playing: TextEpisode | None = None
         ends = time.monotonic() + ENDPOINTS_SHARE * self._deadline_s
         try:

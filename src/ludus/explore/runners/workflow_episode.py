@@ -185,7 +185,7 @@ class WorkflowRollouts:
             retries: how often a failed attempt is made again.
             deadline_s: of one attempt, its reward included.
         """
-        self._run = run
+        self.run = run
         self.workflow = workflow
         self._sampler = sampler
         self._sampling = sampling
@@ -215,7 +215,7 @@ class WorkflowRollouts:
         for retry in range(self._retries + 1):
             made = WorkflowEpisode(
                 task,
-                episode_id(self._run, task.id, task.attempt),
+                episode_id(self.run, task.id, task.attempt),
                 self.workflow,
                 self._sampler,
                 sampling=self._sampling,

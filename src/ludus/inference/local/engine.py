@@ -104,6 +104,10 @@ class LocalEngine:
         """Give up what is kept for a session."""
         self._sessions.drop(session)
 
+    def writing(self) -> list[tuple[str, int]]:
+        """The session of every request that is being written, and tokens so far."""
+        return self._scheduler.writing()
+
     async def close(self) -> None:
         """Fail requests in flight and stop."""
         self._is_closed = True

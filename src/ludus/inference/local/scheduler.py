@@ -73,6 +73,14 @@ class Scheduler:
         """All jobs that are not done."""
         return [*self._waiting, *self._begun.values()]
 
+    def writing(self) -> list[tuple[str, int]]:
+        """The session of every job that writes, and tokens so far."""
+        return [
+            (job.request.session, int(self._slots.written[slot]))
+            for slot, job in self._begun.items()
+            if job.state == "writing"
+        ]
+
     def submit(self, job: Job) -> None:
         """Take a job; it begins when there is room."""
         self._waiting.append(job)
