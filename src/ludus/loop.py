@@ -11,20 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ludus.orchestrator import (
-    Evaluator,
-    Explorers,
-    Learner,
-    Publisher,
-    Reporter,
-    RunState,
-    UpdateReport,
-)
+from ludus.orchestrator import Evaluator, Explorers, Learner, Publisher, Reporter, RunState, UpdateReport
 from ludus.runs.round_exports import RoundExports
 from ludus.sources import BatchSource
 from ludus.storage.checkpoints import Checkpoint
 
 if TYPE_CHECKING:
+    from ludus.runs.cycle import Cycle
     from ludus.runs.opening import Parts
 
 POLL_S = 0.05
@@ -38,9 +31,9 @@ class Loop:
     ) -> None:
         self._context, self._store, self._controls = parts.context, parts.store, parts.controls
         self._source, self._learner, self._explorers, self.evaluator = source, learner, explorers, evaluator
-        self.milestones, self.cycle = parts.milestones, parts.cycle
+        self.milestones = parts.milestones
         self._publisher = Publisher(self._context, self._store, parts.progress, parts.pool, evaluator, explorers)
-        self._exports = RoundExports(self._context, self._store.policies, self.cycle, self._controls)
+        self._exports = RoundExports(self._context, self._store.policies, parts.cycle, self._controls)
         self._reporter = Reporter(self._context.telemetry, self.milestones)
         self._parts = RunState(
             self._store,
@@ -50,10 +43,15 @@ class Loop:
             evaluation=parts.evaluation,
             tasks=parts.tasks,
             enough=self.milestones.early_stopping,
-            cycle=self.cycle,
+            cycle=parts.cycle,
             clock=self.milestones.clock,
             endpoints=explorers.bill,
         )
+
+    @property
+    def cycle(self) -> Cycle:
+        """The rounds of the run."""
+        return self._exports.cycle
 
     def run(self, *, strict_resume: bool = False) -> None:
         """Train until the run is long enough, the source is exhausted or somebody asks to stop."""

@@ -18,12 +18,12 @@ class RoundExports:
     """Exports and releases the version of each round; doing it again changes nothing."""
 
     def __init__(self, context: RunContext, policies: PolicyStore, cycle: Cycle, controls: Controls) -> None:
-        self._context, self._policies, self._cycle, self._controls = context, policies, cycle, controls
+        self._context, self._policies, self.cycle, self._controls = context, policies, cycle, controls
         self._releases = _releases(context, policies)
 
     def add(self, step: int) -> None:
         """Export the version of the last round, after so many updates."""
-        config, version = self._context.config.cycle, self._cycle.version
+        config, version = self._context.config.cycle, self.cycle.version
         if config is None or version is None:
             return
         ref = PolicyRef(name=self._context.policy, version=PolicyVersion(version))
