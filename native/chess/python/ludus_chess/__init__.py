@@ -14,14 +14,25 @@ from ludus_chess._native import (
     read_pgn,
     upgrade_records,
 )
+from ludus_chess.loader import ChunkLoader, LoaderStopped, Tensors
+from ludus_chess.loader_config import Focus, LoaderConfig
+from ludus_chess.loader_stats import LoaderStats, Refusal, StageStats
 
 __all__ = [
     "START_FEN",
     "Board",
+    "ChunkLoader",
+    "Focus",
+    "LoaderConfig",
+    "LoaderStats",
+    "LoaderStopped",
     "PgnGame",
     "PgnReader",
+    "Refusal",
     "RootStats",
     "Search",
+    "StageStats",
+    "Tensors",
     "check_records",
     "encode_game",
     "perft",
