@@ -163,26 +163,6 @@ void allow_any_en_passant(Position& p, const V7Record& next) {
   if (!(p.occupied() & bit(to)) && (pawn_attacks(kBlack, to) & p.of(kWhite, kPawn))) p.en_passant = static_cast<std::int8_t>(to);
 }
 
-std::optional<std::string> check_step(const V7Record& now, const V7Record& next) {
-  if (now.input_format != next.input_format) return "another input format than the record before it";
-  if (is_black(now) == is_black(next)) return "the side to move did not change";
-  Position p = position_of(now);
-  if (now.visits > 0) {
-    const int transform = transform_of(now);
-    allow_en_passant(p, now, transform);
-    for (const Move move : p.legal_moves()) {
-      if (policy_index(p, move, transform) != now.played_idx) continue;
-      if (leads_to(after(p, move, now.input_format), next)) return std::nullopt;
-      return "the position does not follow from the one before it by index " + std::to_string(now.played_idx);
-    }
-    return "the move before it, index " + std::to_string(now.played_idx) + ", is not legal there";
-  }
-  allow_any_en_passant(p, next);
-  for (const Move move : p.legal_moves())
-    if (leads_to(after(p, move, now.input_format), next)) return std::nullopt;
-  return "no legal move leads from the position before it to this one";
-}
-
 }  // namespace
 
 std::optional<std::string> check_values(const V7Record& r) {
@@ -212,6 +192,26 @@ Position position_of(const V7Record& r) {
                         castling_file(p, kBlack, kKingside, r.castling_them_oo, r.input_format)};
   p.rule50 = r.rule50_count;
   return p;
+}
+
+std::optional<std::string> check_step(const V7Record& now, const V7Record& next) {
+  if (now.input_format != next.input_format) return "another input format than the record before it";
+  if (is_black(now) == is_black(next)) return "the side to move did not change";
+  Position p = position_of(now);
+  if (now.visits > 0) {
+    const int transform = transform_of(now);
+    allow_en_passant(p, now, transform);
+    for (const Move move : p.legal_moves()) {
+      if (policy_index(p, move, transform) != now.played_idx) continue;
+      if (leads_to(after(p, move, now.input_format), next)) return std::nullopt;
+      return "the position does not follow from the one before it by index " + std::to_string(now.played_idx);
+    }
+    return "the move before it, index " + std::to_string(now.played_idx) + ", is not legal there";
+  }
+  allow_any_en_passant(p, next);
+  for (const Move move : p.legal_moves())
+    if (leads_to(after(p, move, now.input_format), next)) return std::nullopt;
+  return "no legal move leads from the position before it to this one";
 }
 
 std::optional<Problem> check_game(std::span<const V7Record> game) {

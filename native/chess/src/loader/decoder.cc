@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
+#include <utility>
 
+#include "encoding/validator.h"
 #include "loader/random.h"
 #include "loader/sampling/sampling.h"
 #include "loader/targets/targets.h"
@@ -99,11 +102,18 @@ void Decoder::check_records(std::span<const uint8_t> raw, uint32_t version, Deco
   numbers_.resize(count);
   if (moves_.size() < count) moves_.resize(count);
   good_.assign(count, false);
+  bool is_known = false;  // The position before this one.
   for (size_t i = 0; i < count; ++i) {
     const Record record{.data = raw.data() + i * size, .version = version};
     numbers_[i] = numbers_of(record);
     find_legal_moves(record, moves_[i]);
     auto refusal = check_record(record, numbers_[i], moves_[i], config_.input_format);
+    if (!refusal && config_.check_moves) {
+      refusal = check_position(record, is_known);
+      is_known = true;
+    } else {
+      is_known = false;
+    }
     good_[i] = !refusal;
     if (!refusal) continue;
     // A value that is out of bounds must not spread to its neighbours' targets.
@@ -111,6 +121,23 @@ void Decoder::check_records(std::span<const uint8_t> raw, uint32_t version, Deco
     refusal->offset = i * size;
     if (++decoded.positions_refused <= kRefusalsPerChunk) decoded.refusals.push_back(std::move(*refusal));
   }
+}
+
+std::optional<Refusal> Decoder::check_position(const Record& record, bool follows) {
+  std::swap(now_, before_);
+  now_ = read_record(record.data, record.version, 0);
+  std::optional<std::string> problem;
+  try {
+    if (follows) {
+      problem = check_step(before_, now_);
+    } else {
+      static_cast<void>(position_of(now_));
+    }
+  } catch (const std::invalid_argument& error) {
+    problem = error.what();
+  }
+  if (!problem) return std::nullopt;
+  return Refusal{.reason = "position", .detail = *problem, .file = {}, .member = {}, .whole = false};
 }
 
 std::shared_ptr<const Game> Decoder::pack(uint32_t version, std::span<const uint8_t> raw) const {

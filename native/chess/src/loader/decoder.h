@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "encoding/records.h"
 #include "loader/chunk_sources/chunk_source.h"
 #include "loader/chunk_sources/gzip.h"
 #include "loader/config.h"
@@ -33,6 +34,7 @@ class Decoder {
 
  private:
   void read_records(std::span<const uint8_t> raw, Decoded& decoded);
+  std::optional<Refusal> check_position(const Record& record, bool follows);
   void check_records(std::span<const uint8_t> raw, uint32_t version, Decoded& decoded);
   std::shared_ptr<const Game> pack(uint32_t version, std::span<const uint8_t> raw) const;
 
@@ -42,6 +44,8 @@ class Decoder {
   std::vector<Numbers> numbers_;
   std::vector<LegalMoves> moves_;
   std::vector<bool> good_;
+  V7Record now_;  // For the check that one position follows from another.
+  V7Record before_;
 };
 
 }  // namespace ludus::chess::loader

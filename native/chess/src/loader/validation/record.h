@@ -2,14 +2,13 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 
-namespace ludus::chess::loader {
+#include "encoding/records.h"
 
-static_assert(std::endian::native == std::endian::little, "records are little-endian and read in place");
+namespace ludus::chess::loader {
 
 inline constexpr size_t kMoves = 1858;
 inline constexpr size_t kPlanes = 104;
@@ -18,11 +17,6 @@ inline constexpr size_t kSteps = 8;
 inline constexpr uint16_t kNoMove = 65535;
 
 using Planes = std::array<uint64_t, kPlanes>;
-
-inline size_t record_size(uint32_t version) {  // 0 = no such version.
-  constexpr std::array<size_t, 8> kSizes{0, 0, 0, 8276, 8292, 8308, 8356, 8396};
-  return version < kSizes.size() ? kSizes[version] : 0;
-}
 
 struct Record {
   const uint8_t* data = nullptr;

@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <string>
 
+#include "encoding/planes.h"
+
 namespace ludus::chess::loader {
 namespace {
 
@@ -85,10 +87,6 @@ std::optional<Refusal> check_policy(const Record& record, const LegalMoves& move
 
 bool LegalMoves::contains(uint16_t index) const { return std::binary_search(indices.begin(), indices.end(), index); }
 
-bool is_known_format(uint32_t input_format) {
-  return (input_format >= 1 && input_format <= 5) || input_format == 132 || input_format == 133;
-}
-
 void find_legal_moves(const Record& record, LegalMoves& moves) {
   moves.indices.clear();
   moves.probabilities.clear();
@@ -119,7 +117,7 @@ std::optional<Refusal> check_record(const Record& record, const Numbers& numbers
                                  std::to_string(record.version));
   }
   const uint32_t format = record.input_format();
-  if (!is_known_format(format)) return refuse("input_format", "unknown input format " + std::to_string(format));
+  if (format > 255 || !is_known_format(static_cast<int>(format))) return refuse("input_format", "unknown input format " + std::to_string(format));
   if (input_format != 0 && format != static_cast<uint32_t>(input_format)) {
     return refuse("input_format",
                   "input format " + std::to_string(format) + ", asked for " + std::to_string(input_format));

@@ -24,6 +24,4 @@ void find_legal_moves(const Record& record, LegalMoves& moves);
 std::optional<Refusal> check_record(const Record& record, const Numbers& numbers, const LegalMoves& moves,
                                     int input_format);
 
-bool is_known_format(uint32_t input_format);
-
 }  // namespace ludus::chess::loader
