@@ -6,6 +6,7 @@ from ludus.lazy import import_later
 
 if TYPE_CHECKING:
     from ludus.bench.lm import bench_lm
+    from ludus.bench.loader import bench_loader
     from ludus.bench.loop import bench_loop
     from ludus.bench.measuring import Figure
     from ludus.bench.store import bench_store
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
     from ludus.bench.tui import bench_tui
     from ludus.bench.watch import bench_watch
 
-__all__ = ["Figure", "bench_lm", "bench_loop", "bench_store", "bench_telemetry", "bench_tui", "bench_watch"]
+__all__ = [
+    "Figure",
+    "bench_lm",
+    "bench_loader",
+    "bench_loop",
+    "bench_store",
+    "bench_telemetry",
+    "bench_tui",
+    "bench_watch",
+]
 
 __getattr__ = import_later(__name__)

@@ -19,8 +19,8 @@ from ludus_chess.loader_config import LoaderConfig
 from ludus_chess.loader_stats import LoaderStats, Refusal
 
 Tensors = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
-"""Planes `[B, 112, 8, 8]`, policy `[B, 1858]` (-1 = illegal), values `[B, 6, 3]`: rows result, best, played, orig, root,
-st; columns q, d, m; NaN where unknown."""
+"""Planes `[B, 112, 8, 8]`, policy `[B, 1858]` (-1 = illegal), values `[B, 6, 3]`: rows result, best, played, orig,
+root, st; columns q, d, m; NaN where unknown."""
 
 LoaderStopped = _native.LoaderStopped
 """Raised by `get_next_batch` after `stop`, also where it waits."""
@@ -52,7 +52,7 @@ class ChunkLoader:
         self._native.set_anchor(key)
 
     def reset_anchor(self, chunks: int | None = None) -> int:
-        """Move the anchor to the newest file, or over the fewest files with `chunks` new chunks; return those passed."""
+        """Move the anchor to the newest file, or over the fewest files with `chunks` new ones; return those passed."""
         return self._native.reset_anchor(chunks)
 
     def state(self) -> bytes:
@@ -70,8 +70,10 @@ class ChunkLoader:
             raw = inflater.decompress(state, _MOST_STATE_BYTES)
         except zlib.error as error:
             raise ValueError(f"state: {error}") from error
-        self._native.stop()
-        self._native = _native.Loader(self.config.to_native(), raw)
+        if not inflater.eof:
+            raise ValueError("state: truncated")
+        before, self._native = self._native, _native.Loader(self.config.to_native(), raw)
+        before.stop()
 
     def stop(self) -> None:
         """End all threads. A second call does nothing."""

@@ -2,6 +2,7 @@
 // behind the batch that was trained on last. Costs one entry a change, until the past is forgotten.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <utility>
