@@ -23,6 +23,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ludus.bench.measuring import Figure, Measured, run_rounds, run_this_side
 from ludus.extras import need_packages
@@ -85,12 +86,13 @@ def make_game(rng: np.random.Generator) -> bytes:
     """V6 records of random legal moves."""
     from ludus_chess import START_FEN, Board, encode_game
 
-    board, moves, policies = Board(), [], []
+    board = Board()
+    moves: list[str] = []
+    policies: list[tuple[NDArray[Any], NDArray[Any]]] = []
     while len(moves) < PLIES:
         indices = board.legal_indices()
-        if len(indices) == 0:
-            board, moves, policies = Board(), [], []
-            continue
+        if len(indices) == 0:  # Mate or stalemate: another game.
+            return make_game(rng)
         visits = np.floor(rng.dirichlet(np.full(len(indices), 0.25)) * 800)
         visits[rng.integers(len(indices))] += 1
         policies.append((indices, visits / visits.sum()))
