@@ -23,7 +23,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
+.PHONY: help demo llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -70,6 +70,9 @@ contracts: $(DEV_STAMP) ## which room may import which
 
 faults: $(DEV_STAMP) ## kill, truncate, fill the disk: all of tests/faults, the slow ones too
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/faults -m "not gpu and not ray and not net" --timeout=1800 $(ARGS)
+
+test-slow: $(DEV_STAMP) ## every test that is too slow for `make test` (an hour)
+	@$(TEST_ENV) $(BIN)/python -m pytest -m "slow and not gpu and not ray and not net and not vllm" --timeout=1800 $(TEST_ARGS) $(ARGS)
 
 golden: $(DEV_STAMP) ## record the weights that every cut example ends with (before a change that must not change them)
 	@$(TEST_ENV) $(BIN)/python tests/golden/cut_examples.py > tests/golden/.weights.json

@@ -136,6 +136,7 @@ def test_what_is_cut_off_in_the_synchronous_schedule_does_not_depend_on_who_is_h
     assert len(weights(quick)) > 1
 
 
+@pytest.mark.slow
 def test_games_are_cut_off_in_the_asynchronous_schedule(tmp_path: Path) -> None:
     folder = run(tmp_path / "run", GAMES, ("topology: split", "topology: split\nschedule: async"))
     cut, played = {*cut_tasks(folder)}, {*tasks_in(folder, "episodes")}

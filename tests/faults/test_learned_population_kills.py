@@ -75,6 +75,7 @@ def check_same(tmp_path: Path, config: Path) -> None:
     assert assignments(tmp_path / "broken") == assignments(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_population_killed_in_mid_generation_comes_to_the_same(tmp_path: Path) -> None:
     config = write(tmp_path, CONFIG.replace("40_000", "10_000"))
     run_through(config, tmp_path / "broken", [Moment(event="assignment", more=2, within_s=0.4)], seed=4)

@@ -144,6 +144,7 @@ class StoppedWhileMeasuring(PopulationRun):
         return Interrupted()
 
 
+@pytest.mark.slow
 def test_what_was_measured_by_half_when_the_run_was_stopped_is_measured_again(kuhn: Path, tmp_path: Path) -> None:
     loop = StoppedWhileMeasuring(parse_config(KUHN, "small.yaml"), tmp_path / "broken")
     assert loop.run_to_end().stage == "stopped"
@@ -166,6 +167,7 @@ def test_a_learner_that_fails_ends_the_others_and_the_run(tmp_path: Path, monkey
     assert not [thread for thread in threading.enumerate() if thread.name == "loop"]
 
 
+@pytest.mark.slow
 def test_learners_side_by_side_come_to_the_same(kuhn: Path, tmp_path: Path) -> None:
     by_seat = ("oracle: learned,", "oracle: learned, shared: false,")
     short = (by_seat, ("generations: 4", "generations: 2"), ("40_000", "10_000"))
@@ -177,6 +179,7 @@ def test_learners_side_by_side_come_to_the_same(kuhn: Path, tmp_path: Path) -> N
     assert one == two
 
 
+@pytest.mark.slow
 def test_a_population_goes_on_for_more_generations(tmp_path: Path) -> None:
     few = ("generations: 4", "generations: 1")
     assert run(tmp_path / "run", KUHN, few).steps == 1
