@@ -58,9 +58,14 @@ Source Admissions::open(const std::string& path) {
 // The newest first, until the pool is full: what is older is opened only if it is to be counted or was asked for.
 void Admissions::open_first_scan(const std::vector<std::string>& paths, std::vector<Source>& opened) {
   size_t chunks = 0;
+  std::string anchor;
+  {
+    const std::lock_guard lock(mutex_);
+    anchor = anchor_;
+  }
   for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
     const std::string key = path->substr(path->rfind('/') + 1);
-    const bool is_wanted = chunks < config_.pool_chunks || key > anchor_ || named_.contains(*path);
+    const bool is_wanted = chunks < config_.pool_chunks || key > anchor || named_.contains(*path);
     if (!is_wanted || admitted_.contains(*path)) continue;
     opened.push_back(open(*path));
     chunks += own_chunks(*opened.back());

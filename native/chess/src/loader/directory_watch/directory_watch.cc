@@ -180,7 +180,9 @@ bool DirectoryWatch::is_settled(const std::string& path, Unsettled& state) const
   const int64_t changed = static_cast<int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
   if (state.size != status.st_size || state.changed_ns != changed) {
     state = {.size = status.st_size, .changed_ns = changed, .since = Clock::now()};
-    return settle_.count() == 0 && writer == Writer::kUnknown;
+    // What was last changed long ago needs no watching.
+    const auto age = std::chrono::system_clock::now().time_since_epoch() - std::chrono::nanoseconds(changed);
+    return writer == Writer::kUnknown && age >= settle_;
   }
   return writer == Writer::kUnknown && Clock::now() - state.since >= settle_;
 }
