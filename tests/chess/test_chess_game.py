@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import chess
 import numpy as np
 import pytest
 
+from ludus.cli.play import ask_on_board
 from ludus.errors import ConfigError, EnvError, PolicyError
 from ludus.explore.players.fixed import make_player
 from ludus.games import make_game
@@ -149,3 +151,23 @@ def test_an_engine_that_lies_costs_the_game_and_the_next_one_gets_another(hostil
 def test_a_uci_engine_plays_nothing_but_chess() -> None:
     with pytest.raises(ConfigError, match="cannot play open_spiel:tic_tac_toe: UCI engines play chess:standard"):
         make_player("uci:sh", make_game("open_spiel:tic_tac_toe"))
+
+
+def test_people_move_in_san_and_uci_at_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Table:
+        position = ChessPosition()
+
+    typed = iter(["?", "Bc4", "c9", "c2c4"])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    table: Any = Table()
+    assert ask_on_board(table, 0) == table.position.from_uci("c2c4")
+    said = capsys.readouterr().out
+    assert "legal moves: " in said
+    assert "Nf3" in said
+    assert "'Bc4' is not a legal move here" in said, "a pawn is not taken for a bishop, nor the other way round"
+
+
+def test_a_drawn_game_pays_nothing_to_both() -> None:
+    assert [str(each) for each in play(*("Nf3", "Nf6", "Ng1", "Ng8") * 2).returns()] == ["0.0", "0.0"]

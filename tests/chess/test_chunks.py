@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import signal
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,6 +77,9 @@ def test_an_engine_writes_games_that_are_sound_and_the_same_again(stockfish: str
     first = play(tmp_path / "a", engine, 2)
     assert list(first) == ["sf_000000000.gz", "sf_000000001.gz"]
     assert play(tmp_path / "b", engine, 2) == first
+    with ChunkWriter(folder=tmp_path / "c", prefix="sf") as writer:
+        play_engine(parse_engine(engine), SHORT, writer, games=2, processes=2, seed=3)
+    assert written(tmp_path / "c") == first, "however many engines play"
     again = play(tmp_path / "a", engine, 1)
     assert list(again) == [*first, "sf_000000002.gz"]
     checked = chunks.Checked()
@@ -107,6 +112,38 @@ def test_games_go_into_tars_and_numbers_go_on(stockfish: str, tmp_path: Path) ->
     assert list(play(tmp_path, "stockfish?nodes=10", 3, games_per_tar=2)) == ["sf_000000001.tar", "sf_000000002.tar"]
     assert len(list(read_chunks([tmp_path]))) == 3
     assert list(play(tmp_path, "stockfish?nodes=10", 1, games_per_tar=2))[-1] == "sf_000000003.tar"
+
+
+def test_games_without_end_stop_at_a_signal_and_leave_nothing_behind(stockfish: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = [
+        "chess",
+        "play-engine",
+        "stockfish?nodes=10",
+        "--forever",
+        "--max-plies",
+        "30",
+        "--out",
+        str(out),
+        "--processes",
+        "2",
+    ]
+    process = subprocess.Popen([sys.executable, "-m", "ludus.cli.app", *arguments], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 200
+    while not list(out.glob("*.gz")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    others = [each for each in Path(f"/proc/{process.pid}/task").iterdir() if each.name != str(process.pid)]
+    children += [child for each in others for child in (each / "children").read_text().split()]
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=200)
+    assert process.returncode == 0, said
+    assert said.rstrip().endswith("stopped")
+    assert len(children) == 2
+    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+    assert list(chunks.check([out], chunks.Checked())) == []
+    assert not [path for path in out.iterdir() if path.name.startswith(".tmp")]
 
 
 def test_two_writers_need_two_prefixes(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_every_link_and_picture_of_the_project_leads_somewhere(page: Path) -> No
 
 @cache
 def options(command: str) -> set[str]:
-    """The options of `run` or of `debug workflow`."""
+    """The options of `run`, of `debug workflow` or of `chess chunks dump`."""
     found = typer.main.get_command(app)
     for word in command.split():
         found = found.commands[word]  # type: ignore[attr-defined]
@@ -102,7 +102,9 @@ def options(command: str) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_option_that_is_named_with_a_command_exists(page: Path) -> None:
     for command, rest in re.findall(
-        r"(?:^|`|bin/)ludus ((?:model |debug )?[a-z]+)\b([^`\n#]*)", page.read_text(), re.MULTILINE
+        r"(?:^|`|bin/)ludus ((?:model |debug |chess (?:chunks )?)?[a-z][a-z-]*)\b([^`\n#]*)",
+        page.read_text(),
+        re.MULTILINE,
     ):
         for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest.split("&&")[0].split("|")[0]):
             assert option in options(command), f"ludus {command} {option}"

@@ -81,7 +81,7 @@ class ChessPosition:
     def returns(self) -> list[float]:
         """1 for the winner, -1 for the loser, 0 for both in a draw and before the end."""
         white = WHITE[self._result[0]] if self._result else 0.0
-        return [white, -white]
+        return [white, 0.0 - white]
 
     def text(self, seat: int | None = None) -> str:
         """A board with files and ranks, from the seat's side, and what a program reads: the FEN."""

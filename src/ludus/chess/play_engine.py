@@ -1,8 +1,8 @@
 """Games of an engine against itself, by several engine processes at once, into chunks.
 
 Invariant: game number n depends on the engine, the settings, the seed and n alone, where the engine uses one thread
-and a limit in nodes. A game whose engine fails is left out and counted; an engine that fails again and again ends the
-whole.
+and a limit in nodes. A game whose engine fails is counted and played again; an engine that fails again and again ends
+the whole.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ Finished = tuple[int, PlayedGame | Exception | None]
 class EngineGames:
     """Engine processes that play, each from a thread of its own. A context: leaving it ends them."""
 
-    def __init__(self, spec: EngineSpec, settings: GameSettings, *, processes: int, seed: int, first: int) -> None:
+    def __init__(
+        self, spec: EngineSpec, settings: GameSettings, *, processes: int, seed: int, numbers: Iterator[int]
+    ) -> None:
         self._spec, self._settings, self._seed = spec, settings, seed
-        self._numbers = itertools.count(first)
+        self._numbers = numbers
         self._finished: queue.Queue[Finished] = queue.Queue(maxsize=4 * processes)
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(processes)]
@@ -70,8 +72,8 @@ class EngineGames:
         engine: Engine | None = None
         failures = 0
         try:
-            while not self._stop.is_set() and failures < MOST_FAILURES:
-                number = next(self._numbers)
+            number = next(self._numbers, None)
+            while number is not None and not self._stop.is_set() and failures < MOST_FAILURES:
                 rng = np.random.default_rng(derive_seed(self._seed, "engine_game", number))
                 try:
                     engine = engine if engine is not None and engine.is_alive else self._start()
@@ -79,9 +81,10 @@ class EngineGames:
                     failures = 0
                     if game is not None:
                         self._finished.put((number, game))
+                        number = next(self._numbers, None)
                 except Exception as error:  # a thread that dies would do so in silence
                     failures += 1
-                    self._finished.put((number, error))
+                    self._finished.put((-1, error))
         finally:
             if engine is not None:
                 engine.close()
@@ -107,7 +110,9 @@ def play_engine(
         EngineError: all engine processes failed again and again.
     """
     tally = Tally()
-    with EngineGames(spec, settings, processes=processes, seed=seed, first=writer.first_number()) as playing:
+    first = writer.first_number()
+    numbers = itertools.count(first) if games is None else iter(range(first, first + games))
+    with EngineGames(spec, settings, processes=processes, seed=seed, numbers=numbers) as playing:
         for number, game in playing.finished():
             if isinstance(game, Exception):
                 tally.failed, tally.last_failure = tally.failed + 1, str(game)

@@ -108,6 +108,7 @@ class Reporter:
         self._of = "" if games is None else f" of {games:,}"
         self._began = self._last = time.monotonic()
         self._tally: Tally | None = None
+        self._failure = ""
         self._out = getattr(writer, "folder", "")
 
     def __enter__(self) -> Reporter:
@@ -120,7 +121,8 @@ class Reporter:
 
     def __call__(self, tally: Tally) -> None:
         """Take what has happened so far."""
-        if tally.failed and (self._tally is None or tally.last_failure != self._tally.last_failure):
+        if tally.last_failure != self._failure:
+            self._failure = tally.last_failure
             typer.echo(f"a game failed: {tally.last_failure}", err=True)
         self._tally = tally
         if time.monotonic() - self._last >= PROGRESS_S:

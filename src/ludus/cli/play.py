@@ -175,10 +175,10 @@ def ask_on_board(table: Table | TabularTable, seat: int) -> int | None:
     """A legal action; None for leaving."""
     position = table.position
     names = {action: position.action_text(seat, action) for action in position.legal(seat)}
-    legal = ", ".join(f"{action} ({name})" for action, name in names.items())
     # A game that reads its own notation is asked alone: `c4` is not Bc4.
     parse = getattr(position, "parse_action", None)
     read = (lambda text: parse(seat, text)) if parse else (lambda text: understand(text, names))
+    legal = ", ".join(names.values() if parse else (f"{action} ({name})" for action, name in names.items()))
     return ask(read, legal, lambda: thoughts(table, seat, names))
 
 
