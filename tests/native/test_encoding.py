@@ -126,6 +126,7 @@ def rewrite(game: RealGame, input_format: int = 1) -> bytes:
         indices = board.legal_indices()
         policies.append((indices, record["probabilities"][indices]))
         board.push(uci)
+    assert board.outcome() is None or board.outcome()[0] == game.result
     values = {k: np.stack([records[f"{k}_{c}"] for c in "qdm"], axis=1) for k in ("root", "best", "played", "orig")}
     return encode_game(
         ludus_chess.START_FEN,

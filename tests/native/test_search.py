@@ -217,7 +217,15 @@ def test_a_uniform_network_finds_mates(fen: str, visits: int, first: str) -> Non
     assert stats.proven[stats.best] == 1
     assert stats.q[stats.best] == 1
     assert stats.root_proven == 1
+    assert stats.m[stats.best] >= 1
     assert search.principal_variation(0)[0] == first
+
+
+def test_a_mate_in_one_is_one_ply_away_as_in_the_engines_records() -> None:
+    search = Search([Board("6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1")])
+    run(search, uniform_network, visits=100)
+    stats = search.root(0)
+    assert (stats.q[stats.best], stats.d[stats.best], stats.m[stats.best]) == (1, 0, 1)
 
 
 def test_a_lost_root_is_proven_and_still_searched() -> None:

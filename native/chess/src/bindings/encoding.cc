@@ -54,7 +54,8 @@ py::bytes write_game(const std::string& start_fen, const std::vector<std::string
                      const std::optional<Indices>& best_indices, const std::optional<Floats>& policy_kld,
                      const std::optional<Flags>& best_proven, int input_format, bool adjudicated, bool too_long) {
   const std::size_t count = moves.size();
-  if (policies.size() != count) throw std::invalid_argument(std::to_string(count) + " moves with " + std::to_string(policies.size()) + " policies");
+  if (policies.size() != count)
+    throw std::invalid_argument(std::to_string(count) + " moves with " + std::to_string(policies.size()) + " policies");
   check_rows(root, count, "root");
   check_rows(best, count, "best");
   check_rows(played, count, "played");

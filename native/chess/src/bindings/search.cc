@@ -4,6 +4,8 @@
 #include <pybind11/stl.h>
 
 #include <cmath>
+#include <limits>
+#include <tuple>
 
 #include "bindings.h"
 #include "board/notation.h"
@@ -62,9 +64,12 @@ RootStats root_stats(const Tree& tree) {
 // Most visits; a proven win before all, a proven loss after all; then the higher prior.
 int best_position(const RootStats& stats) {
   int best = -1;
-  const auto rank = [&](int i) { return stats.proven[i] == 1 ? 1 : stats.proven[i] == -1 ? -1 : 0; };
+  const auto key = [&](int i) {
+    const int rank = stats.proven[i] == 1 ? 1 : stats.proven[i] == -1 ? -1 : 0;
+    return std::tuple(rank, stats.visits[i], stats.priors[i]);
+  };
   for (int i = 0; i < static_cast<int>(stats.indices.size()); ++i) {
-    if (best < 0 || std::tuple(rank(i), stats.visits[i], stats.priors[i]) > std::tuple(rank(best), stats.visits[best], stats.priors[best])) best = i;
+    if (best < 0 || key(i) > key(best)) best = i;
   }
   if (best < 0) throw std::invalid_argument("the tree has no moves yet");
   return best;
@@ -93,9 +98,11 @@ py::array_t<float> collect(Search& search, int max_leaves, int visits, int leave
 
 // [N] q, [N, 2] q and d, or [N, 3] win, draw and loss.
 std::vector<Evaluation> evaluations(const Floats& values, const std::optional<Floats>& moves_left, int count) {
-  const bool good = values.ndim() >= 1 && values.ndim() <= 2 && values.shape(0) == count && (values.ndim() == 1 || values.shape(1) == 2 || values.shape(1) == 3);
-  if (!good) throw std::invalid_argument("values must have the shape [N], [N, 2] or [N, 3] with N = " + std::to_string(count));
-  if (moves_left && moves_left->size() != count) throw std::invalid_argument("moves_left must have the shape [" + std::to_string(count) + "]");
+  const bool is_table = values.ndim() == 2 && (values.shape(1) == 2 || values.shape(1) == 3);
+  if ((values.ndim() != 1 && !is_table) || values.shape(0) != count)
+    throw std::invalid_argument("values must have the shape [N], [N, 2] or [N, 3] with N = " + std::to_string(count));
+  if (moves_left && moves_left->size() != count)
+    throw std::invalid_argument("moves_left must have the shape [" + std::to_string(count) + "]");
   std::vector<Evaluation> out(count);
   for (int i = 0; i < count; ++i) {
     if (values.ndim() == 1) {
@@ -117,6 +124,16 @@ void apply(Search& search, const Floats& logits, const Floats& values, const std
   const auto found = evaluations(values, moves_left, count);
   const std::span<const float> flat(logits.data(), static_cast<std::size_t>(logits.size()));
   search.apply(flat, found);
+}
+
+std::vector<std::string> principal_variation(const Search& search, int tree) {
+  Position position = position_of_tree(search, tree);
+  std::vector<std::string> out;
+  for (const Move move : search.tree(tree).principal_variation()) {
+    out.push_back(to_uci(position, move));
+    position.apply(move);
+  }
+  return out;
 }
 
 }  // namespace
@@ -156,21 +173,13 @@ void bind_search(py::module_& module) {
       .def("board", [](const Search& s, int tree) { return s.tree(checked(s, tree)).game(); }, py::arg("tree"))
       .def("is_over", [](const Search& s, int tree) { return s.tree(checked(s, tree)).is_over(); }, py::arg("tree"))
       .def("nodes", [](const Search& s, int tree) { return s.tree(checked(s, tree)).size(); }, py::arg("tree"))
-      .def("push", [](Search& s, int tree, const std::string& uci) { s.push(tree, parse_uci(position_of_tree(s, tree), uci)); },
+      .def("push",
+           [](Search& s, int tree, const std::string& uci) { s.push(tree, parse_uci(position_of_tree(s, tree), uci)); },
            py::arg("tree"), py::arg("uci"))
       .def("push_index", [](Search& s, int tree, int index) { s.push(tree, move_of_index(position_of_tree(s, tree), index)); },
            py::arg("tree"), py::arg("index"))
       .def("reset", [](Search& s, int tree, const Game& board) { s.reset(checked(s, tree), board); }, py::arg("tree"), py::arg("board"))
-      .def("principal_variation", [](const Search& s, int tree) {
-             std::vector<std::string> out;
-             const Tree& t = s.tree(checked(s, tree));
-             Position position = t.game().position();
-             for (const Move move : t.principal_variation()) {
-               out.push_back(to_uci(position, move));
-               position.apply(move);
-             }
-             return out;
-           }, py::arg("tree"));
+      .def("principal_variation", &principal_variation, py::arg("tree"));
 }
 
 }  // namespace ludus::chess

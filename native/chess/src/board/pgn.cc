@@ -129,7 +129,8 @@ void PgnReader::begin_position(PgnGame& game) {
   const std::string* variant = game.tag("Variant");
   if (variant != nullptr) {
     const std::string name = lower(*variant);
-    if (name != "standard" && name != "chess" && name != "from position" && name.find("960") == std::string::npos && name != "fischerandom") {
+    const bool is_chess = name == "standard" || name == "chess" || name == "from position" || name == "fischerandom";
+    if (!is_chess && name.find("960") == std::string::npos) {
       report(game, "variant \"" + *variant + "\" is not chess");
       readable_ = false;
     }

@@ -81,9 +81,10 @@ TEST(any_bytes_are_read_or_refused) {
   std::mt19937 random(7);
   for (std::uint32_t version = 0; version < 9; ++version) {
     for (int i = 0; i < 40; ++i) {
-      std::vector<std::uint8_t> data((record_size(version) ? record_size(version) : 5'000) * (random() % 3) + (random() % 4 == 0 ? random() % 100 : 0));
+      const std::size_t size = record_size(version);
+      std::vector<std::uint8_t> data((size ? size : 5'000) * (random() % 3) + (random() % 4 == 0 ? random() % 100 : 0));
       for (auto& byte : data) byte = static_cast<std::uint8_t>(random());
-      for (std::size_t at = 0; record_size(version) && at + 4 <= data.size(); at += record_size(version)) std::memcpy(&data[at], &version, 4);
+      for (std::size_t at = 0; size && at + 4 <= data.size(); at += size) std::memcpy(&data[at], &version, 4);
       try {
         CHECK(check_game(read_game(data)).has_value());
       } catch (const RecordError&) {

@@ -145,8 +145,9 @@ bool leads_to(const Expected& expected, const V7Record& next) {
   const int transform = transform_of(next);
   for (int plane = 0; plane < 12; ++plane)
     if (mask_of(next, plane, transform) != expected.sets[plane]) return false;
-  return expected.castling == std::array<std::uint8_t, 4>{next.castling_us_ooo, next.castling_us_oo, next.castling_them_ooo, next.castling_them_oo} &&
-         expected.rule50 == next.rule50_count;
+  const std::array<std::uint8_t, 4> castling{next.castling_us_ooo, next.castling_us_oo, next.castling_them_ooo,
+                                             next.castling_them_oo};
+  return expected.castling == castling && expected.rule50 == next.rule50_count;
 }
 
 bool is_black(const V7Record& r) {

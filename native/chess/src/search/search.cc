@@ -57,7 +57,8 @@ void Search::apply(std::span<const float> logits, std::span<const Evaluation> ev
     const auto row = logits.subspan(i * kPolicySize, kPolicySize);
     const Evaluation& e = evaluations[i];
     // A network may mask moves with -inf.
-    const bool bad = std::any_of(row.begin(), row.end(), [](float v) { return std::isnan(v) || v == std::numeric_limits<float>::infinity(); });
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const bool bad = std::any_of(row.begin(), row.end(), [](float v) { return std::isnan(v) || v == kInfinity; });
     if (bad || !std::isfinite(e.q) || !std::isfinite(e.d) || !std::isfinite(e.m))
       throw std::invalid_argument("the network's answer for leaf " + std::to_string(i) + " is not finite");
   }

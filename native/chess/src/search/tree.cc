@@ -100,7 +100,8 @@ Tree::Step Tree::descend(int& leaf, Input& input) {
   while (true) {
     const Node& node = nodes_[at];
     if (at != 0 && node.proven != kUnproven) {
-      const Evaluation known{static_cast<double>(node.proven), node.proven == 0 ? 1.0 : 0.0, node.visits > 0 ? node.m_sum / node.visits : 0.0};
+      const double m = node.visits > 0 ? node.m_sum / node.visits : 0.0;
+      const Evaluation known{static_cast<double>(node.proven), node.proven == 0 ? 1.0 : 0.0, m};
       rewind();
       back_up(at, known, false);
       return Step::kBackedUp;

@@ -70,7 +70,9 @@ class Tree {
   const Game& game() const { return game_; }
   const Node& root() const { return nodes_[0]; }
   const Node& node(int index) const { return nodes_[index]; }
-  std::span<const Edge> edges(const Node& node) const { return {edges_.data() + node.edge_begin, static_cast<std::size_t>(node.edge_count)}; }
+  std::span<const Edge> edges(const Node& node) const {
+    return {edges_.data() + node.edge_begin, static_cast<std::size_t>(node.edge_count)};
+  }
   int size() const { return static_cast<int>(nodes_.size()); }
   bool is_over() const { return root().is_terminal; }
   // From the root, the edge of a proven win, else the most visited one that is no proven loss, while there are visits.
