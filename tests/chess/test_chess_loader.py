@@ -11,21 +11,34 @@ pytest.importorskip("ludus_chess", reason="the native part of chess is not built
 
 from tests.native.chunk_files import assert_same, write_games
 
-from ludus.chess.loader import ChessLoader
-from ludus.errors import ConfigError
-from ludus.train.loaders import RoundLoader, StagedLoader
+from ludus import parse_config
+from ludus.chess.loader import ChessChunks
+from ludus.errors import ConfigError, CorruptRecord
+from ludus.train.loaders import RoundLoader, StagedLoader, ValidatingLoader, check_loader
+
+CONFIG = """
+name: chunks
+games: [chess:standard]
+topology: split
+mode: train
+policy: {network: {kind: chess_residual, blocks: 1, filters: 8}}
+buffer: {loader: {kind: chess_chunks, options: {directory: chunks}}}
+train: {minibatch: 8}
+"""
+ROUNDS = CONFIG + "cycle: {new_sequences: 4, updates: 2}"
 
 
-def make(directory: Path, **options: Any) -> ChessLoader:
-    small = {"batch_size": 16, "reservoir": 64, "memory_mb": 16, "rounds": True}
-    return ChessLoader(seed=3, directory=directory, **{**small, **options})
+def make(directory: Path, config: str = ROUNDS, **options: Any) -> ChessChunks:
+    small = {"positions": 16, "reservoir": 64, "memory_mb": 16, "validation": 0.0, "waiting": lambda: None}
+    given = {**small, **options}
+    return ChessChunks(config=parse_config(config, "chunks.yaml"), seed=3, directory=str(directory), **given)
 
 
-def copied(loader: ChessLoader, batches: int) -> list[Any]:
+def copied(loader: ChessChunks, batches: int) -> list[Any]:
     return [tuple(tensor.copy() for tensor in loader.next()) for _ in range(batches)]
 
 
-def wait_for_new(loader: ChessLoader, chunks: int) -> None:
+def wait_for_new(loader: ChessChunks, chunks: int) -> None:
     while loader.new_sequences() < chunks:
         pass
 
@@ -60,7 +73,7 @@ def test_whoever_waits_for_chunks_is_told_so(tmp_path: Path) -> None:
             write_games(tmp_path, range(2))
         told.append(True)
 
-    loader = make(tmp_path, rounds=False, waiting=waiting)
+    loader = make(tmp_path, CONFIG, waiting=waiting)
     assert len(loader.next()[0]) == 16
     assert told
     loader.close()
@@ -69,9 +82,24 @@ def test_whoever_waits_for_chunks_is_told_so(tmp_path: Path) -> None:
 def test_options_and_states_that_cannot_be_are_config_errors(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="rate"):
         make(tmp_path, rate=2.0)
+    with pytest.raises(ConfigError, match=r"positions: 12 is no multiple of train.minibatch \(8\)"):
+        make(tmp_path, positions=12)
+    unknown = CONFIG.replace("directory: chunks", "directory: chunks, no_such: 1")
     with pytest.raises(ConfigError, match="no_such"):
-        make(tmp_path, no_such=1)
+        check_loader(parse_config(unknown, "chunks.yaml"))
     loader = make(tmp_path)
-    with pytest.raises(ConfigError, match="cannot continue"):
-        loader.load_state({"loader": "AAAA"})
+    with pytest.raises(CorruptRecord, match="cannot be used"):
+        loader.load_state({"chess_chunks": "AAAA"})
+    loader.close()
+
+
+def test_a_part_of_the_chunks_is_held_out_and_never_trained_on(tmp_path: Path) -> None:
+    write_games(tmp_path, range(12))
+    loader = make(tmp_path, CONFIG, validation=0.5, validation_positions=8)
+    assert isinstance(loader, ValidatingLoader)
+    trained = {plane.tobytes() for planes, _, _ in copied(loader, 40) for plane in planes[:, :104]}
+    while (held_out := loader.held_out()) is None:
+        pass
+    # Games begin alike; their late positions do not.
+    assert any(plane.tobytes() not in trained for plane in held_out[0][:, :104])
     loader.close()

@@ -1,94 +1,173 @@
-"""The native chunk loader as a trainer pulls from it: tensors, a state in JSON, rounds of new chunks, stages as rows.
+"""A directory of training chunks as a trainer's loader: `buffer: {loader: {kind: chess_chunks, options: {...}}}`.
 
-A chunk is a sequence of a round: `admit` lets the oldest new ones join at a batch that timing does not change, so a run
-that was killed gives the same batches as one that was not. Files are admitted whole: a tar may bring more than asked.
+The native loader makes batches in threads of its own; here it becomes a source of rounds (`cycle`), of rows for
+dashboards, and of positions to validate on, which are never trained on: a chunk's name decides which it is.
 """
 
 from __future__ import annotations
 
-import base64
 import logging
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from time import sleep
+from typing import Any
 
-from ludus.errors import ConfigError
-from ludus.extras import need_packages
+from ludus_chess.loader import ChunkLoader, Tensors
+from ludus_chess.loader_config import Focus
+from ludus_chess.loader_config import LoaderConfig as NativeConfig
+
+from ludus.config import RunConfig
+from ludus.errors import ConfigError, CorruptRecord
 from ludus.train.messages import LoaderStage
 
-if TYPE_CHECKING:
-    from ludus_chess import ChunkLoader, Tensors
+log = logging.getLogger(__name__)
 
-WAIT_S = 2.0
-"""How often whoever waits for data is told so."""
-_log = logging.getLogger(__name__)
+LOOK_S = 0.5
+"""How often somebody is told that the loader waits."""
 
 
-class ChessLoader:
-    """Batches of chess positions from a directory where chunks arrive. Options: `ludus_chess.LoaderConfig`."""
+class ChessChunks:
+    """Positions of chunks, with what a round has admitted."""
 
     def __init__(
-        self, *, seed: int, waiting: Callable[[], None] | None = None, rounds: bool = False, **options: Any
+        self,
+        *,
+        config: RunConfig,
+        seed: int,
+        waiting: Callable[[], None],
+        directory: str,
+        positions: int | None = None,
+        validation: float = 0.05,
+        validation_positions: int = 1024,
+        threads: int = 2,
+        pool_chunks: int = 100_000,
+        min_chunks: int = 1,
+        reservoir: int = 100_000,
+        memory_mb: int = 256,
+        rate: float = 1.0,
+        count: int = 0,
+        focus: Mapping[str, float] | None = None,
+        input_format: int = 1,
+        check_moves: bool = True,
+        theta: float = 5 / 6,
     ) -> None:
-        need_packages("a loader of chess chunks", "ludus_chess")
+        """Begin to load.
+
+        Args:
+            config: The run's.
+            seed: Of the shuffling.
+            waiting: Called while there is nothing to load.
+            directory: Watched with its subfolders; it need not exist yet.
+            positions: Of an update, a multiple of `train.minibatch`. Default: four minibatches.
+            validation: Share of the chunks that is held out.
+            validation_positions: Of a measurement on them.
+            threads: That inflate and expand; batches do not depend on their number.
+            pool_chunks: A sliding window over the newest.
+            min_chunks: No first batch before so many are there.
+            reservoir: Positions that are mixed.
+            memory_mb: For decoded games.
+            rate: Share of a game's positions that one use takes.
+            count: Or how many; 0: by rate.
+            focus: Prefers positions that the search judged otherwise than the network (`ludus_chess.Focus`).
+            input_format: Records of any other are refused.
+            check_moves: Refuse positions that the played move does not lead to.
+            theta: Decay of the short-term value targets.
+        """
+        minibatch = config.train.minibatch
+        positions = positions or 4 * minibatch
+        if positions % minibatch:
+            raise ConfigError(
+                f"buffer.loader.options.positions: {positions} is no multiple of train.minibatch ({minibatch})"
+            )
+        if not 0 <= validation < 1:
+            raise ConfigError(f"buffer.loader.options.validation: expected a share from 0 to less than 1: {validation}")
         self._waiting = waiting
-        self._loader = _make(seed=seed, admit_at_anchor=rounds, **options)
+        shared: dict[str, Any] = {
+            "directory": directory,
+            "seed": seed,
+            "pool_chunks": pool_chunks,
+            "input_format": input_format,
+            "check_moves": check_moves,
+            "theta": theta,
+            "split": {"train": 1 - validation, "validation": validation} if validation else {},
+        }
+        try:
+            self._loader = ChunkLoader(
+                NativeConfig(
+                    **shared,
+                    part="train" if validation else "",
+                    batch_size=positions,
+                    threads=threads,
+                    min_chunks=min_chunks,
+                    reservoir=reservoir,
+                    memory_mb=memory_mb,
+                    rate=rate,
+                    count=count,
+                    focus=Focus(**(focus or {})),
+                    admit_at_anchor=config.cycle is not None,
+                )
+            )
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"buffer.loader.options: {error}") from error
+        # Few positions of each game, so that they differ; little memory, so that games are inflated again.
+        held_out: dict[str, Any] = {
+            "batch_size": validation_positions,
+            "count": 8,
+            "memory_mb": 16,
+            "threads": 1,
+            "reservoir": 1,
+        }
+        self._held_out = ChunkLoader(NativeConfig(**shared, part="validation", **held_out)) if validation else None
+        self._stats = self._loader.get_stats()
 
     def next(self) -> Tensors:
-        """Planes `[B, 112, 8, 8]`, policy `[B, 1858]`, values `[B, 6, 3]`. Blocks until there are chunks."""
-        while (batch := self._loader.get_next_batch(WAIT_S)) is None:
-            if self._waiting is not None:
-                self._waiting()
+        """The positions of the next update."""
+        while (batch := self._loader.get_next_batch(LOOK_S)) is None:
+            self._waiting()
         self._report_refusals()
         return batch
-
-    def new_sequences(self) -> int:
-        """Chunks behind the anchor: there, and not admitted yet."""
-        return self._loader.get_stats().chunks_since_anchor
-
-    def admit(self, sequences: int) -> None:
-        """Let the oldest new chunks join, by moving the anchor over them."""
-        self._loader.reset_anchor(sequences)
-
-    def stages(self) -> list[LoaderStage]:
-        """One row for each stage of the native loader."""
-        return [
-            LoaderStage(
-                name=stage.name,
-                load=stage.load,
-                length=stage.queue,
-                capacity=stage.capacity,
-                counts=dict(stage.counts),
-            )
-            for stage in self._loader.get_stats().stages
-        ]
-
-    def state(self) -> dict[str, Any]:
-        """JSON: shuffling, anchor, and which files joined at which batch."""
-        return {"loader": base64.b64encode(self._loader.state()).decode()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue with the batch that would have come next."""
-        try:
-            self._loader.load_state(base64.b64decode(state["loader"], validate=True))
-        except (KeyError, ValueError) as error:
-            raise ConfigError(f"the chunk loader cannot continue: {error}") from error
-
-    def close(self) -> None:
-        """End its threads."""
-        self._loader.stop()
 
     def _report_refusals(self) -> None:
         for refusal in self._loader.take_refusals():
             where = f"{refusal.file}{refusal.member and '#' + refusal.member} at byte {refusal.offset}"
-            _log.warning("refused %s: %s (%s)", where, refusal.detail, refusal.reason)
+            log.warning("refused %s: %s (%s)", where, refusal.detail, refusal.reason)
 
+    def held_out(self) -> Tensors | None:
+        """Positions of chunks that are never trained on; None if there are not enough yet."""
+        return None if self._held_out is None else self._held_out.get_next_batch(LOOK_S)
 
-def _make(**options: Any) -> ChunkLoader:
-    from ludus_chess import ChunkLoader, Focus, LoaderConfig
+    def new_sequences(self) -> int:
+        """Chunks that no round has admitted."""
+        self._stats = self._loader.get_stats()
+        return self._stats.chunks_since_anchor
 
-    if isinstance(options.get("focus"), Mapping):
-        options["focus"] = Focus(**options["focus"])
-    try:
-        return ChunkLoader(LoaderConfig(**options))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"buffer.loader.options: {error}") from error
+    def admit(self, sequences: int) -> None:
+        """Let the oldest new chunks into the pool. After a restart, waits until the directory is scanned."""
+        while self.new_sequences() < sequences:
+            self._waiting()
+            sleep(LOOK_S / 10)
+        self._loader.reset_anchor(sequences)
+
+    def stages(self) -> list[LoaderStage]:
+        """One row for each stage, as of the last look for new chunks: loads are averages between two looks."""
+        return [
+            LoaderStage(name=one.name, load=one.load, length=one.queue, capacity=one.capacity, counts=dict(one.counts))
+            for one in self._stats.stages
+        ]
+
+    def state(self) -> dict[str, Any]:
+        """The place behind the last batch."""
+        return {"chess_chunks": b64encode(self._loader.state()).decode()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue with the batch that would have come next."""
+        try:
+            self._loader.load_state(b64decode(state["chess_chunks"], validate=True))
+        except (KeyError, ValueError) as error:
+            raise CorruptRecord(f"the loader's state cannot be used: {error}") from error
+
+    def close(self) -> None:
+        """End all threads."""
+        self._loader.stop()
+        if self._held_out is not None:
+            self._held_out.stop()

@@ -34,7 +34,7 @@ SCHEDULES: Registry[Callable[..., Any]] = Registry(
     "schedule", "ludus.schedules", reserved=("constant", "linear", "cosine")
 )
 NETWORKS: Registry[Callable[..., Any]] = Registry("network", "ludus.networks")
-LOADERS: Registry[Callable[..., Any]] = Registry("loader", "ludus.loaders")
+LOADERS: Registry[Callable[..., Any]] = Registry("loader", "ludus.loaders", reserved=("chess_chunks",))
 ENGINES: Registry[Callable[..., Any]] = Registry("engine", "ludus.engines")
 
 

@@ -203,6 +203,7 @@ class TrainerClient(Learner):
             staging=str(order.staging),
             is_pulled=order.batch.is_pulled,
             admits=order.batch.admits,
+            validates=order.batch.validates,
         )
         rows = b"" if order.batch.is_pulled else to_bytes(experiences_to_table(order.batch.experiences))
         self._context.supervisor.send(NAME, message, rows)

@@ -56,7 +56,7 @@ class LoaderRounds(PulledRows):
             return None
         self._controls.enter("training")
         admits, self._to_send = self._to_send, 0
-        return Batch(is_pulled=True, admits=admits)
+        return Batch(is_pulled=True, admits=admits, validates=left is not None and self._learner.in_flight + 1 == left)
 
     def commit(self, batch: Batch) -> None:
         """The loader's own state has what was admitted with this batch."""

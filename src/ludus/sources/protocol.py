@@ -31,6 +31,8 @@ class Batch:
     metrics: Mapping[str, float] = field(default_factory=dict)
     is_pulled: bool = False
     """Whether the trainer pulls the rows from its loader; no bytes go through the loop."""
+    validates: bool = False
+    """Whether the trainer measures the policy on held-out rows after this update."""
     admits: int = 0
     """New sequences that the trainer's loader admits before it is pulled."""
     explored: tuple[int, int] | None = None

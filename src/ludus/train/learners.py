@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.config import RunConfig, TrainConfig
 from ludus.errors import CorruptRecord, TrainError
-from ludus.records import Experiences
 
 if TYPE_CHECKING:
     from ludus.train.jax_learner import JaxLearner
@@ -32,10 +31,11 @@ class Learner(Protocol):
         """Fresh weights and optimizer."""
         ...
 
-    def train_batch(
-        self, state: Any, experiences: Experiences, seed: int, progress: float
-    ) -> tuple[Any, dict[str, float]]:
-        """One update; returns the new state and metrics. The old state must not be used again."""
+    def train_batch(self, state: Any, experiences: Any, seed: int, progress: float) -> tuple[Any, dict[str, float]]:
+        """One update on rows of experience, or on the tensors that it takes; returns the new state and metrics.
+
+        The old state must not be used again.
+        """
         ...
 
     def state_tensors(self, state: Any) -> Parts:
@@ -44,6 +44,15 @@ class Learner(Protocol):
 
     def state_from_tensors(self, tensors: Parts) -> Any:
         """The inverse; refuses tensors of another policy or optimizer."""
+        ...
+
+
+@runtime_checkable
+class ValidatingLearner(Learner, Protocol):
+    """A learner that can measure a policy on rows without training on them."""
+
+    def validate(self, state: Any, rows: Any) -> dict[str, float]:
+        """Losses and other measures by name."""
         ...
 
 

@@ -8,21 +8,31 @@ a resume continues behind the last batch that was trained on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from inspect import signature
 from typing import Any, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
 
 from ludus.config import LoaderConfig, RunConfig
 from ludus.config.parts import LOADERS
 from ludus.errors import ConfigError
+from ludus.extras import need_packages
 from ludus.records import Experiences
 from ludus.train.messages import LoaderReport, LoaderStage
+
+Tensors = tuple[NDArray[Any], ...]
+"""Columns `[B, ...]`."""
 
 
 class Loader(Protocol):
     """Gives batches of experience. Made, called and closed in one thread of the trainer."""
 
-    def next(self) -> Experiences:
-        """The rows of the next update. Blocks until there are some, and calls `waiting` (below) meanwhile."""
+    def next(self) -> Experiences | Tensors:
+        """The rows of the next update; for a learner that takes them (chess), tensors with as many rows each.
+
+        Blocks until there are some, and calls `waiting` (below) meanwhile.
+        """
         ...
 
     def state(self) -> dict[str, Any]:
@@ -60,6 +70,15 @@ class StagedLoader(Loader, Protocol):
         ...
 
 
+@runtime_checkable
+class ValidatingLoader(Loader, Protocol):
+    """A loader that holds out a part of its data."""
+
+    def held_out(self) -> Tensors | None:
+        """Rows that are never trained on; None if there are not enough yet."""
+        ...
+
+
 LoaderFactory = Callable[..., Loader]
 """Called with `config` (the run's), `seed`, and the options of the YAML as keyword arguments.
 
@@ -78,7 +97,7 @@ def check_loader(config: RunConfig) -> None:
     chosen: LoaderConfig | None = config.buffer.loader
     if chosen is not None:
         try:
-            factory: LoaderFactory = LOADERS.find(chosen.kind)
+            factory: LoaderFactory = _factory(chosen.kind)
             signature(factory).bind(**_arguments(factory, config, chosen, lambda: None))
         except TypeError as error:
             raise ConfigError(f"buffer.loader: {chosen.kind}: {error}") from error
@@ -90,7 +109,7 @@ def make_loader(config: RunConfig, waiting: Callable[[], None]) -> Loader | None
     if chosen is None:
         return None
     check_loader(config)
-    factory: LoaderFactory = LOADERS.find(chosen.kind)
+    factory: LoaderFactory = _factory(chosen.kind)
     return factory(**_arguments(factory, config, chosen, waiting))
 
 
@@ -103,6 +122,16 @@ def report_on(loader: Loader) -> LoaderReport | None:
         new_sequences=loader.new_sequences() if isinstance(loader, RoundLoader) else 0,
         stages=loader.stages() if isinstance(loader, StagedLoader) else [],
     )
+
+
+def _factory(kind: str) -> LoaderFactory:
+    """What makes a loader of this kind. The room of chess is above this one, and needs packages of its own."""
+    if kind != "chess_chunks":
+        found: LoaderFactory = LOADERS.find(kind)
+        return found
+    need_packages("the loader chess_chunks", "ludus_chess")
+    made: LoaderFactory = import_module("ludus.chess.loader").ChessChunks
+    return made
 
 
 def _arguments(

@@ -57,6 +57,8 @@ class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):
     """Folder to write the new state into."""
     is_pulled: bool = False
     """Whether the rows come from the trainer's own loader; the blob is empty then."""
+    validates: bool = False
+    """Whether to measure the policy on held-out rows after the update."""
     admits: int = 0
     """New sequences that the loader admits before it is pulled: those of a round that begins here."""
 

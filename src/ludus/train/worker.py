@@ -19,8 +19,8 @@ from ludus.runtime import Channel, Pulse, Stop, run_worker
 from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.tensors import load_tensors, save_tensors
-from ludus.train.learners import make_learner
-from ludus.train.loaders import RoundLoader, make_loader, report_on
+from ludus.train.learners import ValidatingLearner, make_learner
+from ludus.train.loaders import RoundLoader, Tensors, ValidatingLoader, make_loader, report_on
 from ludus.train.messages import (
     LOADER,
     LoaderReport,
@@ -67,26 +67,34 @@ class Trainer:
     def train(self, order: TrainOn, batch: memoryview) -> Trained:
         """One update; the new state is written before this returns."""
         started = time.perf_counter()
-        experiences = self._pull(order.admits) if order.is_pulled else experiences_from_table(from_bytes(batch))
-        self._state, metrics = self._learner.train_batch(
-            self._state, experiences, seed=order.seed, progress=order.progress
-        )
+        rows = self._pull(order.admits) if order.is_pulled else experiences_from_table(from_bytes(batch))
+        steps, episodes = _amounts(rows)
+        self._state, metrics = self._learner.train_batch(self._state, rows, seed=order.seed, progress=order.progress)
         seconds = time.perf_counter() - started
         self.save(Path(order.staging))
-        steps = int(experiences.steps["mask"].sum())
-        return Trained(update=order.update, metrics=metrics, seconds=seconds, steps=steps, episodes=len(experiences))
+        if order.validates:
+            metrics = {**metrics, **self._validate()}
+        return Trained(update=order.update, metrics=metrics, seconds=seconds, steps=steps, episodes=episodes)
 
     def report(self) -> LoaderReport | None:
         """What the loader is doing, if there is one that says so."""
         return None if self._loader is None else report_on(self._loader)
 
-    def _pull(self, admits: int) -> Experiences:
+    def _validate(self) -> dict[str, float]:
+        """How the policy does on rows that it is not trained on, where there are any."""
+        if not isinstance(self._loader, ValidatingLoader) or not isinstance(self._learner, ValidatingLearner):
+            return {}
+        rows = self._loader.held_out()
+        found = {} if rows is None else self._learner.validate(self._state, rows)
+        return {f"validation/{name}": value for name, value in found.items()}
+
+    def _pull(self, admits: int) -> Experiences | Tensors:
         if self._loader is None:
             raise TrainError("the trainer was asked to pull rows, and buffer.loader names no loader")
         if admits and isinstance(self._loader, RoundLoader):
             self._loader.admit(admits)
         rows = self._loader.next()
-        if not len(rows):
+        if not _amounts(rows)[1]:
             raise TrainError("the loader gave a batch without rows; next() must block until there are some")
         return rows
 
@@ -101,6 +109,13 @@ class Trainer:
             save_tensors(staging / f"{part}.safetensors", tensors, is_staged=True)
         if self._loader is not None:
             write_json(staging / LOADER, self._loader.state())
+
+
+def _amounts(rows: Experiences | Tensors) -> tuple[int, int]:
+    """Steps and sequences; a row of tensors is one of each."""
+    if isinstance(rows, Experiences):
+        return int(rows.steps["mask"].sum()) if len(rows) else 0, len(rows)
+    return len(rows[0]), len(rows[0])
 
 
 def serve(channel: Channel[object], pulse: Pulse) -> None:

@@ -134,7 +134,7 @@ class LoaderConfig(Model):
     """A source that the trainer pulls from inside its own process; no row goes through the loop."""
 
     kind: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$", examples=["csv"])
-    """The name under which a plugin registered it (`ludus.register_loader`)."""
+    """`chess_chunks`, or the name under which a plugin registered one (`ludus.register_loader`)."""
     options: dict[str, Any] = Field(default={})
     """What it is made with."""
 
