@@ -76,13 +76,13 @@ def check_loader(make: Callable[[], Loader]) -> None:
     loader = make()
     try:
         for _ in range(BATCHES):
-            _check_batch(call("next", loader.next))
+            _next_batch(loader)
         state = through_json(call("state", loader.state))
         resumed = make()
         try:
             call("load_state", resumed.load_state, state)
             for _ in range(BATCHES):
-                same = are_equal(call("next", loader.next), call("next", resumed.next))
+                same = are_equal(_next_batch(loader), _next_batch(resumed))
                 require(same, "restored from its state, the loader gave another batch")
         finally:
             resumed.close()
@@ -90,12 +90,14 @@ def check_loader(make: Callable[[], Loader]) -> None:
         loader.close()
 
 
-def _check_batch(batch: object) -> None:
-    require(isinstance(batch, Experiences), f"next gives Experiences, got {type(batch).__name__}")
-    if isinstance(batch, Experiences):
-        require(len(batch) > 0, "a batch has at least one sequence")
-        missing = [name for name in NEEDED if name not in batch.steps]
-        require(not missing, f"the steps lack {', '.join(missing)}")
+def _next_batch(loader: Loader) -> Experiences:
+    batch = call("next", loader.next)
+    if not isinstance(batch, Experiences):
+        raise ConformanceError(f"next gives Experiences, got {type(batch).__name__}")
+    require(len(batch) > 0, "a batch has at least one sequence")
+    missing = [name for name in NEEDED if name not in batch.steps]
+    require(not missing, f"the steps lack {', '.join(missing)}")
+    return batch
 
 
 def check_operator(operator: Operator | Callable[..., Verdict], *, seed: int = 0, **options: Any) -> None:
