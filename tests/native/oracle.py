@@ -1,7 +1,7 @@
 """lc0's encodings again, in NumPy and python-chess alone: what the C++ is compared with.
 
-Written from the description of the format, without a look at the C++: squares go through dictionaries and arrays `[8, 8]`
-(rank, file), never through bitboards.
+It goes other ways than the C++: python-chess's rules, dictionaries and arrays `[8, 8]` (rank, file), never bitboards. It shares
+the C++'s reading of the format, so it finds slips, not misreadings; format 1 is also held to the real engine's files.
 """
 
 import chess
