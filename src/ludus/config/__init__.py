@@ -26,6 +26,7 @@ from ludus.config.problems import Path, dotted, nearest_word, printable, report,
 from ludus.config.run import RunConfig
 from ludus.config.sections.buffer import BufferConfig, ExpertConfig, LoaderConfig, PairsConfig
 from ludus.config.sections.chess import ChessAttentionConfig, ChessNetworkConfig, ChessResidualConfig
+from ludus.config.sections.chess_losses import CHESS_LOSS_OPTIONS
 from ludus.config.sections.cycle import CycleConfig, ReleaseConfig, UploadConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import ExperienceConfig
@@ -57,6 +58,7 @@ from ludus.config.sections.train import (
     MuConfig,
     OptimizerConfig,
     Source,
+    SwaConfig,
     TermConfig,
     TrainConfig,
 )
@@ -74,6 +76,7 @@ from ludus.config.sections.workflow import WorkflowConfig
 
 __all__ = [
     "ALGORITHMS",
+    "CHESS_LOSS_OPTIONS",
     "DIALECT",
     "GROUP_KINDS",
     "LOSS_OPTIONS",
@@ -123,6 +126,7 @@ __all__ = [
     "SandboxConfig",
     "Source",
     "StopConfig",
+    "SwaConfig",
     "TasksetConfig",
     "TeacherConfig",
     "TelemetryConfig",

@@ -13,6 +13,7 @@ from typing import Any
 
 from ludus.config.problems import Contradiction, Path, show
 from ludus.config.run import RunConfig
+from ludus.config.sections.chess_losses import CHESS_LOSS_OPTIONS
 from ludus.config.sections.train_losses import LOSS_OPTIONS, LOSS_SOURCES, LossOption
 from ludus.config.sections.train_presets import PRESETS
 from ludus.plugins import Registry
@@ -27,7 +28,8 @@ class OwnLoss:
     """Rows that it can learn from."""
 
 
-LOSSES: Registry[OwnLoss | Callable[..., Any]] = Registry("loss", "ludus.losses", reserved=tuple(LOSS_OPTIONS))
+_OPTIONS = {**LOSS_OPTIONS, **CHESS_LOSS_OPTIONS}
+LOSSES: Registry[OwnLoss | Callable[..., Any]] = Registry("loss", "ludus.losses", reserved=tuple(_OPTIONS))
 """An entry point may be the function alone."""
 ADVANTAGES: Registry[Callable[..., Any]] = Registry("advantage", "ludus.advantages")
 SCHEDULES: Registry[Callable[..., Any]] = Registry(
@@ -46,15 +48,15 @@ def own_loss(name: str) -> OwnLoss:
 
 def loss_options(name: str) -> dict[str, LossOption]:
     """The options of a loss that exists; those of a plugin's loss may be any number, word or null."""
-    if name in LOSS_OPTIONS:
-        return LOSS_OPTIONS[name]
+    if name in _OPTIONS:
+        return _OPTIONS[name]
     parameters = inspect.signature(own_loss(name).function).parameters.values()
     return {one.name: LossOption(is_free=True) for one in parameters if one.kind is one.KEYWORD_ONLY}
 
 
 def loss_sources(name: str) -> tuple[str, ...]:
     """Where a loss that exists can learn from."""
-    return LOSS_SOURCES.get(name, ("on_policy",)) if name in LOSS_OPTIONS else own_loss(name).sources
+    return LOSS_SOURCES.get(name, ("on_policy",)) if name in _OPTIONS else own_loss(name).sources
 
 
 def check_parts(config: RunConfig) -> Iterator[Contradiction]:

@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from ludus.config import LOSS_OPTIONS
+from ludus.config import CHESS_LOSS_OPTIONS, LOSS_OPTIONS
 
 EVALUATE = (
     ("evaluate/[<game>/]<player>/score", "share", "points against a fixed player, seats balanced, a draw counts half; "
@@ -209,7 +209,7 @@ _PLACEHOLDERS = {
     "room": r"[a-z_]+",
     "seat": r"\d+",
     "taskset": r".+",
-    "term": rf"(?:{'|'.join(LOSS_OPTIONS)})(?:_\d+)?",
+    "term": rf"(?:{'|'.join([*LOSS_OPTIONS, *CHESS_LOSS_OPTIONS])})(?:_\d+)?",
 }
 """What the name in angle brackets may be; others are anything without a slash."""
 _PART = re.compile(r"<(\w+)>|\[([^]]*)\]|([^<\[]+)")

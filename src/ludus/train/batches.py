@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ludus.config import MlpConfig
 from ludus.errors import TrainError
 from ludus.policies.networks import PolicyNetwork
+from ludus.policies.value_scale import trained
 from ludus.records import Experiences
 
 Batch = dict[str, Any]
@@ -127,6 +128,10 @@ class Decisions:
 
     def __init__(self, network: PolicyNetwork) -> None:
         self._network = network
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every weight that is trained."""
+        return trained(self._network.shapes())
 
     def of(self, experiences: Experiences, source: NDArray[Any] | None, params: Params) -> Rows:
         """The rows of a batch whose offsets begin at 0: every element of the mask. `source`: a code per sequence."""

@@ -15,7 +15,6 @@ through the same steps with several processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,12 +32,14 @@ from ludus.train.advantages import compute_on_policy
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Batch, Rows, bucket, from_zero, make_rows, pad
 from ludus.train.jax_shards import agree, conclude, meet
-from ludus.train.jax_steps import EpochState, Metrics, Pass, Steps, learning_rate, start_epochs
+from ludus.train.jax_steps import EpochState, Metrics, Pass, Steps, start_epochs
 from ludus.train.learner_state import LearnerState, state_from_tensors, state_tensors
-from ludus.train.learners import check_health
+from ludus.train.learners import Parts, check_health
 from ludus.train.minibatches import deal, make_deck, own_weight, round_keys, shuffle, whitened
 from ludus.train.objective import Objective, build_objective
+from ludus.train.optimizers import learning_rate
 from ludus.train.sources import labelled
+from ludus.train.swa import published, start_average, unpublished
 
 
 class JaxLearner:
@@ -47,8 +48,6 @@ class JaxLearner:
     Holds nothing that results depend on. `is_sharded`: `update` is traced into a program that several devices run
     side by side (`jax_shards.py`).
     """
-
-    state_tensors = staticmethod(state_tensors)
 
     def __init__(self, network: PolicyNetwork, train: TrainConfig, *, is_sharded: bool = False) -> None:
         if train.algorithm.advantage is None or train.algorithm.objective is None:
@@ -73,7 +72,11 @@ class JaxLearner:
         params = self.network.init(seed)
         vector, _ = ravel_pytree(trained(params))
         return LearnerState(
-            params, self.steps.optimizer.init(vector), steps=jnp.zeros((), jnp.int32), skipped=jnp.zeros((), jnp.int32)
+            params,
+            self.steps.optimizer.init(vector),
+            steps=jnp.zeros((), jnp.int32),
+            skipped=jnp.zeros((), jnp.int32),
+            average=None if self._train.swa is None else start_average(params),
         )
 
     def update(
@@ -101,7 +104,7 @@ class JaxLearner:
         if fixed:
             fixed = counted_in(fixed, batch["target"], own_weight(batch))
             fixed = agree(fixed) if self._is_sharded else fixed
-        constants = Pass(unravel, learning_rate(self._train.optimizer, progress), progress, fixed)
+        constants = Pass(unravel, learning_rate(self._train.optimizer, progress, state.steps), progress, fixed)
         epochs = self.start(vector, state, batch, constants)
         epochs = self._run_epochs(epochs, batch, round_keys(key, self._train.epochs), constants)
         after, metrics = self.steps.conclude(epochs, state, batch, constants)
@@ -117,9 +120,14 @@ class JaxLearner:
         check_health(floats, self._train)
         return state, floats
 
-    def state_from_tensors(self, tensors: Mapping[str, Mapping[str, NDArray[Any]]]) -> LearnerState:
+    def state_tensors(self, state: LearnerState) -> Parts:
+        """The state in two parts, `weights` and `optimizer`; `weights` are what is published."""
+        tensors = state_tensors(state)
+        return published(tensors) if self._train.swa is not None and self._train.swa.publish else tensors
+
+    def state_from_tensors(self, tensors: Parts) -> LearnerState:
         """The state that `state_tensors` wrote, bit for bit; refuses tensors of another network or optimizer."""
-        return state_from_tensors(tensors, self.init(0))
+        return state_from_tensors(unpublished(tensors), self.init(0))
 
     # -- the loops -------------------------------------------------------------------------------------------------
 

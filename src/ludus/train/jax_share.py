@@ -25,9 +25,10 @@ from ludus.policies.value_scale import trained
 from ludus.runtime import Channel, Stop
 from ludus.train.batches import Batch, pad
 from ludus.train.jax_learner import JaxLearner, key_of
-from ludus.train.jax_steps import Pass, Share, learning_rate
+from ludus.train.jax_steps import Pass, Share
 from ludus.train.learners import make_network_learner
 from ludus.train.minibatches import Deck, deal, make_deck, round_keys, shuffle
+from ludus.train.optimizers import learning_rate
 
 Columns = Mapping[str, jax.Array]
 

@@ -15,7 +15,6 @@ so a resumed or re-batched run keeps its schedule.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -24,8 +23,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from ludus.config import OptimizerConfig, TrainConfig
-from ludus.config.parts import SCHEDULES
+from ludus.config import TrainConfig
 from ludus.policies.value_scale import scale_of
 from ludus.train.aggregation import at_least_something
 from ludus.train.arrays import masked_log_softmax, take_last
@@ -35,42 +33,12 @@ from ludus.train.loss_inputs import LossInputs
 from ludus.train.losses import entropy
 from ludus.train.minibatches import Columns, normalised, own_weight
 from ludus.train.objective import Objective, Scales
+from ludus.train.optimizers import build_optimizer, decay_mask
+from ludus.train.swa import averaged
 
 Metrics = dict[str, jax.Array]
 
 _TINY = 1e-8
-_RMS_DECAY = 0.99
-
-
-def build_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
-    """Gradient to direction of descent, not yet scaled by the learning rate.
-
-    `weight_decay` is decoupled for `adamw` and part of the gradient (L2) for the others, as in torch.
-    """
-    decay = [optax.add_decayed_weights(config.weight_decay)] if config.weight_decay else []
-    if config.kind == "adamw":
-        return optax.chain(optax.scale_by_adam(eps=config.eps), *decay)
-    if config.kind == "adam":
-        return optax.chain(*decay, optax.scale_by_adam(eps=config.eps))
-    if config.kind == "rmsprop":
-        return optax.chain(*decay, optax.scale_by_rms(decay=_RMS_DECAY, eps=config.eps, eps_in_sqrt=False))
-    return optax.chain(*decay, optax.identity())
-
-
-def learning_rate(config: OptimizerConfig, progress: jax.Array | float) -> jax.Array:
-    """The rate when this share of the run is done: it rises from 0 over the warm-up, then follows the schedule."""
-    progress = jnp.clip(jnp.asarray(progress, jnp.float32), 0.0, 1.0)
-    after = jnp.clip((progress - config.warmup_fraction) / (1.0 - config.warmup_fraction), 0.0, 1.0)
-    factor: jax.Array = jnp.float32(1.0)
-    if config.schedule == "linear":
-        factor = 1.0 - (1.0 - config.final_fraction) * after
-    elif config.schedule == "cosine":
-        factor = config.final_fraction + (1.0 - config.final_fraction) * 0.5 * (1.0 + jnp.cos(math.pi * after))
-    elif config.schedule != "constant":
-        factor = SCHEDULES.find(config.schedule)(after, final_fraction=config.final_fraction)
-    if config.warmup_fraction > 0:
-        factor = jnp.where(progress < config.warmup_fraction, progress / config.warmup_fraction, factor)
-    return jnp.asarray(config.learning_rate * factor, jnp.float32)
 
 
 class Pass(NamedTuple):
@@ -127,7 +95,7 @@ class Steps:
 
     def __init__(self, rows: Decisions, train: TrainConfig, objective: Objective) -> None:
         self._rows, self._train, self._objective = rows, train, objective
-        self.optimizer = build_optimizer(train.optimizer)
+        self.optimizer = build_optimizer(train.optimizer, decay_mask(train.optimizer, rows.shapes()))
 
     def gradient(
         self, vector: jax.Array, part: Columns, constants: Pass, share: Share | None = None
@@ -205,9 +173,10 @@ class Steps:
         self, epochs: EpochState, state: LearnerState, batch: Mapping[str, jax.Array], constants: Pass
     ) -> tuple[LearnerState, Metrics]:
         """The state after epochs that began at `state`, and what is reported of the update."""
-        after = LearnerState(
-            constants.params(epochs.params), epochs.optimizer, state.steps + epochs.taken, epochs.skipped_in_a_row
-        )
+        params, average = constants.params(epochs.params), state.average
+        if self._train.swa is not None and average is not None:
+            average = averaged(self._train.swa, average, params)
+        after = LearnerState(params, epochs.optimizer, state.steps + epochs.taken, epochs.skipped_in_a_row, average)
         counts = {
             "rows": jnp.sum(batch["weight"] > 0),
             "optimizer_steps": epochs.taken,

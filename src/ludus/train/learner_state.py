@@ -17,7 +17,8 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
 from ludus.policies.value_scale import trained
-from ludus.train.learners import check_tensors
+from ludus.train.learners import MEAN, check_tensors
+from ludus.train.swa import Average
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -31,6 +32,8 @@ class LearnerState(NamedTuple):
     """int32: optimizer steps taken."""
     skipped: jax.Array
     """int32: optimizer steps skipped in a row, up to now."""
+    average: Average | None = None
+    """With `train.swa`: the running mean of the weights."""
 
 
 def state_tensors(state: LearnerState) -> dict[str, Tensors]:
@@ -42,6 +45,9 @@ def state_tensors(state: LearnerState) -> dict[str, Tensors]:
             optimizer |= {f"{name}.{weight}": np.asarray(part) for weight, part in unravel(leaf).items()}
         else:
             optimizer[name] = np.asarray(leaf)
+    if state.average is not None:
+        optimizer |= {f"{MEAN}{name}": np.asarray(x) for name, x in state.average.mean.items()}
+        optimizer["swa_updates"] = np.asarray(state.average.updates)
     return {"weights": {name: np.asarray(x) for name, x in state.params.items()}, "optimizer": optimizer}
 
 
@@ -60,7 +66,11 @@ def state_from_tensors(tensors: Mapping[str, Mapping[str, NDArray[Any]]], templa
         for name, leaf in _leaves(template.optimizer)
     ]
     optimizer = jax.tree.unflatten(jax.tree.structure(template.optimizer), leaves)
-    return LearnerState(params, optimizer, jnp.asarray(saved["steps"]), jnp.asarray(saved["skipped"]))
+    average = None
+    if template.average is not None:
+        mean = {name: jnp.asarray(saved[f"{MEAN}{name}"]) for name in template.average.mean}
+        average = Average(mean, jnp.asarray(saved["swa_updates"]))
+    return LearnerState(params, optimizer, jnp.asarray(saved["steps"]), jnp.asarray(saved["skipped"]), average)
 
 
 def _leaves(optimizer: optax.OptState) -> Iterator[tuple[str, jax.Array]]:

@@ -6,13 +6,14 @@ And what both refuse: a state that is another policy's, an update after which to
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config import RunConfig, TrainConfig
+from ludus.config import CHESS_LOSS_OPTIONS, RunConfig, TrainConfig
 from ludus.errors import CorruptRecord, TrainError
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 Parts = Mapping[str, Mapping[str, NDArray[Any]]]
 """Tensors by name, in the parts `weights` and `optimizer`."""
+MEAN, RAW = "swa.", "raw."
+"""Before the name of a weight in `optimizer`, with `train.swa`: its mean, and its newest value (see `swa.py`)."""
 
 
 class Learner(Protocol):
@@ -64,6 +67,8 @@ def make_learner(
     scratch: Path | None = None,
 ) -> Learner:
     """The learner of a run for a policy of this shape, with this teacher (as JSON); temporaries go into `scratch`."""
+    if any(term.loss in CHESS_LOSS_OPTIONS for term in config.train.algorithm.objective or ()):
+        return _make_chess_learner(config, shape)
     if config.policy.model is None:
         if config.train.trainers > 1:
             from ludus.train.jax_parallel import ParallelJaxLearner
@@ -75,6 +80,16 @@ def make_learner(
 
         return ParallelLearner(config, shape, teacher=teacher, scratch=scratch)
     return make_torch_learner(config, shape, teacher=teacher)
+
+
+def _make_chess_learner(config: RunConfig, shape: Mapping[str, Any]) -> Learner:
+    """The learner of a chess network, whose room is above this one."""
+    from ludus.policies import PolicyShape
+
+    import_module("ludus.chess.compile_cache").use_compile_cache()
+    network = PolicyShape.from_json(shape).build()
+    learner: Learner = import_module("ludus.chess.learner").ChessLearner(network, config.train)
+    return learner
 
 
 def make_network_learner(config: RunConfig, shape: Mapping[str, Any]) -> JaxLearner:
@@ -141,3 +156,11 @@ def check_tensors(
         problems.sort()
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise CorruptRecord(f"{part} do not fit this policy and optimizer: {'; '.join(problems[:5])}{more}")
+
+
+def begun_with(parts: Parts, theirs: Mapping[str, NDArray[Any]]) -> Parts:
+    """A fresh state's tensors with other weights, wherever it has them: newest and mean alike."""
+    weights = {name: theirs.get(name, tensor) for name, tensor in parts["weights"].items()}
+    copies = {f"{prefix}{name}": tensor for prefix in (MEAN, RAW) for name, tensor in weights.items()}
+    optimizer = {name: copies.get(name, tensor) for name, tensor in parts["optimizer"].items()}
+    return {**parts, "weights": weights, "optimizer": optimizer}

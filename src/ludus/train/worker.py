@@ -19,7 +19,7 @@ from ludus.runtime import Channel, Pulse, Stop, run_worker
 from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.tensors import load_tensors, save_tensors
-from ludus.train.learners import ValidatingLearner, make_learner
+from ludus.train.learners import ValidatingLearner, begun_with, make_learner
 from ludus.train.loaders import RoundLoader, Tensors, ValidatingLoader, make_loader, report_on
 from ludus.train.messages import (
     LOADER,
@@ -61,8 +61,7 @@ class Trainer:
     def _begin_with(self, policy: Policy[Any]) -> Any:
         """Another run's weights with a fresh optimizer; what it has no weights for, such as a critic, is fresh too."""
         tensors = self._learner.state_tensors(self._state)
-        theirs = {name: tensor for name, tensor in policy.weights.items() if name in tensors["weights"]}
-        return self._learner.state_from_tensors({**tensors, "weights": {**tensors["weights"], **theirs}})
+        return self._learner.state_from_tensors(begun_with(tensors, policy.weights))
 
     def train(self, order: TrainOn, batch: memoryview) -> Trained:
         """One update; the new state is written before this returns."""

@@ -118,11 +118,44 @@ class AlgorithmConfig(Model):
     """Stop the epochs of an update when the approximate KL to the behaviour policy exceeds this."""
 
 
+class DecayRuleConfig(Model):
+    """Whether weights of some names decay."""
+
+    names: str = Field(min_length=1, examples=["*.bias", "body.layers.*norm*"])
+    """A glob on the names of weights: `*` is any text, `?` any character."""
+    decays: bool = False
+    """Whether they do."""
+
+
+class PieceConfig(Model):
+    """A piece of the learning rate's way: from its own rate to that of the piece after it."""
+
+    learning_rate: float = Field(gt=0)
+    """At its beginning."""
+    steps: int | None = Field(default=None, gt=0)
+    """How many optimizer steps it lasts; or give `share`."""
+    share: float | None = Field(default=None, gt=0, le=1)
+    """Which share of the run it lasts."""
+    shape: Literal["constant", "linear", "cosine"] = "constant"
+    """How it gets to the next piece's rate; `constant`: at once, at its end. After the last piece its rate stays."""
+
+
+class SwaConfig(Model):
+    """Stochastic weight averaging: a running mean of the weights after each update."""
+
+    every: int = Field(default=1, gt=0)
+    """Updates between two weights that count."""
+    most: int = Field(default=10, gt=0)
+    """How many the mean is over: first a plain mean, and from this many on an exponential one with weight 1 / most."""
+    publish: bool = True
+    """Publish and export the mean instead of the newest weights; training goes on with the newest."""
+
+
 class OptimizerConfig(Model):
     """Optimizer and learning-rate schedule."""
 
-    kind: Literal["adam", "adamw", "sgd", "rmsprop"] = "adam"
-    """The optimizer; `adamw` decays weights apart from the gradient."""
+    kind: Literal["adam", "adamw", "nadamw", "sgd", "rmsprop"] = "adam"
+    """The optimizer; `adamw` and `nadamw` (with Nesterov momentum) decay weights apart from the gradient."""
     learning_rate: float = Field(default=1e-3, gt=0)
     """When not given: 1e-3 for networks, 1e-4 for the adapters of a language model, 1e-5 for all of its parameters
     (`policy.model.lora: null`)."""
@@ -135,7 +168,20 @@ class OptimizerConfig(Model):
     eps: float = Field(default=1e-5, gt=0)
     """Added to the denominator of Adam and RMSprop."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """`adamw`: decoupled from the gradient. `adam`, `rmsprop`, `sgd`: part of the gradient (L2), as in PyTorch."""
+    """`adamw`, `nadamw`: decoupled from the gradient. `adam`, `rmsprop`, `sgd`: part of the gradient (L2), as in
+    PyTorch."""
+    decay_rules: tuple[DecayRuleConfig, ...] = Field(default=(), strict=False)
+    """Networks: which weights decay; the first rule whose glob fits a name counts, and without one a weight decays."""
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Networks: decay of Adam's mean of gradients."""
+    beta2: float = Field(default=0.999, ge=0, lt=1)
+    """Networks: decay of Adam's mean of squared gradients."""
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    """Networks: momentum of `sgd`."""
+    nesterov: bool = False
+    """Networks: Nesterov's variant of it."""
+    pieces: tuple[PieceConfig, ...] = Field(default=(), strict=False)
+    """Networks: the learning rate piece by piece, instead of `learning_rate` and `schedule`."""
     max_grad_norm: float | None = Field(default=0.5, gt=0)
     """Clip the gradient to this norm; null: never."""
 
@@ -200,6 +246,8 @@ class TrainConfig(Model):
     in the game's own units. Default: true with the presets ippo and mappo, false with the others."""
     algorithm: AlgorithmConfig = AlgorithmConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
+    swa: SwaConfig | None = None
+    """Networks: average weights over updates. Default: no."""
     max_staleness: int = Field(default=2, ge=0)
     """Asynchronous schedule: versions that experience may be behind when it is trained on."""
     stop: EarlyStoppingConfig = EarlyStoppingConfig()

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from ludus.config.parts import LOSSES, loss_options, loss_sources
 from ludus.config.problems import Contradiction, Path, at, is_set, no_effect, show
 from ludus.config.run import RunConfig
+from ludus.config.sections.chess import ChessAttentionConfig, ChessResidualConfig
+from ludus.config.sections.chess_losses import CHESS_LOSS_OPTIONS
 from ludus.config.sections.train import GROUP_KINDS, TermConfig
 from ludus.config.sections.train_presets import needs_greedy
 
@@ -124,8 +126,34 @@ def _objective(config: RunConfig) -> Iterator[Contradiction]:
             yield from _options(path, term)
             yield from _source(path, term)
     yield from _mu(config)
+    yield from _chess(config)
     if config.policy.model is None:
         yield from _boards(config)
+
+
+def _chess(config: RunConfig) -> Iterator[Contradiction]:
+    """Chess losses train heads that a chess network has, and nothing else does; they do not mix with others."""
+    network, terms = config.policy.network, config.train.algorithm.objective or ()
+    chess = [place for place, term in enumerate(terms) if term.loss in CHESS_LOSS_OPTIONS]
+    if not chess:
+        return
+    if not isinstance(network, ChessResidualConfig | ChessAttentionConfig) or config.policy.model is not None:
+        text = f"{terms[chess[0]].loss} needs policy.network.kind: chess_residual or chess_attention"
+        yield at((*_OBJECTIVE, chess[0], "loss"), text)
+        return
+    others = [place for place in range(len(terms)) if place not in chess]
+    if others:
+        text = f"{terms[others[0]].loss} cannot stand beside {terms[chess[0]].loss}; write chess losses alone"
+        yield at((*_OBJECTIVE, others[0], "loss"), text)
+    heads = network.heads
+    known = {"chess_policy": tuple(heads.policy), "chess_moves_left": tuple(heads.moves_left)}
+    for place in chess:
+        term = terms[place]
+        names = known.get(term.loss, tuple(heads.value))
+        head = term.options.get("head")
+        if head is not None and head not in names:
+            text = f"no such head, {show(head)}; policy.network.heads has {', '.join(names) or 'none'}"
+            yield at((*_OBJECTIVE, place, "options", "head"), text)
 
 
 def _options(path: Path, term: TermConfig) -> Iterator[Contradiction]:
@@ -193,6 +221,30 @@ def _advantage(config: RunConfig) -> Iterator[Contradiction]:
 def _optimizer(config: RunConfig) -> Iterator[Contradiction]:
     optimizer, path = config.train.optimizer, "train.optimizer"
     if optimizer.kind == "sgd":
-        yield from no_effect(optimizer, path, "eps", "train.optimizer.kind is sgd")
+        yield from no_effect(optimizer, path, "eps beta1 beta2", "train.optimizer.kind is sgd")
+    else:
+        yield from no_effect(optimizer, path, "momentum nesterov", f"train.optimizer.kind is {optimizer.kind}")
+    if optimizer.decay_rules and not optimizer.weight_decay:
+        yield at(f"{path}.decay_rules", "has no effect: train.optimizer.weight_decay is 0")
+    if optimizer.pieces:
+        why = "train.optimizer.pieces says how the rate moves"
+        yield from no_effect(optimizer, path, "schedule final_fraction warmup_fraction learning_rate", why)
+        by_steps = [piece.steps is not None for piece in optimizer.pieces]
+        if any((piece.steps is None) == (piece.share is None) for piece in optimizer.pieces) or len(set(by_steps)) > 1:
+            yield at(f"{path}.pieces", "give every piece its steps, or every piece its share of the run")
+        elif by_steps[0] and config.train.trainers > 1:
+            yield at(f"{path}.pieces", "several trainers count by the share of the run; write share instead of steps")
+    if config.policy.model is not None:
+        for key in ("beta1", "beta2", "momentum", "nesterov", "decay_rules", "pieces"):
+            if is_set(optimizer, key):
+                yield at(f"{path}.{key}", "is for networks; leave it out, or leave out policy.model")
+        if optimizer.kind == "nadamw":
+            yield at(f"{path}.kind", "nadamw is for networks; write adamw, or leave out policy.model")
+        if config.train.swa is not None:
+            yield at("train.swa", "is for networks; leave it out, or leave out policy.model")
+    if config.train.swa is not None and config.train.trainers > 1:
+        yield at(
+            "train.trainers", "weights are averaged by one trainer; write train.trainers: 1, or leave out train.swa"
+        )
     if optimizer.schedule == "constant":
         yield from no_effect(optimizer, path, "final_fraction", "train.optimizer.schedule is constant")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ludus.config.sections.chess_losses import CHESS_ADVANTAGE, CHESS_OBJECTIVE
 from ludus.config.sections.train import AdvantageConfig, Aggregation, AlgorithmConfig, MuConfig, Source, TermConfig
 from ludus.errors import ConfigError
 from ludus.plugins import Registry
@@ -116,7 +117,10 @@ ALGORITHMS: dict[str, Preset] = {
 }
 
 
-PRESETS: Registry[Preset] = Registry("preset", "ludus.presets", built_in=ALGORITHMS)
+CHESS = Preset(advantage=CHESS_ADVANTAGE, objective=CHESS_OBJECTIVE)
+"""For chess networks on a loader's tensors: policy, result and plies left. No advantage is computed."""
+
+PRESETS: Registry[Preset] = Registry("preset", "ludus.presets", built_in={**ALGORITHMS, "chess": CHESS})
 
 
 def register_preset(name: str, preset: Preset) -> None:

@@ -35,7 +35,7 @@ from ludus.sources.protocol import Batch, OwnSource
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.tensors import save_tensors
 from ludus.train.learner_state import LearnerState
-from ludus.train.learners import check_health
+from ludus.train.learners import begun_with, check_health
 
 UNIFORM_PLAYER = "random"
 POPULATION_LANES = 8
@@ -268,7 +268,7 @@ class FusedLearner(Learner, OwnSource):
             return state
         weights = PolicyStore(start.run.policies).load(start.policy).weights
         return self._program.learner.state_from_tensors(
-            {**self._program.learner.state_tensors(state), "weights": weights}
+            {**begun_with(self._program.learner.state_tensors(state), weights), "weights": weights}
         )
 
     def _restored(self, saved: Checkpoint) -> FusedState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from ludus.config import LOSS_OPTIONS
+from ludus.config import CHESS_LOSS_OPTIONS, LOSS_OPTIONS
 from ludus.monitor.run_view import RunView
 from ludus.reports.number_text import duration, percent, share_of, short
 from ludus.tui.drawing import LABELS, PaneSpec, bar, fit, heading, row, rows, sparkline, under
@@ -18,7 +18,7 @@ def draw(view: RunView, width: int) -> list[Text]:
     """Head lines, then the metrics: what learns, how well it plays, everything else."""
     lines = _head(view, width)
     train = [name for name in under(view, "train/") if name not in FIRST]
-    terms = [name for name in train if name.removeprefix("train/") in LOSS_OPTIONS]
+    terms = [name for name in train if name.removeprefix("train/") in {**LOSS_OPTIONS, **CHESS_LOSS_OPTIONS}]
     lines += rows(view, FIRST[:1], width)
     lines += [row(view, name, width, f"  {name.removeprefix('train/')}") for name in terms]
     lines += rows(view, FIRST[1:], width)
