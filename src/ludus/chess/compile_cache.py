@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -19,6 +20,7 @@ def use_compile_cache(folder: Path | None = None) -> Path:
     named = os.environ.get("JAX_COMPILATION_CACHE_DIR")
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     chosen = folder or (Path(named) if named else home / "ludus" / "jax")
-    jax.config.update("jax_compilation_cache_dir", str(chosen))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", _AT_LEAST_S)
+    config: Any = jax.config
+    config.update("jax_compilation_cache_dir", str(chosen))
+    config.update("jax_persistent_cache_min_compile_time_secs", _AT_LEAST_S)
     return chosen

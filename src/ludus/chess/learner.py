@@ -58,6 +58,18 @@ class _Carry(NamedTuple):
     in_a_row: jax.Array
 
 
+class _Compiled(NamedTuple):
+    """The functions of an update, each compiled for one shape."""
+
+    begin: Any
+    count: Any
+    gradient: Any
+    add: Any
+    take: Any
+    end: Any
+    measure: Any
+
+
 class ChessLearner:
     """Trains a chess network by a resolved `TrainConfig` on the tensors of a loader. Keeps nothing between updates."""
 
@@ -75,10 +87,15 @@ class ChessLearner:
         self._unravel = ravel_pytree({name: np.zeros(shape, np.float32) for name, shape in shapes.items()})[1]
         self._optimizer = build_optimizer(train.optimizer, mask)
         self._sharding = _spread(devices or jax.devices(), train.minibatch // train.accumulate)
-        self._begin, self._end = jax.jit(self._start), jax.jit(self._conclude)
-        self._gradient, self._count = jax.jit(self._gradient_of), jax.jit(self._counts)
-        self._take, self._measure = jax.jit(self._taken), jax.jit(self._validate)
-        self._add = jax.jit(lambda one, two: jax.tree.map(jnp.add, one, two))
+        self._compiled = _Compiled(
+            begin=jax.jit(self._start),
+            count=jax.jit(self._counts),
+            gradient=jax.jit(self._gradient_of),
+            add=jax.jit(lambda one, two: jax.tree.map(jnp.add, one, two)),
+            take=jax.jit(self._taken),
+            end=jax.jit(self._conclude),
+            measure=jax.jit(self._validate),
+        )
 
     def init(self, seed: int) -> LearnerState:
         """Fresh weights and optimizer."""
@@ -98,11 +115,11 @@ class ChessLearner:
         # The loader's memory, cut by its shape alone: nothing is copied on the way to a CPU device.
         cut = ChessBatch(*(np.asarray(part).reshape(shape + np.shape(part)[1:]) for part in batch[:3]))
         placed = cut if self._sharding is None else jax.device_put(cut, self._sharding)
-        carry, share = self._begin(state), np.float32(progress)
+        carry, share = self._compiled.begin(state), np.float32(progress)
         for _ in range(self._train.epochs):
             for number in range(shape[0]):
                 carry = self._step(carry, ChessBatch(*(tensor[number] for tensor in placed)), share, state.steps)
-        state, metrics = self._end(carry, state)
+        state, metrics = self._compiled.end(carry, state)
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()} | {"rows": float(rows)}
         check_health(floats, self._train)
         return state, floats
@@ -116,7 +133,9 @@ class ChessLearner:
         params = state.params
         if self._train.swa is not None and self._train.swa.publish and state.average is not None:
             params = state.average.mean
-        return {name: float(x) for name, x in jax.device_get(self._measure(params, ChessBatch(*batch[:3]))).items()}
+        return {
+            name: float(x) for name, x in jax.device_get(self._compiled.measure(params, ChessBatch(*batch[:3]))).items()
+        }
 
     def state_tensors(self, state: LearnerState) -> Parts:
         """The state in two parts, `weights` and `optimizer`; `weights` are what is published."""
@@ -136,13 +155,13 @@ class ChessLearner:
 
     def _step(self, carry: _Carry, minibatch: ChessBatch, progress: np.float32, steps: jax.Array) -> _Carry:
         """One optimizer step. XLA runs convolutions inside its own loops many times slower, so the loops are here."""
-        counts = self._count(minibatch)
+        counts = self._compiled.count(minibatch)
         total = None
         for place in range(self._train.accumulate):
             part = ChessBatch(*(tensor[place] for tensor in minibatch))
-            found = self._gradient(carry.vector, part, counts, progress)
-            total = found if total is None else self._add(total, found)
-        after: _Carry = self._take(carry, *(total or ()), progress, steps)
+            found = self._compiled.gradient(carry.vector, part, counts, progress)
+            total = found if total is None else self._compiled.add(total, found)
+        after: _Carry = self._compiled.take(carry, *(total or ()), progress, steps)
         return after
 
     def _conclude(self, carry: _Carry, state: LearnerState) -> tuple[LearnerState, Metrics]:
