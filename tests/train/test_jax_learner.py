@@ -17,8 +17,8 @@ from ludus.records import Experiences
 from ludus.train.advantages import compute, whitened
 from ludus.train.batches import bucket, pad
 from ludus.train.jax_learner import JaxLearner, LearnerState, key_of
-from ludus.train.jax_steps import build_optimizer, learning_rate
 from ludus.train.minibatches import whitened as on_device
+from ludus.train.optimizers import build_optimizer, learning_rate
 
 ACTIONS, FEATURES, MINIBATCH = 3, 4, 16
 SIZE = 64
