@@ -12,8 +12,8 @@ from ludus.records import Experiences
 from ludus.testing.experiences import sample_experiences
 from ludus.train import compute, register_advantage, register_loss, register_schedule
 from ludus.train.advantages import Credit, gae
-from ludus.train.optimizers import learning_rate as jax_rate
 from ludus.train.losses import find_loss
+from ludus.train.optimizers import learning_rate as jax_rate
 from ludus.train.torch_state import learning_rate as torch_rate
 
 

@@ -12,7 +12,7 @@ With several devices each minibatch is spread over them; weights are on all of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -105,26 +105,27 @@ class ChessLearner:
         return LearnerState(params, self._optimizer.init(ravel_pytree(params)[0]), zero, zero, average)
 
     def train_batch(
-        self, state: LearnerState, batch: ChessBatch, seed: int = 0, progress: float = 0.0
+        self, state: LearnerState, rows: Sequence[Any], seed: int = 0, progress: float = 0.0
     ) -> tuple[LearnerState, dict[str, float]]:
-        """One update: every minibatch of the batch, `epochs` times."""
-        rows, minibatch = len(batch.planes), self._train.minibatch
-        if rows == 0 or rows % minibatch:
-            raise TrainError(f"a batch of {rows} positions is not a whole number of minibatches of {minibatch}")
-        shape = (rows // minibatch, self._train.accumulate, minibatch // self._train.accumulate)
+        """One update: every minibatch of a `ChessBatch`, or of its three tensors, `epochs` times."""
+        batch = ChessBatch(*rows)
+        count, minibatch = len(batch.planes), self._train.minibatch
+        if count == 0 or count % minibatch:
+            raise TrainError(f"a batch of {count} positions is not a whole number of minibatches of {minibatch}")
+        shape = (count // minibatch, self._train.accumulate, minibatch // self._train.accumulate)
         # The loader's memory, cut by its shape alone: nothing is copied on the way to a CPU device.
-        cut = ChessBatch(*(np.asarray(part).reshape(shape + np.shape(part)[1:]) for part in batch[:3]))
+        cut = ChessBatch(*(np.asarray(part).reshape(shape + np.shape(part)[1:]) for part in batch))
         placed = cut if self._sharding is None else jax.device_put(cut, self._sharding)
         carry, share = self._compiled.begin(state), np.float32(progress)
         for _ in range(self._train.epochs):
             for number in range(shape[0]):
                 carry = self._step(carry, ChessBatch(*(tensor[number] for tensor in placed)), share, state.steps)
         state, metrics = self._compiled.end(carry, state)
-        floats = {name: float(value) for name, value in jax.device_get(metrics).items()} | {"rows": float(rows)}
+        floats = {name: float(value) for name, value in jax.device_get(metrics).items()} | {"rows": float(count)}
         check_health(floats, self._train)
         return state, floats
 
-    def validate(self, state: LearnerState, batch: ChessBatch) -> dict[str, float]:
+    def validate(self, state: LearnerState, rows: Sequence[Any]) -> dict[str, float]:
         """How the network does on positions that it is not trained on.
 
         Every term of the objective; `policy_top1`: how often its first move is the target's; `wdl_accuracy` and
@@ -133,9 +134,7 @@ class ChessLearner:
         params = state.params
         if self._train.swa is not None and self._train.swa.publish and state.average is not None:
             params = state.average.mean
-        return {
-            name: float(x) for name, x in jax.device_get(self._compiled.measure(params, ChessBatch(*batch[:3]))).items()
-        }
+        return {name: float(x) for name, x in jax.device_get(self._compiled.measure(params, ChessBatch(*rows))).items()}
 
     def state_tensors(self, state: LearnerState) -> Parts:
         """The state in two parts, `weights` and `optimizer`; `weights` are what is published."""
