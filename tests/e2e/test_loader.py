@@ -3,21 +3,25 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from psutil import Process
 from safetensors.numpy import load_file
 
 from ludus import SingleRun, parse_config
 from ludus.config import RunConfig
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, TrainError
 from ludus.plugins import load_plugins
+from ludus.records import Experiences
 from ludus.runtime import Pulse
-from ludus.train.loaders import make_loader
+from ludus.train.loaders import check_rows, make_loader
 
 PLUGIN = '''
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -199,3 +203,28 @@ def test_a_loader_that_waits_shows_signs_of_life(plugin: str, tmp_path: Path) ->
     for _ in range(3):
         assert len(loader.next()) == 32
     assert ticks == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (
+            {"observation": np.zeros((4, 18), np.float32)},
+            r"observation is \[18\], open_spiel:tic_tac_toe has \[3, 3, 3\]",
+        ),
+        ({"legal": np.ones((4, 7), np.bool_)}, r"legal is \[7\], open_spiel:tic_tac_toe has \[9\]"),
+        ({"action": np.array([0, 5, 13, 2], np.int32)}, "actions are 0 to 13, open_spiel:tic_tac_toe has 0 to 8"),
+        ({"reward": np.array([0, np.nan, 0, 0], np.float32)}, "reward has numbers that are not finite"),
+    ],
+)
+def test_rows_that_do_not_fit_the_game_are_refused_in_a_sentence(change: dict[str, Any], complaint: str) -> None:
+    steps = {
+        "action": np.zeros(4, np.int32), "mask": np.ones(4, np.bool_), "logp": np.zeros(4, np.float32),
+        "value": np.zeros(4, np.float32), "reward": np.zeros(4, np.float32), "legal": np.ones((4, 9), np.bool_),
+        "observation": np.zeros((4, 3, 3, 3), np.float32),
+    }  # fmt: skip
+    shape = {"observation_shape": [3, 3, 3], "actions": 9, "games": ["open_spiel:tic_tac_toe"]}
+    sound = Experiences(sequences={}, offsets=np.arange(5), steps=steps)
+    check_rows(sound, shape)
+    with pytest.raises(TrainError, match=complaint):
+        check_rows(sound.replace(steps=change), shape)

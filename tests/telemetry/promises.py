@@ -112,6 +112,12 @@ PROMISES: dict[str, tuple[str, ...]] = {
     ),
     "fed": ("buffer/feeds_taken", "buffer/feeds_missed", "buffer/feeds_damaged"),
     "distilled": ("train/reverse_kl",),
+    "chess": (
+        "train/validation/<term>",
+        "train/validation/policy_top1",
+        "train/validation/wdl_accuracy",
+        "train/validation/wdl_brier",
+    ),
     "population": (
         "psro/nash_conv",
         "psro/value",

@@ -5,14 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config import AdvantageConfig, OptimizerConfig, build_config, resolve
+from ludus.config import AdvantageConfig, OptimizerConfig, TermConfig, build_config, resolve
 from ludus.config.parts import ADVANTAGES, LOSSES, SCHEDULES
 from ludus.errors import ConfigError, TrainError
 from ludus.records import Experiences
 from ludus.testing.experiences import sample_experiences
 from ludus.train import compute, register_advantage, register_loss, register_schedule
 from ludus.train.advantages import Credit, gae
+from ludus.train.loss_inputs import Elements, LossInputs
 from ludus.train.losses import find_loss
+from ludus.train.objective import build_objective
 from ludus.train.optimizers import learning_rate as jax_rate
 from ludus.train.torch_state import learning_rate as torch_rate
 
@@ -71,6 +73,17 @@ def test_both_learners_follow_the_schedule_of_a_plugin_after_the_warm_up(progres
     expected = 0.5 * (progress / 0.1 if progress < 0.1 else 0.1 + 0.9 * (1 - done) ** 2)
     assert torch_rate(config, progress) == pytest.approx(expected)
     assert float(jax_rate(config, progress)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_loss_of_a_plugin_that_takes_the_mean_itself_is_refused() -> None:
+    def averaged(inputs: Any, /) -> Elements:
+        return Elements(loss=-(inputs.logp * inputs.advantage).mean())
+
+    register_loss("averaged", averaged)
+    column = np.ones(5)
+    names = ("mask", "logp", "old_logp", "advantage", "value", "old_value", "target", "entropy")
+    with pytest.raises(TrainError, match=r"loss averaged gave the shape \[\], expected .* \[5\]; leave the mean"):
+        build_objective([TermConfig(loss="averaged")])(LossInputs(**dict.fromkeys(names, column)), 0.0)
 
 
 def test_a_loss_of_a_plugin_is_found_with_its_options_and_sources() -> None:

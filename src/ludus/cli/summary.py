@@ -16,6 +16,7 @@ from rich.table import Table
 
 from ludus.cli.inspect import find_episode
 from ludus.errors import ConfigError
+from ludus.plugins import plugin_files
 from ludus.reports.ladder import standing_of_run
 from ludus.reports.tables import ladder_table
 from ludus.runs.staged import StagedRun
@@ -55,11 +56,27 @@ def print_summary(console: Console, loop: AnyRun, status: Status) -> None:
     print_measured(console, loop, status)
     if loop.config.policy.model is not None:
         print_last_words(console, loop.run.path)
+    print_refused(console, loop, status)
     run, ludus = status.run_dir, command_name()
     if not loop.config.games:
         say(console, f"run: {run}    look into it: {ludus} inspect {run}    draw it: {ludus} plot {run}")
     else:
-        say(console, f"run: {run}    play against it: {ludus} play {run}    ladder: {ludus} league {run}")
+        play = f"{ludus} play {run}{plugin_options()}"
+        say(console, f"run: {run}    play against it: {play}    ladder: {ludus} league {run}")
+
+
+def plugin_options() -> str:
+    """What a command about this run needs besides: the files that its parts come from."""
+    return "".join(f" --plugin {path}" for path in plugin_files())
+
+
+def print_refused(console: Console, loop: AnyRun, status: Status) -> None:
+    """Say that experience was refused: what is left may be a biased sample."""
+    with Catalog.open_readonly(loop.run.catalog) as catalog:
+        refused = catalog.refused()
+    if refused:
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in refused.items())
+        say(console, f"refused sequences: {reasons}    look into it: {command_name()} inspect {status.run_dir}")
 
 
 def print_sinks(console: Console, loop: AnyRun) -> None:

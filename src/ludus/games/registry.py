@@ -89,7 +89,7 @@ def make_game(key: str) -> Game:
     """Make the game that a key names."""
     prefix, colon, _ = key.partition(":")
     backends = f"unknown backend {prefix!r}; expected {' or '.join(BACKENDS.names())}"
-    problem = backends if colon else "no such game; `ludus games` lists them"
+    problem = backends if colon else "no such game; `ludus games` lists them, and one of your own needs --plugin FILE"
     return _make(key, BACKENDS.get(prefix), GAMES.get(key), problem)
 
 

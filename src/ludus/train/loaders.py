@@ -12,11 +12,12 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ludus.config import LoaderConfig, RunConfig
 from ludus.config.parts import LOADERS
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, TrainError
 from ludus.extras import need_packages
 from ludus.records import Experiences
 from ludus.train.messages import LoaderReport, LoaderStage
@@ -111,6 +112,23 @@ def make_loader(config: RunConfig, waiting: Callable[[], None]) -> Loader | None
     check_loader(config)
     factory: LoaderFactory = _factory(chosen.kind)
     return factory(**_arguments(factory, config, chosen, waiting))
+
+
+def check_rows(rows: Experiences, shape: Mapping[str, Any]) -> None:
+    """Raise TrainError for rows that a network of this shape (as JSON) cannot be trained on."""
+    if "observation_shape" not in shape:
+        return
+    wanted, actions, steps = tuple(shape["observation_shape"]), int(shape["actions"]), rows.steps
+    game = " and ".join(shape["games"])
+    for name, expected in (("observation", wanted), ("legal", (actions,))):
+        if name in steps and steps[name].shape[1:] != expected:
+            raise TrainError(f"the loader's {name} is {list(steps[name].shape[1:])}, {game} has {list(expected)}")
+    action = steps["action"][steps["mask"]]
+    if len(action) and not (action.min() >= 0 and action.max() < actions):
+        raise TrainError(f"the loader's actions are {action.min()} to {action.max()}, {game} has 0 to {actions - 1}")
+    for name in ("observation", "logp", "value", "reward"):
+        if name in steps and steps[name].dtype.kind == "f" and not np.isfinite(steps[name]).all():
+            raise TrainError(f"the loader's {name} has numbers that are not finite")
 
 
 def report_on(loader: Loader) -> LoaderReport | None:

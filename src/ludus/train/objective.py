@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ludus.config import MuConfig, Source, TermConfig
+from ludus.config import LOSS_OPTIONS, MuConfig, Source, TermConfig
 from ludus.config.parts import LOSSES
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, TrainError
 from ludus.train.aggregation import Aggregation, at_least_something, token_mean
 from ludus.train.arrays import Array, as_float, namespace
 from ludus.train.loss_inputs import Elements, Loss, LossInputs
@@ -97,6 +97,11 @@ class Objective:
                 seen[term.source] = _only(term.source, inputs)
             mine = seen[term.source]
             elements: Elements = term.loss(mine, **term.options)
+            if term.kind not in LOSS_OPTIONS and tuple(elements.loss.shape) != tuple(mine.mask.shape):
+                raise TrainError(
+                    f"loss {term.kind} gave the shape {list(elements.loss.shape)}, expected one number for each "
+                    f"element, {list(mine.mask.shape)}; leave the mean to ludus"
+                )
             value = term.aggregation.total(elements.loss, mine.mask) / normaliser
             loss = loss + term.weight_at(progress, self.mu) * value
             metrics[term.name] = value

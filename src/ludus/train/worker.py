@@ -20,7 +20,7 @@ from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.tensors import load_tensors, save_tensors
 from ludus.train.learners import ValidatingLearner, begun_with, make_learner
-from ludus.train.loaders import RoundLoader, Tensors, ValidatingLoader, make_loader, report_on
+from ludus.train.loaders import RoundLoader, Tensors, ValidatingLoader, check_rows, make_loader, report_on
 from ludus.train.messages import (
     LOADER,
     LoaderReport,
@@ -45,6 +45,7 @@ class Trainer:
         load_plugins(setup.plugins)
         config = RunConfig.model_validate_json(setup.config)
         self._loader = make_loader(config, pulse.tick)
+        self._shape = setup.shape
         scratch = Path(setup.scratch) if setup.scratch else None
         self._learner = make_learner(config, setup.shape, teacher=setup.teacher, scratch=scratch)
         self._state: Any = self._learner.init(config.seed)
@@ -95,6 +96,8 @@ class Trainer:
         rows = self._loader.next()
         if not _amounts(rows)[1]:
             raise TrainError("the loader gave a batch without rows; next() must block until there are some")
+        if isinstance(rows, Experiences):
+            check_rows(rows, self._shape)
         return rows
 
     def close(self) -> None:
