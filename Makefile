@@ -17,7 +17,7 @@ VLLM_STAMP := $(VLLM_VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 # Tests never reach for the network, and never for more threads than they are given.
-TEST_JOBS ?= 4
+TEST_JOBS ?= 3
 TEST_ARGS := -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREADS=1
 ARGS ?=

@@ -73,6 +73,7 @@ def make_batch(rows: int, seed: int = 0) -> ChessBatch:
     return ChessBatch(planes, policy, values)
 
 
+@pytest.mark.slow
 def test_it_learns_and_the_held_out_positions_show_it() -> None:
     learner, held_out = make_learner(), make_batch(64, seed=9)
     state = learner.init(0)

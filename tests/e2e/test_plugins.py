@@ -44,7 +44,10 @@ def test_an_example_plugin_trains_and_evaluates(name: str, tmp_path: Path) -> No
     ("name", "problem"),
     [
         ("spo", 'train.algorithm.preset: "spo": no such preset'),
-        ("csv_rows", 'buffer.loader.kind: "csv": no such loader; register it in a file given with --plugin'),
+        (
+            "csv_rows",
+            'buffer.loader.kind: "csv": no such loader; there are chess_chunks; or register it in a file given with --plugin',
+        ),
         ("gated", 'policy.network.name: "gated": no such network; register it in a file given with --plugin'),
         ("nim", "game nim:12: unknown backend 'nim'"),
     ],

@@ -117,6 +117,7 @@ def experience(run: Path) -> dict[tuple[str, int], tuple[Any, ...]]:
     }
 
 
+@pytest.mark.slow
 def test_the_next_batch_is_played_while_the_trainer_is_at_work(tmp_path: Path) -> None:
     """While the trainer stands still in the middle of an update, the batch after it is played to its end, and no more."""
     text = BOARD.replace("{interval: 2, offset: 3}", "{offset: 1}")

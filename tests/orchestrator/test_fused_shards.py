@@ -80,6 +80,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(whole: Path, tmp_path: Path) 
     check_same(broken, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
 def test_a_run_on_one_core_ends_with_the_same_weights(whole: Path, tmp_path: Path) -> None:
     config = tmp_path / "kuhn.yaml"

@@ -111,7 +111,14 @@ def gradient_by_hand(of: PolicyNetwork, params: dict[str, Any], batch: Experienc
     return jax.grad(loss)(trained(params))
 
 
-@pytest.mark.parametrize(("memory", "normalises"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("memory", "normalises"),
+    [
+        (True, True),
+        pytest.param(True, False, marks=pytest.mark.slow),
+        pytest.param(False, True, marks=pytest.mark.slow),
+    ],
+)
 def test_an_update_is_the_gradient_computed_by_hand(memory: bool, normalises: bool) -> None:
     of = network(memory=memory, normalises=normalises, chunk=4)
     batch = experiences([4, 1, 3])

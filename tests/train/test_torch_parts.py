@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ludus.config import OptimizerConfig
-from ludus.train import jax_steps as jax_optimizer
+from ludus.train import optimizers as jax_optimizer
 from ludus.train.token_rows import minibatches, normalised, targets_of
 from ludus.train.torch_state import MOMENTS, Layout, Leaves, init_moments, learning_rate, step
 
