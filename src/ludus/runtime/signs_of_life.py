@@ -23,7 +23,7 @@ class SignsOfLife:
 
     def __init__(self, worker: WorkerProcess, now: float) -> None:
         self._worker = worker
-        self._ticks, self._beats, self._cpu = worker.pulse.ticks, worker.pulse.beats, ""
+        self._ticks, self._beats, self._cpu = 0, 0, ""  # what a quick worker has ticked before this counts, too
         self._progress, self._life = now, now
         self._owes = False
         self._has_started = False
