@@ -93,6 +93,7 @@ def test_it_learns_and_the_held_out_positions_show_it() -> None:
     assert all(np.array_equal(state.params[name], fresh[name]) for name in frozen)
 
 
+@pytest.mark.slow
 def test_a_resumed_learner_has_the_same_bits() -> None:
     learner = make_learner()
     state, _ = learner.train_batch(learner.init(0), make_batch(16), 0, 0.0)

@@ -64,7 +64,7 @@ def test_every_command_of_a_tutorial_shows_its_output(tool: ModuleType) -> None:
             assert len(block.splitlines()) > len(tool.commands(block)), f"{page}: run: make tutorials"
 
 
-@pytest.mark.parametrize("page", [*CUTS])
+@pytest.mark.parametrize("page", ["jsonl", *(pytest.param(p, marks=pytest.mark.slow) for p in CUTS if p != "jsonl")])
 def test_a_tutorial_runs_as_it_is_printed(page: str, tool: ModuleType, tmp_path: Path) -> None:
     tool.rerun(page, tmp_path, CUTS[page])
     check_pictures(tool, page, tmp_path)

@@ -152,6 +152,7 @@ def test_a_student_becomes_like_its_teacher(taught: Path) -> None:
     assert np.mean(found[-3:]) < 0.5 * np.mean(found[:3])
 
 
+@pytest.mark.slow
 def test_a_version_of_another_run_teaches_even_when_that_run_is_gone(taught: Path, model: Path, tmp_path: Path) -> None:
     source = Path(shutil.copytree(taught, tmp_path / "source"))
     text = DISTILL.replace("TEACHER", f"{{run: {source}}}").replace("minibatch: 8", "minibatch: 8, trainers: 2")

@@ -124,6 +124,7 @@ def test_its_metrics_are_explained(talked: Path, check_promises: Any) -> None:
     check_promises("cut_off", talked)
 
 
+@pytest.mark.slow
 def test_what_is_cut_off_in_the_synchronous_schedule_does_not_depend_on_who_is_how_fast(tmp_path: Path) -> None:
     """Very long games among others of different lengths; ties, too. Played two at a time in one process, and all
     at once in two."""

@@ -176,6 +176,7 @@ def test_a_run_waits_on_an_empty_directory_and_trains_in_rounds_when_data_comes(
     assert exported == (run_dir / "policies" / "main" / "00000006" / "weights.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_trainer_follows_an_explorer_that_is_alive(tmp_path: Path, check_promises: Any) -> None:
     follower = SingleRun(
         parse_config(FOLLOWER.replace("FEED", str(tmp_path / "explorer")), "follower.yaml"), tmp_path / "run"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ludus.daemon.driver import Driver
 from ludus.storage.checkpoints import newest_whole
 
@@ -15,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "daemon.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_conversation_of_the_page_takes_place_as_it_says(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```transcript\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     lines = block.splitlines()

@@ -87,6 +87,7 @@ def test_the_end_is_a_table_with_a_row_for_each_version(unbroken: Path) -> None:
     assert rows[-1][2] == f"{measured(unbroken)[-1]['scores']['evaluate/random/score']:.3f}"
 
 
+@pytest.mark.slow
 def test_a_killed_evaluation_goes_on_with_the_first_version_that_was_not_measured(
     unbroken: Path, finished_run: Path, tmp_path: Path
 ) -> None:

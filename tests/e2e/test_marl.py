@@ -94,6 +94,7 @@ def test_a_policy_that_remembers_can_be_played_against(recurrent_run: Path) -> N
     assert np.abs(table._memories[0]).max() > 0
 
 
+@pytest.mark.slow
 def test_a_killed_run_with_memory_central_critic_and_normalised_values_ends_like_a_whole_one(
     recurrent_run: Path, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from ludus import SingleRun, parse_config
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.storage.arrow import episodes_from_table
@@ -43,6 +45,7 @@ telemetry: {tensorboard: false, every_s: 0}
 """
 
 
+@pytest.mark.slow
 def test_an_agent_of_the_openai_client_learns(tmp_path: Path) -> None:
     model = make_tiny_model(tmp_path / "tiny", layers=1, width=32, heads=2, kv_heads=1)
     plugin = tmp_path / "agent.py"

@@ -82,6 +82,7 @@ def run_unbroken(folder: Path) -> dict[str, Any]:
     return outcome(folder / "run")
 
 
+@pytest.mark.slow
 def test_a_trainer_that_is_killed_in_every_stage_ends_with_the_same_weights_and_rows(tmp_path: Path) -> None:
     whole = run_unbroken(tmp_path / "whole")
     folder, run_dir, config = tmp_path / "broken", tmp_path / "broken" / "run", tmp_path / "fed.yaml"

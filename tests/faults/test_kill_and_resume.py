@@ -79,6 +79,7 @@ def test_twenty_kills_change_nothing(tmp_path: Path, text: str, steps: int, seed
     check_same(tmp_path, config)
 
 
+@pytest.mark.slow
 def test_a_killed_asynchronous_run_has_every_episode_once_and_no_version_twice(tmp_path: Path) -> None:
     config = write(tmp_path, SPLIT + "schedule: async\n")
     run_through(config, tmp_path / "run", [Moment(more=2), Moment(more=3)], seed=3)

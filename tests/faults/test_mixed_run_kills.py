@@ -45,6 +45,7 @@ def experience(run: Path) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     }
 
 
+@pytest.mark.slow
 def test_a_killed_run_of_games_and_tasks_ends_as_the_unbroken_one(tmp_path: Path, model: Path) -> None:
     config = tmp_path / "run.yaml"
     config.write_text(CONFIG.replace("MODEL", str(model)))

@@ -184,6 +184,7 @@ def test_wandb_killed_in_mid_run_comes_back_as_the_same_run(
     assert "works again" in caplog.text
 
 
+@pytest.mark.slow
 def test_hung_wandb_neither_holds_up_the_end_nor_outlives_it(tmp_path: Path) -> None:
     tracked = Tracked(tmp_path, wandb_sink("offline"))
     tracked.log(10)

@@ -167,6 +167,7 @@ def test_vtrace_asks_a_network_that_remembers() -> None:
         np.testing.assert_allclose(found.steps["value"][start:stop], value[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_update_does_not_depend_on_what_was_trained_on_before_it() -> None:
     """A larger batch before leaves more padding behind; a resumed trainer has not seen it."""
     of = network(chunk=3)

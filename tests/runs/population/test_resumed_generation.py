@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from ludus import parse_config
 from ludus.league.matchmaking.population import LineUps
 from ludus.league.schedulers import Assignment
@@ -52,6 +54,7 @@ def last_state(run: Path) -> PopulationState:
     return PopulationState.from_json(saved.state["population"])
 
 
+@pytest.mark.slow
 def test_learners_that_have_not_begun_get_the_same_part_after_a_stop(tmp_path: Path) -> None:
     stopping = Stopping()
     stopping.loop = PopulationRun(parse_config(CONFIG, "two.yaml"), tmp_path / "two", sinks=[stopping])
