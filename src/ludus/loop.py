@@ -30,7 +30,7 @@ class Loop:
         self, parts: Parts, source: BatchSource, learner: Learner, explorers: Explorers, evaluator: Evaluator
     ) -> None:
         self._context, self._store, self._controls = parts.context, parts.store, parts.controls
-        self._source, self._learner, self._explorers, self.evaluator = source, learner, explorers, evaluator
+        self._source, self.learner, self._explorers, self.evaluator = source, learner, explorers, evaluator
         self.milestones = parts.milestones
         self._publisher = Publisher(self._context, self._store, parts.progress, parts.pool, evaluator, explorers)
         self._exports = RoundExports(self._context, self._store.policies, parts.cycle, self._controls)
@@ -66,7 +66,7 @@ class Loop:
     def _update(self) -> None:
         batch = self._source.next()
         with self.cycle.training():
-            report = self._learner.step(batch)
+            report = self.learner.step(batch)
         if report is not None:  # an asynchronous learner may still be at it
             self._source.commit(report.batch)
             self._conclude(report)
@@ -75,7 +75,7 @@ class Loop:
         """What happens between two updates."""
         progress = self.milestones.progress
         self.milestones.count(report)
-        due = self.milestones.due(self._learner.publish_interval)
+        due = self.milestones.due(self.learner.publish_interval)
         if due.evaluation:
             self.evaluator.settle()
         if due.version:
@@ -84,14 +84,14 @@ class Loop:
             self._controls.hurry(False)
         if due.snapshot:
             self._publisher.take_snapshot()
-            self._learner.on_pool_change()
+            self.learner.on_pool_change()
         if due.evaluation:
             self.evaluator.issue(self._publisher.newest, progress.steps)
         if due.checkpoint:
             self.commit()
         if due.version:
             self._publish()
-        if self._learner.is_training:
+        if self.learner.is_training:
             self._reporter.report(report, self._metrics)
 
     def _begin(self, saved: Checkpoint | None) -> None:
@@ -102,9 +102,9 @@ class Loop:
             self._source.load_state(saved.state)
             self.evaluator.resume()
             self.milestones.reopen()
-        self._learner.begin(saved)
+        self.learner.begin(saved)
         self._source.start()
-        if self._learner.is_training:
+        if self.learner.is_training:
             if saved is None:
                 self._publisher.take_snapshot()
                 if self.milestones.config.evaluate.at_start:
@@ -118,12 +118,12 @@ class Loop:
     def _end(self) -> None:
         """Leave a state to resume from or, when training is done, the final measurement."""
         milestones, is_stopping = self.milestones, self._controls.is_stopping
-        if is_stopping and self._learner.is_training:
+        if is_stopping and self.learner.is_training:
             self._controls.enter("stopping")
             self.commit()
         elif milestones.is_enough and not milestones.is_complete:
             self.commit()
-        elif self._learner.is_training and not milestones.progress.finished:
+        elif self.learner.is_training and not milestones.progress.finished:
             self._finish()
         self._context.telemetry.event("ended", stopped=self._is_stopping(), **milestones.progress.counters())
 
@@ -134,7 +134,7 @@ class Loop:
             self._context.telemetry.event("learnt_enough", reason=reason, step=progress.steps)
         self._controls.enter("evaluating")
         self.evaluator.settle(self._is_stopping)
-        if self._learner.publish_interval is not None and progress.unpublished:
+        if self.learner.publish_interval is not None and progress.unpublished:
             self._publisher.make_version()  # the source was exhausted between two versions
             self.commit()
             self._publish()
@@ -176,7 +176,7 @@ class Loop:
         with telemetry.room("checkpoint"):
             if not self.is_saved:
                 staging = checkpoints.stage(update)
-                state = {**self._learner.save(staging), **self._source.state(), **self._parts.state()}
+                state = {**self.learner.save(staging), **self._source.state(), **self._parts.state()}
                 self._parts.index(checkpoints.commit(staging, update, state))
                 telemetry.meters.add("storage", 1)
             self._controls.checkpoint_done()
@@ -184,7 +184,7 @@ class Loop:
     def _publish(self) -> None:
         """Let everybody see the version that the checkpoint holds; doing it again changes nothing."""
         with self._context.telemetry.room("policies"):
-            self._publisher.publish(self._learner)
+            self._publisher.publish(self.learner)
             self._source.on_published()
             self.evaluator.submit()
         self._exports.add(self.milestones.progress.update)

@@ -103,3 +103,74 @@ def test_a_part_of_the_chunks_is_held_out_and_never_trained_on(tmp_path: Path) -
     # Games begin alike; their late positions do not.
     assert any(plane.tobytes() not in trained for plane in held_out[0][:, :104])
     loader.close()
+
+
+def test_a_round_whose_chunks_are_gone_trains_on_those_that_are_left_and_says_so(tmp_path: Path) -> None:
+    write_games(tmp_path, range(6))
+    told: list[str] = []
+    loader = make(tmp_path, admit_wait_s=0.0, waiting=lambda: told.append(loader.problem()))
+    wait_for_new(loader, 6)
+    for seed in (0, 1):
+        (tmp_path / f"training.{seed:06d}.gz").unlink()
+    again = make(tmp_path, admit_wait_s=0.0, waiting=lambda: told.append(again.problem()))
+    loader.close()
+    again.admit(6)
+    gone = f"2 of the 6 new chunks of this round are gone from {tmp_path}; it trains on the 4 that are there"
+    assert again.problem() == gone
+    assert len(again.next()[0]) == 16
+    assert again.new_sequences() == 0
+    again.close()
+
+
+def test_a_round_waits_for_a_directory_and_says_why(tmp_path: Path) -> None:
+    chunks, told = tmp_path / "chunks", []
+
+    def waiting() -> None:
+        told.append(loader.problem())
+        if len(told) == 1:
+            chunks.write_text("")
+        elif len(told) == 2:
+            chunks.unlink()
+            chunks.mkdir()
+        elif told[-1] == f"0 of the 2 new chunks that were counted are in {chunks}":
+            write_games(chunks, range(2))
+
+    loader = make(chunks, admit_wait_s=0.0, waiting=waiting)
+    assert loader.problem() == f"{chunks} does not exist"
+    loader.admit(2)
+    assert told[:2] == [f"{chunks} does not exist", f"{chunks} is not a directory"]
+    assert len(loader.next()[0]) == 16
+    assert loader.problem() == ""
+    loader.close()
+
+
+def test_a_round_of_refused_chunks_goes_on_with_the_next_that_come(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"training.{number:06d}.gz").write_bytes(b"no gzip file")
+
+    def waiting() -> None:
+        write_games(tmp_path, range(3, 6))
+
+    loader = make(tmp_path, waiting=waiting)
+    wait_for_new(loader, 3)
+    loader.admit(3)
+    assert len(loader.next()[0]) == 16
+    listed, unlisted = loader.take_refusals()
+    assert [(one.file, one.reason) for one in sorted(listed, key=lambda one: one.file)] == [
+        (f"training.{number:06d}.gz", "gzip") for number in range(3)
+    ]
+    assert (unlisted, loader.take_refusals()) == ({}, ([], {}))
+    loader.close()
+
+
+def test_refusals_that_come_too_fast_to_be_listed_are_counted(tmp_path: Path) -> None:
+    for number in range(1100):
+        (tmp_path / f"training.{number:06d}.gz").write_bytes(b"")
+    write_games(tmp_path, [2000])
+    loader = make(tmp_path, CONFIG)
+    assert len(loader.next()[0]) == 16
+    while loader.new_sequences() >= 0 and sum(loader._stats.refused.values()) < 1100:
+        pass
+    listed, unlisted = loader.take_refusals()
+    assert (len(listed), unlisted) == (1000, {"gzip": 100})
+    loader.close()

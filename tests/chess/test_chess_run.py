@@ -6,50 +6,29 @@ from typing import Any
 
 import pytest
 from psutil import Process
-from safetensors.numpy import load_file
 
 pytest.importorskip("chess")
 pytest.importorskip("ludus_chess", reason="the native part of chess is not built")
 
-from tests.native.chunk_files import write_games
+from tests.chess.chunk_arrivals import CONFIG, GAMES, arrive, networks, weights
 
 from ludus import SingleRun, parse_config
 from ludus.chess.lc0_format import read_network
-
-CONFIG = """
-name: chess
-games: [chess:standard]
-topology: split
-mode: train
-policy: {{network: {{kind: chess_residual, blocks: 1, filters: 8, squeeze: 4}}}}
-buffer:
-  loader:
-    kind: chess_chunks
-    options: {{directory: {directory}, positions: 32, reservoir: 64, memory_mb: 16, validation: 0.3, validation_positions: 8}}
-train: {{updates: 4, minibatch: 16, epochs: 1, algorithm: {{preset: chess}}}}
-cycle:
-  new_sequences: 6
-  updates: 2
-  export: null
-  release: {{files: [{{path: "networks/{{name}}-{{step}}.pb.gz"}}]}}
-evaluate: {{against: [], games: 0, final_games: 0, at_start: false}}
-checkpoint: {{every: 1}}
-telemetry: {{tensorboard: false, every_s: 0}}
-"""
+from ludus.cli.inspect import inspect
+from ludus.daemon.run_watch import RunWatch
 
 
 def train(where: Path, *, kill: bool = False) -> Path:
-    """Two rounds; the games of the second come once the first network is out."""
+    """Two rounds; the games of the second come once the first network is out. Hostile files come with both."""
     chunks, run = where / "chunks", where / "run"
     chunks.mkdir()
-    write_games(chunks, range(12))
-    one = SingleRun(parse_config(CONFIG.format(directory=chunks), "chess.yaml"), run)
+    arrive(chunks, 0, is_hostile=True)
+    one = SingleRun(parse_config(CONFIG.format(directory=chunks, updates=4, upload=""), "chess.yaml"), run)
     one.start()
-    is_second, is_killed = False, not kill
+    is_killed = not kill
     while not one.status().is_over:
-        if not is_second and len(list(run.glob("networks/*.pb.gz"))) == 1:
-            write_games(chunks, range(12, 24))
-            is_second = True
+        if len(networks(run)) == 1:
+            arrive(chunks, 1, is_hostile=True)
         if one.wait(0.005).update >= 1 and not is_killed:
             for child in Process().children(recursive=True):
                 if any("train.worker" in word for word in child.cmdline()):
@@ -65,15 +44,9 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tmp_path_factory.mktemp("chess"))
 
 
-def weights(run: Path) -> list[dict[str, bytes]]:
-    versions = sorted(run.glob("policies/main/*/*.safetensors"))
-    return [{name: tensor.tobytes() for name, tensor in load_file(path).items()} for path in versions]
-
-
 def test_each_round_ends_in_a_network_that_can_be_read(unbroken: Path) -> None:
-    networks = sorted(unbroken.glob("networks/*.pb.gz"))
-    assert [path.name for path in networks] == ["chess-00000002.pb.gz", "chess-00000004.pb.gz"]
-    assert read_network(networks[1]).config.kind == "chess_residual"
+    assert list(networks(unbroken)) == ["chess-00000002.pb.gz", "chess-00000004.pb.gz"]
+    assert read_network(unbroken / "networks/chess-00000004.pb.gz").config.kind == "chess_residual"
     assert not list((unbroken / "experiences").glob("*.arrow"))
 
 
@@ -83,8 +56,48 @@ def test_held_out_games_are_measured_after_each_round(unbroken: Path, check_prom
     check_promises("chess", unbroken)
 
 
+@pytest.mark.slow  # tests/faults/test_chess_daemon_kills.py kills a trainer, too
 def test_a_killed_trainer_changes_no_network(unbroken: Path, tmp_path: Path) -> None:
     again = train(tmp_path, kill=True)
     assert weights(again) == weights(unbroken)
-    for path in sorted(unbroken.glob("networks/*.pb.gz")):
-        assert (again / "networks" / path.name).read_bytes() == path.read_bytes()
+    assert networks(again) == networks(unbroken)
+    assert hostile(0) | {hostile_archive(1)} <= refused(again)
+
+
+def refused(run: Path) -> set[tuple[str, str]]:
+    """Files below the chunks' directory, each with a reason."""
+    lines = [json.loads(line) for line in (run / "refused_chunks.jsonl").read_text().splitlines()]
+    assert len({(row["file"], row["member"], row["offset"], row["reason"]) for row in lines}) == len(lines)
+    return {(row["file"], row["reason"]) for row in lines}
+
+
+def hostile(batch: int) -> set[tuple[str, str]]:
+    reasons = {"a_text": "gzip", "b_truncated": "gzip", "c_bomb": "bomb", "d_version": "version", "e_cut": "size"}
+    found = {(f"{batch:03d}/training.{GAMES * batch:06d}{name}.gz", reason) for name, reason in reasons.items()}
+    return found | {hostile_archive(batch)}
+
+
+def hostile_archive(batch: int) -> tuple[str, str]:
+    """Refused when it is found. The others are refused when they are drawn: those of the last batch perhaps never."""
+    return f"{batch:03d}/training.{GAMES * batch:06d}h_archive.tar", "tar"
+
+
+def test_hostile_files_are_listed_with_a_reason_counted_and_left_where_they_are(
+    unbroken: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = refused(unbroken)
+    assert hostile(0) | {hostile_archive(1)} <= found
+    assert "duplicate" in {reason for _, reason in found}
+    for file, _ in hostile(0) | hostile(1):
+        assert (unbroken.parent / "chunks" / file).is_file()
+    assert not (unbroken.parent / "outside.gz").exists()
+    last = json.loads((unbroken / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["loader/refused/bomb"] >= 1
+    status = RunWatch(unbroken).status()
+    assert status.loader is not None
+    assert status.loader.refused["tar"] == 2
+    assert {"directory_watch", "validation", "chunk_pool"} <= {stage.name for stage in status.loader.stages}
+    inspect(unbroken)
+    text = capsys.readouterr().out
+    assert "tar: 2" in text
+    assert "refused_chunks.jsonl has all" in text

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 
 from ludus import SingleRun, parse_config
 from ludus.config import CycleConfig
+from ludus.orchestrator.loader_watch import LoaderWatch
 from ludus.runs.cycle import Cycle
 from ludus.runs.loader_rounds import LoaderRounds
 from ludus.train.messages import LoaderReport
@@ -161,12 +162,12 @@ def test_each_round_waits_for_new_files_and_carries_the_surplus_over(unbroken: P
     assert len(weights(unbroken)) == 4
 
 
-def test_a_checkpoint_before_the_first_update_of_a_round_remembers_what_it_admits() -> None:
+def test_a_checkpoint_before_the_first_update_of_a_round_remembers_what_it_admits(tmp_path: Path) -> None:
     class Nothing:
         """What the source asks of the parts around it."""
 
         in_flight, depth, unpublished, is_hurried = 0, 1, 0, False
-        loader = LoaderReport(new_sequences=12)
+        loader = LoaderWatch(tmp_path / "refused_chunks.jsonl", lambda kind, **fields: None)
 
         def state(self) -> dict[str, Any]:
             return {}
@@ -179,6 +180,7 @@ def test_a_checkpoint_before_the_first_update_of_a_round_remembers_what_it_admit
         part: Any = Nothing()
         return LoaderRounds(part, part, Cycle(CycleConfig(new_sequences=10, updates=3)), part, part, part, part)
 
+    Nothing.loader.absorb(LoaderReport(new_sequences=12), ordered=0)
     first = source()
     batch = first.next()
     assert batch is not None

@@ -12,7 +12,7 @@ from ludus.runtime import Arrived, Lost
 from ludus.sources.protocol import Batch
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.tensors import load_tensors, save_tensors
-from ludus.train.messages import Trained, TrainerSetup, TrainOn
+from ludus.train.messages import LoaderReport, Trained, TrainerSetup, TrainOn
 
 
 class FakeSupervisor:
@@ -60,6 +60,7 @@ class Client:
             telemetry=telemetry,
             config=config,
             shape=SimpleNamespace(to_json=dict),
+            run=SimpleNamespace(refused_chunks=folder / "refused_chunks.jsonl"),
             start=None,
             plugins=(),
         )
@@ -130,3 +131,25 @@ def test_without_a_batch_the_client_waits_for_workers_instead_of_spinning(client
     client.order()
     assert client.trainer.step(None) is None
     assert client.workers.waits[-1] > 0
+
+
+def report(client: Client, *, update: int, new_sequences: int) -> int:
+    """A report arrives; returns what the loop takes as new."""
+    message = LoaderReport(update=update, new_sequences=new_sequences)
+    client.workers.events.append(Arrived(worker=NAME, message=message, blob=memoryview(b"")))
+    client.workers.serve(0.0)
+    return client.trainer.loader.new_sequences
+
+
+def test_a_report_from_before_an_order_does_not_count_what_the_order_admits(client: Client) -> None:
+    assert report(client, update=0, new_sequences=12) == 12
+    client.trainer._order(Batch(is_pulled=True, admits=12))
+    assert report(client, update=0, new_sequences=12) == 0, "sent before the trainer got the order"
+    client.answer(1)
+    assert report(client, update=0, new_sequences=12) == 0
+    assert report(client, update=1, new_sequences=3) == 3
+    client.workers.events.append(Lost(worker=NAME, reason="killed", task=None, log_tail=""))
+    client.workers.serve(0.0)
+    setup = client.supervisor.sent[-1]
+    assert isinstance(setup, TrainerSetup)
+    assert setup.update == 1

@@ -5,80 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.policies.upload_server import BOUND_S, serving
 
 from ludus.config import ReleaseConfig
-from ludus.errors import ConfigError, CorruptRecord
+from ludus.errors import ConfigError
 from ludus.policies.releases import Releases
 from ludus.policies.upload import UploadFailed, check_url, upload
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 
-BOUND_S = 30.0
 VARIABLE = "LUDUS_TEST_TOKEN"
-
-
-class Server(ThreadingHTTPServer):
-    """Takes uploads; `plan` says how it answers the first ones: a status, or `drop` for none at all."""
-
-    daemon_threads = True
-
-    def __init__(self, plan: list[int | str]) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.plan = list(plan)
-        self.taken: dict[str, bytes] = {}
-        self.tokens: list[str | None] = []
-        self.requests = 0
-        self.changed = threading.Condition()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/upload?secret=x"
-
-    def wait(self, requests: int) -> None:
-        with self.changed:
-            assert self.changed.wait_for(lambda: self.requests >= requests, BOUND_S)
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        with self.server.changed:
-            answer = self.server.plan.pop(0) if self.server.plan else 200
-            if answer in (200, "drop"):  # a lost answer: the file has come all the same
-                self.server.taken.setdefault(self.headers["Idempotency-Key"], body)
-            self.server.tokens.append(self.headers.get("Authorization"))
-            self.server.requests += 1
-            self.server.changed.notify_all()
-        if answer == "drop":
-            self.close_connection = True
-            return
-        self.send_response(int(answer))
-        self.end_headers()
-        self.wfile.write(b"thanks")
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@contextmanager
-def serving(*plan: int | str) -> Iterator[Server]:
-    server = Server(list(plan))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def config(url: str = "", **values: Any) -> ReleaseConfig:
@@ -218,10 +157,40 @@ def test_a_token_is_never_sent_in_the_clear() -> None:
             check_url(url)
 
 
-def test_a_damaged_record_is_named_with_a_remedy(tmp_path: Path) -> None:
+def test_a_start_goes_on_without_a_new_version(tmp_path: Path) -> None:
+    with serving(500) as server:
+        settings = config(upload={"url": server.url, "token_env": None, "pause_s": 3600.0})
+        first = releases(tmp_path, settings, Log())
+        first.add(version(1), step=1)
+        server.wait(1)
+        first.close()
+        log = Log()
+        second = releases(tmp_path, settings, log)
+        second.start()
+        log.wait("uploaded")
+        second.close(BOUND_S)
+        assert len(server.taken) == 1
+    assert second.pending() == []
+
+
+@pytest.mark.parametrize(
+    "content", ['{"ref": 1}', '{"ref": ', '{"ref": "main@1", "step": "s", "files": [], "hashes": []}']
+)
+def test_a_damaged_record_is_set_aside_and_its_version_is_not_released_twice(tmp_path: Path, content: str) -> None:
     one = releases(tmp_path, config(), Log())
     one.add(version(1), step=1)
     one.close(BOUND_S)
-    (tmp_path / "releases/main-00000001.json").write_text('{"ref": 1}')
-    with pytest.raises(CorruptRecord, match=r"main-00000001.json is damaged.*remove it"):
-        releases(tmp_path, config(), Log()).add(version(1), step=1)
+    damaged = tmp_path / "releases/main-00000001.json"
+    damaged.write_text(content)
+    log = Log()
+    again = releases(tmp_path, config(), log)
+    again.start()
+    assert again.pending() == []
+    assert "is damaged" in log.wait("release_damaged")["problem"]
+    assert again.add(version(1), step=1) == []
+    [path] = again.add(version(2), step=2)
+    again.close(BOUND_S)
+    assert path.read_bytes() == b"networkmain@2"
+    assert damaged.with_suffix(".damaged").read_text() == content
+    damaged.with_suffix(".damaged").unlink()
+    assert again.add(version(1), step=1) == [tmp_path / "networks/r-00000001.pb.gz"]

@@ -113,6 +113,11 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "fed": ("buffer/feeds_taken", "buffer/feeds_missed", "buffer/feeds_damaged"),
     "distilled": ("train/reverse_kl",),
     "chess": (
+        "loader/<stage>/load",
+        "loader/<stage>/queue",
+        "loader/<stage>/<figure>",
+        "loader/refused",
+        "loader/refused/<reason>",
         "train/validation/<term>",
         "train/validation/policy_top1",
         "train/validation/wdl_accuracy",

@@ -6,21 +6,20 @@ dashboards, and of positions to validate on, which are never trained on: a chunk
 
 from __future__ import annotations
 
-import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from time import sleep
+from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from ludus_chess.loader import ChunkLoader, Tensors
 from ludus_chess.loader_config import Focus
 from ludus_chess.loader_config import LoaderConfig as NativeConfig
 
+from ludus.chess.chunk_supply import ChunkSupply, Refused
 from ludus.config import RunConfig
 from ludus.errors import ConfigError, CorruptRecord
-from ludus.train.messages import LoaderStage
-
-log = logging.getLogger(__name__)
+from ludus.train.messages import LoaderRefusal, LoaderStage
 
 LOOK_S = 0.5
 """How often somebody is told that the loader waits."""
@@ -50,6 +49,7 @@ class ChessChunks:
         input_format: int = 1,
         check_moves: bool = True,
         theta: float = 5 / 6,
+        admit_wait_s: float = 30.0,
     ) -> None:
         """Begin to load.
 
@@ -72,6 +72,7 @@ class ChessChunks:
             input_format: Records of any other are refused.
             check_moves: Refuse positions that the played move does not lead to.
             theta: Decay of the short-term value targets.
+            admit_wait_s: After a restart, how long a round waits for chunks that were counted and are not found.
         """
         minibatch = config.train.minibatch
         positions = positions or 4 * minibatch
@@ -81,7 +82,9 @@ class ChessChunks:
             )
         if not 0 <= validation < 1:
             raise ConfigError(f"buffer.loader.options.validation: expected a share from 0 to less than 1: {validation}")
-        self._waiting = waiting
+        self._waiting, self._admit_wait_s = waiting, admit_wait_s
+        self._is_in_rounds = config.cycle is not None
+        self._supply = ChunkSupply(Path(directory))
         shared: dict[str, Any] = {
             "directory": directory,
             "seed": seed,
@@ -119,18 +122,18 @@ class ChessChunks:
         }
         self._held_out = ChunkLoader(NativeConfig(**shared, part="validation", **held_out)) if validation else None
         self._stats = self._loader.get_stats()
+        self._refused = self._watch_refusals()
+        self._busy_s: dict[str, float] = {}
+        self._busy_at = monotonic()
 
     def next(self) -> Tensors:
         """The positions of the next update."""
         while (batch := self._loader.get_next_batch(LOOK_S)) is None:
+            # All that the round admitted is refused, or gone: without more of them this would wait for ever.
+            if self._is_in_rounds and self.new_sequences() and self._stats.is_starved:
+                self._loader.reset_anchor()
             self._waiting()
-        self._report_refusals()
         return batch
-
-    def _report_refusals(self) -> None:
-        for refusal in self._loader.take_refusals():
-            where = f"{refusal.file}{refusal.member and '#' + refusal.member} at byte {refusal.offset}"
-            log.warning("refused %s: %s (%s)", where, refusal.detail, refusal.reason)
 
     def held_out(self) -> Tensors | None:
         """Positions of chunks that are never trained on; None if there are not enough yet."""
@@ -139,19 +142,58 @@ class ChessChunks:
     def new_sequences(self) -> int:
         """Chunks that no round has admitted."""
         self._stats = self._loader.get_stats()
+        self._supply.see(self._stats)
         return self._stats.chunks_since_anchor
 
     def admit(self, sequences: int) -> None:
-        """Let the oldest new chunks into the pool. After a restart, waits until the directory is scanned."""
-        while self.new_sequences() < sequences:
+        """Let the oldest new chunks into the pool.
+
+        After a restart, waits until the directory is scanned. Chunks that were counted before it and are not found
+        within `admit_wait_s` are gone: the round trains on what is there. Where nothing is there, it waits on.
+        """
+        since = monotonic()
+        while (found := self.new_sequences()) < sequences:
+            self._supply.expect(sequences, found)
+            if not self._stats.is_scanned or self._supply.trouble():
+                since = monotonic()
+            elif monotonic() - since >= self._admit_wait_s and (found or self._stats.chunks):
+                break
             self._waiting()
             sleep(LOOK_S / 10)
+        self._supply.begin(sequences, found)
         self._loader.reset_anchor(sequences)
 
+    def problem(self) -> str:
+        """Why no chunks come, or fewer than were counted; empty while all is well."""
+        return self._supply.problem()
+
+    def take_refusals(self) -> tuple[list[LoaderRefusal], dict[str, int]]:
+        """What was refused since the last call; and by reason, how many more than the native list holds."""
+        listed: list[LoaderRefusal] = []
+        unlisted: dict[str, int] = {}
+        for refused in self._refused:
+            found, more = refused.take()
+            listed += found
+            for reason, count in more.items():
+                unlisted[reason] = unlisted.get(reason, 0) + count
+        return listed, unlisted
+
+    def _watch_refusals(self) -> list[Refused]:
+        return [Refused(loader) for loader in (self._loader, self._held_out) if loader is not None]
+
     def stages(self) -> list[LoaderStage]:
-        """One row for each stage, as of the last look for new chunks: loads are averages between two looks."""
+        """One row for each stage, as of the last look for new chunks: loads are averages between two calls."""
+        now = monotonic()
+        before, passed = self._busy_s, max(now - self._busy_at, 1e-9)
+        self._busy_s, self._busy_at = {one.name: one.busy_s for one in self._stats.stages}, now
         return [
-            LoaderStage(name=one.name, load=one.load, length=one.queue, capacity=one.capacity, counts=dict(one.counts))
+            LoaderStage(
+                name=one.name,
+                load=max(one.busy_s - before.get(one.name, 0.0), 0.0) / passed,
+                length=one.queue,
+                capacity=one.capacity,
+                counts=dict(one.counts),
+            )
             for one in self._stats.stages
         ]
 
@@ -165,6 +207,7 @@ class ChessChunks:
             self._loader.load_state(b64decode(state["chess_chunks"], validate=True))
         except (KeyError, ValueError) as error:
             raise CorruptRecord(f"the loader's state cannot be used: {error}") from error
+        self._refused = self._watch_refusals()
 
     def close(self) -> None:
         """End all threads."""

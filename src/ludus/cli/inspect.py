@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ludus.storage.run_directory import RunDirectory
 
 NEWEST = 8
+NEWEST_REFUSALS = 3
 EXPORTED = 1000
 
 
@@ -64,6 +66,7 @@ def inspect(
         **time_facts(directory.path),
         **catalog_facts(directory),
         **gathered_facts(directory),
+        **loader_facts(directory),
         "sinks": sink_facts(directory),
         "newest_episodes": newest_episodes(directory.path, episodes),
         "samples": find_samples(directory, config, samples, reason) if samples > 0 else [],
@@ -106,6 +109,16 @@ def gathered_facts(directory: RunDirectory) -> dict[str, Any]:
     folders = [folder for folder in (directory.expert, directory.pairs) if (folder / "rows.json").is_file()]
     gathered = {folder.name: {key: read_facts(folder)[key] for key in ("rows", "refused")} for folder in folders}
     return {"gathered": gathered, "inbox": len(waiting_in_inbox(directory.inbox))}
+
+
+def loader_facts(directory: RunDirectory) -> dict[str, Any]:
+    """What the trainer's loader refused: counts by reason, and the newest of them."""
+    from ludus.orchestrator.loader_watch import read_refusals
+    from ludus.storage.jsonl import read_jsonl
+
+    counts, _ = read_refusals(directory.refused_chunks)
+    newest = list(deque(read_jsonl(directory.refused_chunks), NEWEST_REFUSALS)) if counts else []
+    return {"refused_data": counts, "newest_refused_data": newest[::-1]}
 
 
 def sink_facts(directory: RunDirectory) -> dict[str, str]:
@@ -154,6 +167,10 @@ def lines(facts: dict[str, Any]) -> list[str]:
         f"versions     {versions}, newest {facts['newest_version']}" + (f", {gone} not on disk" if gone else ""),
         f"refused      {', '.join(f'{reason}: {n}' for reason, n in facts['refused'].items()) or 'nothing'}",
     ]
+    if facts["refused_data"]:
+        counts = ", ".join(f"{reason}: {count:,}" for reason, count in facts["refused_data"].items())
+        text.append(f"loader       refused {counts} (refused_chunks.jsonl has all)")
+        text += [f"  {_refusal(row)}" for row in facts["newest_refused_data"]]
     text += [f"quarantined  {source}: {reason}" for source, reason in facts["quarantined"]]
     for name, known in facts["gathered"].items():
         text.append(
@@ -171,6 +188,12 @@ def lines(facts: dict[str, Any]) -> list[str]:
     if facts["samples"]:
         text += ["samples of rows (ludus inspect RUN --export FILE writes more):", *sample_lines(facts["samples"])]
     return text
+
+
+def _refusal(row: dict[str, Any]) -> str:
+    member = f"#{row['member']}" if row.get("member") else ""
+    where = f"{row.get('file', '')}{member} at byte {row.get('offset', 0)}" if row.get("file") else ""
+    return ": ".join(part for part in (where, str(row.get("reason", "")), str(row.get("detail", ""))) if part)
 
 
 def replay(

@@ -103,6 +103,31 @@ class SinkStatus(Model):
     """Why it was switched off; empty while it works."""
 
 
+class LoaderStageStatus(Model):
+    """One stage of the trainer's loader."""
+
+    name: str
+    load: float = 0.0
+    """Threads that were busy with it, on average since the report before."""
+    length: int = 0
+    """What waits in its queue,"""
+    capacity: int = 0
+    """and how much may; 0: no bound."""
+    counts: dict[str, int] = Field(default={})
+    """What it has done since the trainer was started, by name."""
+
+
+class LoaderNews(Model):
+    """The trainer's loader (`buffer.loader`)."""
+
+    problem: str = ""
+    """Why no data comes, or less than was expected; empty while all is well."""
+    stages: tuple[LoaderStageStatus, ...] = Field(default=(), strict=False)
+    """In the order of the data."""
+    refused: dict[str, int] = Field(default={})
+    """Refusals by reason, over all starts of the run; `refused_chunks.jsonl` in its directory lists them."""
+
+
 class Status(NewsPayload):
     """What the run is doing, at least once a second."""
 
@@ -134,6 +159,8 @@ class Status(NewsPayload):
     schedule: Schedule = Schedule()
     rooms: tuple[RoomStatus, ...] = Field(default=(), strict=False)
     """In the order in which data flows through them."""
+    loader: LoaderNews | None = None
+    """What the trainer's loader is doing; null: the run has none that tells."""
     metrics: dict[str, float | None] = Field(default={})
     """The newest value of every metric; docs/metrics.md says what they mean. null: not a finite number."""
     sinks: tuple[SinkStatus, ...] = Field(default=(), strict=False)

@@ -9,10 +9,13 @@ from dataclasses import asdict
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import to_builtins
+
 from ludus.daemon.messages import (
     Activity,
     LeelaSchedule,
     LeelaStatus,
+    LoaderNews,
     QueueFill,
     RoomStatus,
     Schedule,
@@ -22,6 +25,7 @@ from ludus.daemon.messages import (
 from ludus.telemetry.room_meters import ROOMS, RoomReading
 
 if TYPE_CHECKING:
+    from ludus.orchestrator.loader_watch import LoaderStatus
     from ludus.runs.driver import Status as LoopStatus
     from ludus.runs.staged import AnyRun
 
@@ -49,7 +53,7 @@ class Reporter:
         speed, left = self._share_rate.update(found.share_done), 1.0 - found.share_done
         return Status(
             stage="EXPORTING" if is_exporting and stage == "TRAINING" else stage,
-            activity=f"evaluating {found.evaluating}" if found.evaluating else found.stage,
+            activity=_activity(found),
             run=found.run,
             run_dir=found.run_dir,
             part=_part(found),
@@ -67,6 +71,7 @@ class Reporter:
             silent_workers=found.silent_workers,
             schedule=Schedule(**asdict(loop.schedule())),
             rooms=self.rooms(found),
+            loader=None if found.loader is None else loader_news(found.loader),
             metrics={name: value if isfinite(value) else None for name, value in found.metrics.items()},
             sinks=tuple(
                 SinkStatus(name=sink.name, queued=sink.queued, dropped=sink.dropped, error=sink.error)
@@ -88,6 +93,19 @@ class Reporter:
         if readings and now > self._past[-1][0]:
             self._past.append((now, readings))
         return rooms
+
+
+def loader_news(status: LoaderStatus) -> LoaderNews:
+    """A loader as a message."""
+    return LoaderNews.model_validate(to_builtins(status))
+
+
+def _activity(status: LoopStatus) -> str:
+    """What the run is doing, and what holds it up."""
+    if status.evaluating:
+        return f"evaluating {status.evaluating}"
+    problem = "" if status.loader is None or status.is_over else status.loader.problem
+    return f"{status.stage}: {problem}" if problem else status.stage
 
 
 def possible_commands(stage: Activity) -> tuple[str, ...]:

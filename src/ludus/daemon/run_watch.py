@@ -92,6 +92,9 @@ TROUBLE = (
     "match_failed",
     "version_skipped",
     "sink_off",
+    "loader_problem",
+    "data_refused",
+    "release_damaged",
 )
 """Events that are warnings."""
 COUNTED = {"explore": "episodes", "train": "update", "policies": "version"}
@@ -196,6 +199,7 @@ class RunWatch:
             error=str(news.last_turn.get("error", "")) if stage == "ERROR" else "",
             schedule=recorded_schedule(news.rooms, progress),
             rooms=recorded_rooms(news.rooms, progress),
+            loader=recorded_loader(news.rooms),
             metrics=dict(news.latest),
         )
 
@@ -234,6 +238,15 @@ def recorded_schedule(records: Sequence[Mapping[str, Any]], progress: Mapping[st
         return messages.Schedule.model_validate(known)
     except ValidationError:
         return messages.Schedule()
+
+
+def recorded_loader(records: Sequence[Mapping[str, Any]]) -> messages.LoaderNews | None:
+    """The loader as it was when the newest start ended."""
+    recorded = records[-1].get("loader") if records else None
+    try:
+        return None if recorded is None else messages.LoaderNews.model_validate(recorded)
+    except ValidationError:
+        return None
 
 
 def event_news(record: Mapping[str, Any]) -> messages.NewsPayload:

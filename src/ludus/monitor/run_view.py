@@ -127,7 +127,7 @@ def _with_last_rooms(status: messages.Status, last: messages.Status) -> messages
     if status.rooms or not last.rooms or _differ(status.run_dir, last.run_dir):
         return status
     at_rest = tuple(room.model_copy(update={"rate": 0.0, "load": room.load and 0.0}) for room in last.rooms)
-    kept = {name: getattr(last, name) for name in ("part", "uptime_s", "schedule", "sinks")}
+    kept = {name: getattr(last, name) for name in ("part", "uptime_s", "schedule", "sinks", "loader")}
     return status.model_copy(update={**kept, "rooms": at_rest})
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ludus.config import LeagueConfig
+from ludus.orchestrator.loader_watch import LoaderStatus
 from ludus.policies import AnyShape
 from ludus.sources.protocol import Batch
 from ludus.storage.checkpoints import Checkpoint
@@ -143,6 +144,11 @@ class Learner(ABC):
     """Whether it changes weights. Mode evaluate has a learner that does not."""
     shape: AnyShape
     """What its weights are the weights of."""
+
+    @property
+    def loader_status(self) -> LoaderStatus | None:
+        """What its loader is doing, where it has one that tells. Asked from any thread."""
+        return None
 
     @abstractmethod
     def begin(self, saved: Checkpoint | None) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ludus.errors import IncompleteCheckpoint, TrainError, WorkerError
 from ludus.lm.teachers import TeacherModel
 from ludus.orchestrator.context import RunContext
+from ludus.orchestrator.loader_watch import LoaderStatus, LoaderWatch
 from ludus.orchestrator.milestones import Milestones
 from ludus.orchestrator.policy_start import keep_teacher
 from ludus.orchestrator.progress import Learner, UpdateReport, report_of
@@ -77,9 +78,14 @@ class TrainerClient(Learner):
         self._finished: deque[tuple[Order, Trained]] = deque()
         self._states = TrainerStates(store.checkpoints)
         self._teacher: TeacherModel | None = None
-        self.loader = LoaderReport(new_sequences=0)
+        self.loader = LoaderWatch(context.run.refused_chunks, context.telemetry.event)
         """What the trainer's loader was doing a moment ago."""
         workers.listen(self._absorb)
+
+    @property
+    def loader_status(self) -> LoaderStatus | None:
+        """What the trainer's loader was doing a moment ago, for people."""
+        return self.loader.status
 
     @property
     def in_flight(self) -> int:
@@ -139,6 +145,8 @@ class TrainerClient(Learner):
             batch=batch,
             staging=self._states.scratch(),
         )
+        if batch.admits:
+            self.loader.new_sequences = 0
         self._orders.append(order)
         self._send(order)
 
@@ -162,7 +170,7 @@ class TrainerClient(Learner):
         elif isinstance(event.message, TrainerBroken):
             raise TrainError(event.message.error)
         elif isinstance(event.message, LoaderReport):
-            self.loader = event.message
+            self.loader.absorb(event.message, ordered=self._ordered)
         elif isinstance(event.message, Saved):
             self._states.written = Path(event.message.staging)
 
@@ -191,6 +199,7 @@ class TrainerClient(Learner):
             start_policy=str(context.start.policy) if context.start is not None else "",
             teacher={} if self._teacher is None else self._teacher.to_json(),
             plugins=list(context.plugins),
+            update=self._ordered - len(self._orders),
         )
         context.supervisor.send(NAME, setup)
 

@@ -4,10 +4,14 @@ Each version has a record, `releases/<policy>-<version>.json`, that is written b
 `named` (the names of its files are chosen), `written`, `announced` (the command has run), `done` (uploaded, or given
 up). A start goes on from there: every file has one name, and no step that is done is done again. A step that a kill cut
 short is repeated, an upload with the same `Idempotency-Key`.
+
+A record that cannot be read is renamed to `<policy>-<version>.damaged`: how far that version is, nobody knows, so it is
+not released again before somebody removes that file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import subprocess
@@ -18,6 +22,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, cast
+
+import msgspec
 
 from ludus.config import ReleaseConfig, UploadConfig
 from ludus.errors import CorruptRecord
@@ -66,18 +72,28 @@ class Releases:
         self._wake, self._is_closing = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
+    def start(self) -> None:
+        """Go on with what an earlier start left; called again, it does nothing."""
+        if self._thread is None and self.pending():
+            self._begin_thread()
+
     def add(self, ref: PolicyRef, *, step: int) -> list[Path]:
-        """See to it that a version's files are written and on their way; doing it again changes nothing."""
+        """See to it that a version's files are written and on their way; doing it again changes nothing.
+
+        Returns the files; none for a version whose record is damaged.
+        """
         ensure_directory(self._folder)
         record = self._folder / f"{ref.name}-{ref.version:08d}.json"
-        release = self._load(record) or self._begin(record, ref, step)
+        found = self._load(record)
+        if found is None and _set_aside(record).exists():
+            return []
+        release = found or self._begin(record, ref, step)
         if release.step == "named":
             release.hashes = [self._write(Path(file), spec.format, ref) for file, spec in self._pairs(release)]
             self._advance(record, release, "written")
             self._tell("released", policy=str(ref), files=release.files)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="releases", daemon=True)
-            self._thread.start()
+            self._begin_thread()
         self._wake.set()
         return [self._run / file for file in release.files]
 
@@ -95,6 +111,10 @@ class Releases:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout=1.0)
+
+    def _begin_thread(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="releases", daemon=True)
+        self._thread.start()
 
     # -- files -----------------------------------------------------------------------------------------------------
 
@@ -131,11 +151,7 @@ class Releases:
 
     def _go_on(self, record: Path) -> float | None:
         """Take a release as far as it goes; returns seconds until it is worth another try, None if it is not."""
-        try:
-            release = self._load(record)
-        except CorruptRecord as error:
-            log.warning("%s", error)
-            return None
+        release = self._load(record)
         if release is None or release.step in ("named", "done") or self._is_closing.is_set():
             return None
         if release.step == "written":
@@ -200,19 +216,38 @@ class Releases:
         return sorted(self._folder.glob("*.json"))
 
     def _load(self, record: Path) -> Release | None:
-        if not record.is_file():
-            return None
+        """A version's record; None where there is none that can be read."""
         try:
-            release = Release(**read_json(record))
-        except (TypeError, CorruptRecord) as error:
-            raise CorruptRecord(f"{record} is damaged ({error}); remove it to release the version again") from error
-        if release.step not in _STEPS:
-            raise CorruptRecord(f"{record} is damaged (step {release.step!r}); remove it to release the version again")
-        return release
+            return _read(record)
+        except FileNotFoundError:
+            return None
+        except CorruptRecord as error:
+            aside = _set_aside(record)
+            with contextlib.suppress(FileNotFoundError):  # the other thread was quicker
+                record.rename(aside)
+                log.warning("%s; it is now %s: remove that to release the version again", error, aside)
+                self._tell("release_damaged", record=str(aside), problem=str(error))
+            return None
 
     def _advance(self, record: Path, release: Release, step: str) -> None:
         release.step = step
         write_json(record, {name: getattr(release, name) for name in Release.__dataclass_fields__})
+
+
+def _read(record: Path) -> Release:
+    if not record.is_file():
+        raise FileNotFoundError(record)
+    try:
+        release = msgspec.convert(read_json(record), Release)
+    except (msgspec.ValidationError, CorruptRecord) as error:
+        raise CorruptRecord(f"{record} is damaged ({error})") from error
+    if release.step not in _STEPS:
+        raise CorruptRecord(f"{record} is damaged (step {release.step!r})")
+    return release
+
+
+def _set_aside(record: Path) -> Path:
+    return record.with_suffix(".damaged")
 
 
 def _filled(command: Sequence[str], paths: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from ludus.config import RunConfig
 from ludus.errors import ConfigError, LudusError
+from ludus.orchestrator.loader_watch import LoaderStatus
 from ludus.plugins import load_plugins
 from ludus.telemetry import RoomReading, Sink, SinkStatus
 
@@ -160,6 +161,8 @@ class Status:
     """The evaluation in progress, such as `main@3: 12 of 80`; it may keep explorers busy that training waits for."""
     silent_workers: tuple[str, ...] = ()
     """Worker processes that give no sign of life: stopped, or frozen."""
+    loader: LoaderStatus | None = None
+    """What the trainer's loader is doing (`buffer.loader`), where it tells."""
     metrics: dict[str, float] = field(default_factory=dict)
     """The newest value of every metric."""
 

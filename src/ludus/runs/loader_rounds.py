@@ -34,7 +34,9 @@ class LoaderRounds(PulledRows):
         progress: Progress,
         telemetry: Telemetry,
     ) -> None:
-        super().__init__(rows, in_flight=lambda: learner.in_flight, most_in_flight=learner.depth)
+        super().__init__(
+            rows, in_flight=lambda: learner.in_flight, most_in_flight=learner.depth, told=learner.loader.metrics
+        )
         self._learner, self._cycle, self._controls = learner, cycle, controls
         self._workers, self._progress, self._telemetry = workers, progress, telemetry
         self._admitted = 0
@@ -81,12 +83,12 @@ class LoaderRounds(PulledRows):
         if self._learner.in_flight:
             return False
         cycle.see(self._admitted + self._learner.loader.new_sequences)
-        if cycle.missing and not self._controls.is_hurried:
+        has_any = self._admitted or self._learner.loader.new_sequences
+        if cycle.missing and not (self._controls.is_hurried and has_any):
             self._controls.enter("waiting for data")
             self._workers.serve(WAIT_S)
             return False
         self._uncommitted = self._to_send = cycle.begin_round()
         self._admitted += self._to_send
-        self._learner.loader.new_sequences = 0
         self._telemetry.event("round_began", round=cycle.rounds + 1, new_sequences=self._to_send)
         return True

@@ -185,7 +185,8 @@ def _rollouts(parts: Parts, rows: RowStore, issuer: TaskIssuer, learner: Trainer
             rows, learner, parts.cycle, parts.controls, parts.workers, progress, telemetry=context.telemetry
         )
     if config.buffer.loader is not None:
-        return PulledRows(rows, in_flight=lambda: learner.in_flight, most_in_flight=learner.depth)
+        told = learner.loader.metrics
+        return PulledRows(rows, in_flight=lambda: learner.in_flight, most_in_flight=learner.depth, told=told)
     if "on_policy" not in wanted_sources(config.train.algorithm):
         return NoRollouts(rows)
     if config.mode == "both" and config.schedule == "sync" and config.cycle is None:

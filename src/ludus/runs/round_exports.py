@@ -23,6 +23,8 @@ class RoundExports:
 
     def add(self, step: int) -> None:
         """Export the version of the last round, after so many updates."""
+        if self._releases is not None:
+            self._releases.start()
         config, version = self._context.config.cycle, self.cycle.version
         if config is None or version is None:
             return

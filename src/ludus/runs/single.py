@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from ludus.config import RunConfig, check_resumable, dump_config, resolve, with_values
 from ludus.errors import ConfigError, LudusError
 from ludus.ingest.gathering import gather
@@ -73,7 +75,9 @@ class DirectoryRun(Driveable):
         """Leave what the rooms did for whoever looks at the run when its process is gone."""
         rooms = {name: asdict(reading) for name, reading in self.room_readings().items()}
         uptime_s = time.monotonic() - self._began
-        context.telemetry.event("rooms", uptime_s=uptime_s, rooms=rooms, schedule=asdict(self.schedule()))
+        loader = to_builtins(self.status().loader)
+        schedule = asdict(self.schedule())
+        context.telemetry.event("rooms", uptime_s=uptime_s, rooms=rooms, schedule=schedule, loader=loader)
 
 
 class SingleRun(DirectoryRun):
@@ -108,6 +112,7 @@ class SingleRun(DirectoryRun):
             error=self._failure,
             evaluating="" if loop is None or self.controls.is_over else loop.evaluator.evaluation.progress,
             silent_workers=() if context is None else context.supervisor.silent,
+            loader=None if loop is None else loop.learner.loader_status,
             metrics={} if context is None else context.telemetry.latest,
             **counters,
         )

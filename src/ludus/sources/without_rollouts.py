@@ -42,15 +42,23 @@ class NoRollouts(BatchSource):
 class PulledRows(NoRollouts):
     """One pull for each update from the trainer's loader (`buffer.loader`), whose place is in the trainer's state."""
 
-    def __init__(self, rows: RowStore, *, in_flight: Callable[[], int], most_in_flight: int) -> None:
+    def __init__(
+        self,
+        rows: RowStore,
+        *,
+        in_flight: Callable[[], int],
+        most_in_flight: int,
+        told: Callable[[], dict[str, float]],
+    ) -> None:
         super().__init__(rows)
         self._in_flight = in_flight
         self._most_in_flight = most_in_flight
+        self._told = told
 
     def next(self) -> Batch | None:
         """Ask for another pull, if the trainer has room."""
         return Batch(is_pulled=True) if self._in_flight() < self._most_in_flight else None
 
     def metrics(self) -> dict[str, float]:
-        """None: nothing goes through the buffer."""
-        return {}
+        """What the loader tells of itself; nothing goes through the buffer."""
+        return self._told()

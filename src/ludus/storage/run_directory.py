@@ -11,6 +11,8 @@
              lm_config.json (of a population with language models, and of its learners: how they speak)
              recorded.sqlite (games that were recorded by `ludus league --play` and `ludus match --record`)
              feeds.json (the runs that it was fed by, and the numbers of their tasks here)
+             refused_chunks.jsonl (what a loader refused, and why)
+             releases/<policy>-<version>.json (how far the files of a version are on their way out)
              refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
 
 Invariant: no other file spells these names. A directory is a run when it has both `format.json` and `config.yaml`; one
@@ -85,6 +87,7 @@ class RunDirectory:
     episodes = _Below("episodes")
     experiences = _Below("experiences")
     refused = _Below("refused")
+    refused_chunks = _Below("refused_chunks.jsonl")
     imports = _Below("imports")
     inbox = _Below("inbox")
     expert = _Below("expert")

@@ -127,6 +127,17 @@ BUFFER = (
     ("queue/batches_ahead", "batches", "that wait for the trainer now"),
 )  # fmt: skip
 
+LOADER = (
+    ("loader/<stage>/load", "threads", "busy with a stage of the trainer's loader (`buffer.loader`), mean over the "
+     "last half second or more"),
+    ("loader/<stage>/queue", "count", "that wait in a stage whose queue is bounded"),
+    ("loader/<stage>/<figure>", "count", "what a stage has done since the trainer was started, such as `chunks`, "
+     "`positions`, `cache_hits`"),
+    ("loader/refused", "count", "chunks, positions and files that the loader refused, each once; "
+     "`refused_chunks.jsonl` lists them"),
+    ("loader/refused/<reason>", "count", "the same by reason"),
+)  # fmt: skip
+
 TRAIN = (
     ("train/loss", "objective", "the weighted sum of the terms, mean over the update's steps, as all of these"),
     ("train/<term>", "objective", "a term of the objective by the name of its loss, before its weight"),
@@ -201,6 +212,7 @@ SECTIONS = {
     "Play": EXPLORE,
     "Experience": EXPERIENCE,
     "Buffer": BUFFER,
+    "Loader": LOADER,
     "Training": TRAIN,
     "Populations": POPULATION,
     "The loop": LOOP,

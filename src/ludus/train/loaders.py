@@ -20,7 +20,7 @@ from ludus.config.parts import LOADERS
 from ludus.errors import ConfigError, TrainError
 from ludus.extras import need_packages
 from ludus.records import Experiences
-from ludus.train.messages import LoaderReport, LoaderStage
+from ludus.train.messages import LoaderRefusal, LoaderReport, LoaderStage
 
 Tensors = tuple[NDArray[Any], ...]
 """Columns `[B, ...]`."""
@@ -58,7 +58,10 @@ class RoundLoader(Loader, Protocol):
         ...
 
     def admit(self, sequences: int) -> None:
-        """A round begins: admit the oldest so many of those. What was admitted is in `state`."""
+        """A round begins: admit the oldest so many of those. What was admitted is in `state`.
+
+        After a restart some may not be found yet, or be gone: wait for a bounded time, then admit what is there.
+        """
         ...
 
 
@@ -68,6 +71,19 @@ class StagedLoader(Loader, Protocol):
 
     def stages(self) -> list[LoaderStage]:
         """One row for each stage."""
+        ...
+
+
+@runtime_checkable
+class ReportingLoader(Loader, Protocol):
+    """A loader that tells people what is wrong with its data."""
+
+    def problem(self) -> str:
+        """Why no data comes, or less than was expected, in a sentence; empty while all is well."""
+        ...
+
+    def take_refusals(self) -> tuple[list[LoaderRefusal], dict[str, int]]:
+        """What was refused since the last call; and by reason, how many more than are listed."""
         ...
 
 
@@ -131,15 +147,19 @@ def check_rows(rows: Experiences, shape: Mapping[str, Any]) -> None:
             raise TrainError(f"the loader's {name} has numbers that are not finite")
 
 
-def report_on(loader: Loader) -> LoaderReport | None:
-    """What a loader tells of itself; None for one that tells nothing."""
-    is_in_rounds, has_stages = isinstance(loader, RoundLoader), isinstance(loader, StagedLoader)
-    if not is_in_rounds and not has_stages:
+def report_on(loader: Loader, *, update: int) -> LoaderReport | None:
+    """What a loader tells of itself as of an update; None for one that tells nothing."""
+    if not isinstance(loader, RoundLoader | StagedLoader | ReportingLoader):
         return None
-    return LoaderReport(
+    report = LoaderReport(
+        update=update,
         new_sequences=loader.new_sequences() if isinstance(loader, RoundLoader) else 0,
         stages=loader.stages() if isinstance(loader, StagedLoader) else [],
     )
+    if isinstance(loader, ReportingLoader):
+        report.problem = loader.problem()
+        report.refusals, report.unlisted = loader.take_refusals()
+    return report
 
 
 def _factory(kind: str) -> LoaderFactory:

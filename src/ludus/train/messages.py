@@ -26,6 +26,19 @@ class LoaderStage(msgspec.Struct, kw_only=True):
     """What it has done since it was started, by name."""
 
 
+class LoaderRefusal(msgspec.Struct, kw_only=True):
+    """Data that a loader did not use, and why."""
+
+    reason: str
+    """One word."""
+    detail: str = ""
+    file: str = ""
+    member: str = ""
+    """Of an archive."""
+    offset: int = 0
+    """In bytes."""
+
+
 class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
     """First message to a trainer: everything it needs to know."""
 
@@ -44,6 +57,8 @@ class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
     teacher: dict[str, Any] = {}
     """The teacher as JSON; empty where there is none."""
     plugins: list[str] = []
+    update: int = 0
+    """Updates that the state was trained for."""
 
 
 class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):
@@ -87,11 +102,19 @@ class Saved(msgspec.Struct, tag="saved", kw_only=True):
 
 
 class LoaderReport(msgspec.Struct, tag="loader_report", kw_only=True):
-    """What the trainer's loader is doing; sent about once a second while the trainer has time."""
+    """What the trainer's loader is doing; sent twice a second, between two updates and while the loader waits."""
 
     new_sequences: int
-    """Sequences that have come in and are not admitted yet."""
+    """Sequences that have come in and are not admitted yet,"""
+    update: int = 0
+    """as of this update. Sequences that a later update admits are among them."""
     stages: list[LoaderStage] = []
+    problem: str = ""
+    """Why no data comes, or less than was expected; empty while all is well."""
+    refusals: list[LoaderRefusal] = []
+    """Since the report before."""
+    unlisted: dict[str, int] = {}
+    """By reason, refusals since then that came too fast to be listed."""
 
 
 class TrainerBroken(msgspec.Struct, tag="trainer_broken", kw_only=True):

@@ -6,7 +6,9 @@ trainer is replaced by one that loads the newest checkpoint.
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.tensors import load_tensors, save_tensors
 from ludus.train.learners import ValidatingLearner, begun_with, make_learner
-from ludus.train.loaders import RoundLoader, Tensors, ValidatingLoader, check_rows, make_loader, report_on
+from ludus.train.loaders import Loader, RoundLoader, Tensors, ValidatingLoader, check_rows, make_loader, report_on
 from ludus.train.messages import (
     LOADER,
     LoaderReport,
@@ -39,12 +41,17 @@ REPORT_S = 0.5
 
 
 class Trainer:
-    """A learner and its state, driven by messages."""
+    """A learner and its state, driven by messages. What its loader is doing, it tells by `tell`."""
 
-    def __init__(self, setup: TrainerSetup, pulse: Pulse) -> None:
+    def __init__(self, setup: TrainerSetup, pulse: Pulse, tell: Callable[[LoaderReport], None]) -> None:
         load_plugins(setup.plugins)
         config = RunConfig.model_validate_json(setup.config)
-        self._loader = make_loader(config, pulse.tick)
+        self._pulse, self._tell, self._thread = pulse, tell, threading.get_ident()
+        self._update, self._reported = setup.update, 0.0
+        self.has_reports = False
+        """Whether the loader tells anything of itself."""
+        self._loader: Loader | None = None
+        self._loader = make_loader(config, self._wait)
         self._shape = setup.shape
         scratch = Path(setup.scratch) if setup.scratch else None
         self._learner = make_learner(config, setup.shape, teacher=setup.teacher, scratch=scratch)
@@ -72,13 +79,25 @@ class Trainer:
         self._state, metrics = self._learner.train_batch(self._state, rows, seed=order.seed, progress=order.progress)
         seconds = time.perf_counter() - started
         self.save(Path(order.staging))
+        self._update = order.update
         if order.validates:
             metrics = {**metrics, **self._validate()}
         return Trained(update=order.update, metrics=metrics, seconds=seconds, steps=steps, episodes=episodes)
 
-    def report(self) -> LoaderReport | None:
-        """What the loader is doing, if there is one that says so."""
-        return None if self._loader is None else report_on(self._loader)
+    def report(self) -> None:
+        """Tell what the loader is doing, unless that was a moment ago."""
+        if self._loader is None or time.monotonic() - self._reported < REPORT_S:
+            return
+        report = report_on(self._loader, update=self._update)
+        self._reported, self.has_reports = time.monotonic(), report is not None
+        if report is not None:
+            self._tell(report)
+
+    def _wait(self) -> None:
+        """Called by the loader while it waits for data."""
+        self._pulse.tick()
+        if threading.get_ident() == self._thread:
+            self.report()
 
     def _validate(self) -> dict[str, float]:
         """How the policy does on rows that it is not trained on, where there are any."""
@@ -123,10 +142,9 @@ def _amounts(rows: Experiences | Tensors) -> tuple[int, int]:
 def serve(channel: Channel[object], pulse: Pulse) -> None:
     """Train until told to stop."""
     trainer: Trainer | None = None
-    reported, has_report = 0.0, False
     while True:
         pulse.set_busy(False)
-        for message, blob in channel.wait(REPORT_S if has_report else None):
+        for message, blob in channel.wait(REPORT_S if trainer is not None and trainer.has_reports else None):
             pulse.set_busy(True)
             pulse.tick()
             if isinstance(message, Stop):
@@ -134,17 +152,14 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
                     trainer.close()
                 return
             if isinstance(message, TrainerSetup):
-                trainer = Trainer(message, pulse)
+                trainer = Trainer(message, pulse, channel.send)
             elif isinstance(message, TrainOn) and trainer is not None:
                 channel.send(trainer.train(message, blob))
             elif isinstance(message, SaveInto) and trainer is not None:
                 trainer.save(Path(message.staging))
                 channel.send(Saved(staging=message.staging))
-        if trainer is not None and time.monotonic() - reported >= REPORT_S:
-            report, reported = trainer.report(), time.monotonic()
-            has_report = report is not None
-            if report is not None:
-                channel.send(report)
+        if trainer is not None:
+            trainer.report()
 
 
 def main() -> None:

@@ -34,6 +34,10 @@ class LoaderStats:
     chunks: int
     """In the pool."""
     chunks_since_anchor: int
+    is_scanned: bool
+    """The files that were there at the start are known."""
+    is_starved: bool
+    """Too few chunks are left for a batch, and none is to join."""
     newest_key: str
     anchor: str
     cache_bytes: int

@@ -205,6 +205,8 @@ Admissions::Counts Admissions::counts() const {
   counts.anchor = anchor_;
   counts.newest = known_.empty() ? "" : known_.rbegin()->first.first;
   counts.waiting = waiting_.size();
+  counts.ahead = ahead_.size();
+  counts.is_scanned = is_scanned_;
   for (auto file = known_.upper_bound({anchor_, "\xFF"}); file != known_.end(); ++file) {
     counts.since_anchor += file->second;
   }

@@ -40,7 +40,8 @@ class Admissions {
     std::vector<Admission> ahead;
   };
   struct Counts {
-    uint64_t files = 0, chunks = 0, others = 0, skipped_members = 0, since_anchor = 0, waiting = 0;
+    uint64_t files = 0, chunks = 0, others = 0, skipped_members = 0, since_anchor = 0, waiting = 0, ahead = 0;
+    bool is_scanned = false;
     std::string newest, anchor;
   };
   using Refuse = std::function<void(Refusal)>;

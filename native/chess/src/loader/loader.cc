@@ -112,9 +112,11 @@ void Loader::shuffle_one(uint64_t number) {
         note_counts();
         break;
       }
+      is_starved_ = false;
       admit(admissions_.take_when_empty(number));
       if (shuffler_.pool().alive() >= (number > 0 ? 1 : config_.min_chunks)) continue;
     }
+    is_starved_ = true;
     if (is_stopping_) throw LoaderStopped();
     admissions_.wait_for_change(kWait_s);
   }

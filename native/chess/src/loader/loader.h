@@ -75,6 +75,7 @@ class Loader : private Games {
   Refusals refusals_;
   Meters meters_;
   std::atomic<bool> is_stopping_{false};
+  std::atomic<bool> is_starved_{false};  // The shuffler waits for chunks. False before it takes any.
   std::mutex stop_mutex_;
   mutable std::mutex shuffle_mutex_;  // Of the shuffler. Taken before any other.
   Shuffler shuffler_;

@@ -13,6 +13,8 @@ LoaderStats Loader::stats() {
   stats.batches = queue_->taken();
   stats.positions = stats.batches * config_.batch_size;
   stats.chunks_since_anchor = files.since_anchor;
+  stats.is_scanned = files.is_scanned;
+  stats.is_starved = files.ahead == 0 && is_starved_;  // In this order: what lay ahead may be joining.
   stats.newest_key = files.newest;
   stats.anchor = files.anchor;
   stats.cache_bytes = cache.bytes;

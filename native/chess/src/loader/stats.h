@@ -33,6 +33,8 @@ struct LoaderStats {
   uint64_t positions = 0;
   uint64_t chunks = 0;  // In the pool.
   uint64_t chunks_since_anchor = 0;
+  bool is_scanned = false;  // The files that were there at the start are known.
+  bool is_starved = false;  // Too few chunks are left for a batch, and none is to join.
   std::string newest_key;
   std::string anchor;
   uint64_t cache_bytes = 0;

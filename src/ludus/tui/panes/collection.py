@@ -1,4 +1,7 @@
-"""What play looks like: legal moves, lengths, rewards by seat, and what the experience operators refused."""
+"""What play looks like: legal moves, lengths, rewards by seat, and what the experience operators refused.
+
+A run that trains on a loader's data plays nothing to train on: this is where its loader is.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from rich.text import Text
 from ludus.monitor.run_view import RunView
 from ludus.reports.number_text import clean, percent, short
 from ludus.tui.drawing import FULL, REST, PaneSpec, heading, row, rows, under
+from ludus.tui.panes.loader import draw_loader
 
 SEAT = re.compile(r"explore/(.*?)seat_(\d+)/(reward|wins)$")
 FIRST = (
@@ -23,7 +27,9 @@ SPEECH = ("explore/format_success", "explore/invalid_moves", "explore/reply_char
 
 
 def draw(view: RunView, width: int) -> list[Text]:
-    """Format success first, then games, seats, and all the rest."""
+    """Format success first, then games, seats, and all the rest; of a run with a loader, the loader's stages."""
+    if view.status.loader is not None:
+        return draw_loader(view.status.loader, width)
     names = [name for name in under(view, "explore/") if not _is_said_twice(view, name)] + under(view, "experience/")
     if not names:
         return [Text("nothing has been played yet", "dim")]
@@ -71,11 +77,13 @@ def _seat(view: RunView, name: str, width: int) -> Text:
 
 COLLECTION = PaneSpec(
     title="Collection",
-    topics=frozenset({"metrics"}),
+    topics=frozenset({"metrics", "status"}),
     draw=draw,
     help=(
         "What the newest episodes look like. format success: share of replies that had the form that was asked for; "
         "invalid moves: share of moves that the rules did not allow. Rewards by seat are bars to the left (lost) or "
-        "the right (won) of zero, full at 1, with the share of wins."
+        "the right (won) of zero, full at 1, with the share of wins. Of a run with a loader: its stages in the order "
+        "of the data, each with how many threads are busy with it, its queue, and what it has done; and what was "
+        "refused."
     ),
 )

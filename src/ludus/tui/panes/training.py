@@ -10,7 +10,7 @@ from ludus.reports.number_text import duration, percent, share_of, short
 from ludus.tui.drawing import LABELS, PaneSpec, bar, fit, heading, row, rows, sparkline, under
 
 FIRST = ("train/loss", "train/approx_kl", "train/entropy", "train/staleness", "train/updates_behind")
-ELSEWHERE = ("explore/", "experience/", "train/", "evaluate/")
+ELSEWHERE = ("explore/", "experience/", "train/", "evaluate/", "loader/")
 """Shown above, or in the collection pane."""
 
 
