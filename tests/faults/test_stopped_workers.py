@@ -43,7 +43,7 @@ def test_a_stopped_worker_is_named_and_replaced_and_costs_nothing(
         assert not loop.wait(0.05).is_over
     context = loop._context
     assert context is not None
-    os.kill(context.supervisor.pid(name), signal.SIGSTOP)
+    os.kill(context.supervisor.process(name).pid, signal.SIGSTOP)
     while loop.status().silent_workers != (name,):
         assert not loop.wait(0.05).is_over
     assert loop.wait().stage == "done"

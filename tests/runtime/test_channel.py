@@ -25,6 +25,15 @@ class Note(msgspec.Struct, tag="note"):
 BODY = msgspec.msgpack.encode(Note(text="x"))
 
 
+def header(message_bytes: int, blob_bytes: int, in_file: bool, incarnation: int = 0, number: int = 0) -> bytes:
+    return HEADER.pack(message_bytes, blob_bytes, in_file, incarnation, number)
+
+
+def frame(text: str, number: int, incarnation: int = 0, blob: bytes = b"") -> bytes:
+    body = msgspec.msgpack.encode(Note(text=text))
+    return header(len(body), len(blob), False, incarnation, number) + body + blob
+
+
 @contextmanager
 def connected() -> Iterator[tuple[Channel[Note], Channel[Note]]]:
     left, right = socket.socketpair()
@@ -97,7 +106,7 @@ def test_a_file_that_could_change_or_has_another_size_is_refused(size: int, seal
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
     left, right = socket.socketpair()
     with left, right:
-        socket.send_fds(left, [HEADER.pack(len(BODY), 100, True) + BODY], [file])
+        socket.send_fds(left, [header(len(BODY), 100, True) + BODY], [file])
         os.close(file)
         with pytest.raises(ProtocolError, match="not sealed, or has not 100 bytes"):
             Channel(right, Note).receive()
@@ -106,7 +115,7 @@ def test_a_file_that_could_change_or_has_another_size_is_refused(size: int, seal
 def test_other_descriptors_than_files_in_memory_are_refused() -> None:
     left, right = socket.socketpair()
     with left, right:
-        socket.send_fds(left, [HEADER.pack(len(BODY), 100, True) + BODY], [left.fileno()])
+        socket.send_fds(left, [header(len(BODY), 100, True) + BODY], [left.fileno()])
         with pytest.raises(ProtocolError, match="cannot be read"):
             Channel(right, Note).receive()
 
@@ -128,11 +137,11 @@ def test_waiting_ends_at_its_deadline() -> None:
 @pytest.mark.parametrize(
     "garbage",
     [
-        HEADER.pack(2**31, 0, False),
-        HEADER.pack(3, 2**60, False),
-        HEADER.pack(4, 0, False) + b"\xc1\xc1\xc1\xc1",
-        HEADER.pack(1, 0, False) + b"\x01",
-        HEADER.pack(len(BODY), 100, True) + BODY,
+        header(2**31, 0, False),
+        header(3, 2**60, False),
+        header(4, 0, False) + b"\xc1\xc1\xc1\xc1",
+        header(1, 0, False) + b"\x01",
+        header(len(BODY), 100, True) + BODY,
     ],
 )
 def test_garbage_is_refused_before_it_is_believed(garbage: bytes) -> None:
@@ -140,4 +149,47 @@ def test_garbage_is_refused_before_it_is_believed(garbage: bytes) -> None:
     with left, right:
         left.sendall(garbage)
         with pytest.raises(ProtocolError):
+            Channel(right, Note).receive()
+
+
+def test_a_frame_that_comes_again_is_dropped_and_counted() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        channel: Channel[Note] = Channel(right, Note)
+        left.sendall(
+            frame("a", 0) + frame("b", 1, blob=b"rows") + frame("b", 1, blob=b"rows") + frame("a", 0) + frame("c", 2)
+        )
+        assert [note.text for note, _ in channel.wait(1.0)] == ["a", "b", "c"]
+        assert channel.dropped == 2
+
+
+def test_frames_of_an_earlier_incarnation_are_dropped_and_counted() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        channel: Channel[Note] = Channel(right, Note, incarnation=2)
+        left.sendall(frame("old", 0, 1) + frame("new", 0, 2) + frame("old", 7, 1) + frame("newer", 1, 2))
+        assert [note.text for note, _ in channel.wait(1.0)] == ["new", "newer"]
+        assert channel.dropped == 2
+
+
+def test_a_dropped_frame_leaves_no_descriptor_and_its_successor_has_its_own_file() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        before = set(os.listdir("/proc/self/fd"))
+        old: Channel[Note] = Channel(left, Note, incarnation=1)
+        new: Channel[Note] = Channel(right, Note, incarnation=2)
+        old.send(Note(text="old"), BIG)
+        assert new.wait(0.0) == []
+        Channel(left, Note, incarnation=2).send(Note(text="new"), BIG[::-1])
+        ((note, blob),) = new.wait(1.0)
+        assert (note.text, bytes(blob)) == ("new", BIG[::-1])
+        del blob
+        assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_missing_frame_is_noticed() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        left.sendall(frame("a", 0) + frame("c", 2))
+        with pytest.raises(ProtocolError, match="frame 1 is missing: 2 came"):
             Channel(right, Note).receive()

@@ -57,7 +57,7 @@ def test_workers_share_a_server_and_nothing_else(supervisor: Supervisor) -> None
     first, second = describe(supervisor, "first"), describe(supervisor, "second")
 
     assert first["server"] == second["server"] != os.getpid()
-    assert [first["group"], second["group"]] == [supervisor.pid("first"), supervisor.pid("second")]
+    assert [first["group"], second["group"]] == [supervisor.process("first").pid, supervisor.process("second").pid]
     assert first["random"] != second["random"]
     # Standard streams, connection, pulse (twice: it is mapped) and life pipe: nothing of the server, nothing of the other worker.
     for worker in (first, second):
@@ -95,7 +95,7 @@ def test_ps_shows_what_a_worker_is(supervisor: Supervisor) -> None:
     start(supervisor, "first")
     describe(supervisor, "first")
 
-    command = Path(f"/proc/{supervisor.pid('first')}/cmdline").read_bytes().split(b"\0")
+    command = Path(f"/proc/{supervisor.process('first').pid}/cmdline").read_bytes().split(b"\0")
 
     assert command[:4] == [sys.executable.encode(), b"-P", b"-m", b"scripted_worker"]
 
@@ -143,8 +143,8 @@ def test_a_library_that_starts_a_thread_makes_workers_programs_of_their_own(
     start(supervisor, "first", imports=("starts_a_thread",))
 
     said = describe(supervisor, "first")
-    assert said["group"] == supervisor.pid("first")
-    environment = Path(f"/proc/{supervisor.pid('first')}/environ").read_bytes()
+    assert said["group"] == supervisor.process("first").pid
+    environment = Path(f"/proc/{supervisor.process('first').pid}/environ").read_bytes()
     assert b"JE_ARROW_MALLOC_CONF" not in environment
 
 

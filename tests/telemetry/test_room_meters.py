@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from ludus.runtime.fork_launcher import process_cpu_s
 from ludus.telemetry import ROOMS, Fill, RoomMeters, added_up
-from ludus.telemetry.room_meters import process_cpu_s
 
 
 def test_rooms_count_what_they_do_and_lose() -> None:
@@ -41,7 +41,7 @@ def test_a_fill_that_changes_while_it_is_read_is_left_out_once() -> None:
 
 def test_the_work_of_processes_is_their_cpu_time() -> None:
     meters = RoomMeters()
-    meters.watch_workers("explore", lambda: [os.getpid()])
+    meters.watch_workers("explore", lambda: {"explorer-0#1": process_cpu_s(os.getpid()) or 0.0})
     before = meters.read()["explore"].busy_s
     end = time.process_time() + 0.05
     while time.process_time() < end:

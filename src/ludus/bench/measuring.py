@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from ludus.errors import LudusError
-from ludus.telemetry.room_meters import process_cpu_s
+from ludus.runtime.fork_launcher import process_cpu_s
 
 Measured = dict[str, float]
 """What one run of a side found, by name."""

@@ -20,8 +20,8 @@ from statistics import median
 from ludus.bench.measuring import Figure
 from ludus.daemon.sockets import connect
 from ludus.errors import LudusError
+from ludus.runtime.fork_launcher import process_cpu_s
 from ludus.storage.jsonl import read_jsonl
-from ludus.telemetry.room_meters import process_cpu_s
 
 UNIT = "steps per CPU-second"
 PEER = "nobody watching"

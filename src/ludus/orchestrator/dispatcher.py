@@ -225,7 +225,7 @@ class Dispatcher:
             self._greet(spec.name)
         meters, room = self._context.telemetry.meters, self._workers * self._setup.slots * TASKS_PER_SLOT
         meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
-        meters.watch_workers("explore", lambda: [self._context.supervisor.pid(name) for name in list(self._hands)])
+        meters.watch_workers("explore", lambda: self._context.supervisor.cpu_s(list(self._hands)))
 
     @property
     def running(self) -> int:

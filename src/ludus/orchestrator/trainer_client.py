@@ -6,6 +6,7 @@ starts from the state after the newest answer, and every order that was not answ
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 from collections import deque
@@ -44,6 +45,8 @@ from ludus.train.messages import (
     TrainerSetup,
     TrainOn,
 )
+
+log = logging.getLogger(__name__)
 
 NAME = "trainer"
 FIRST_SAVE_S = 600.0
@@ -111,7 +114,7 @@ class TrainerClient(Learner):
         self._states.weights = {} if saved is None else saved.tensors("weights")
         meters = context.telemetry.meters
         meters.watch("train", "batches", lambda: Fill(length=len(self._orders), capacity=self.depth))
-        meters.watch_workers("train", lambda: [context.supervisor.pid(NAME)])
+        meters.watch_workers("train", lambda: context.supervisor.cpu_s([NAME]))
 
     def step(self, batch: Batch | None) -> UpdateReport | None:
         """Send a batch; returns an update that is done. In sync, waits for that of this batch, unless a loader does."""
@@ -164,6 +167,9 @@ class TrainerClient(Learner):
         if isinstance(event, Lost):
             self._recover(event)
         elif isinstance(event.message, Trained):
+            if not self._orders or event.message.update != self._orders[0].update:
+                log.warning("%s answered update %d, which nobody waits for; dropped", NAME, event.message.update)
+                return
             order = self._orders.popleft()
             self._states.answer(order.staging)
             self._finished.append((order, event.message))
@@ -171,7 +177,7 @@ class TrainerClient(Learner):
             raise TrainError(event.message.error)
         elif isinstance(event.message, LoaderReport):
             self.loader.absorb(event.message, ordered=self._ordered)
-        elif isinstance(event.message, Saved):
+        elif isinstance(event.message, Saved) and self._states.is_wanted:
             self._states.written = Path(event.message.staging)
 
     def _ask_to_save(self) -> None:

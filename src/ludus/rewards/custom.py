@@ -7,9 +7,6 @@ new one. A process is used again as long as it answers. What a reward prints goe
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,7 +20,7 @@ from ludus.extras import need_packages
 from ludus.rewards.attempt import Attempt, Instant, Mark, check_value
 from ludus.rewards.registry import REWARDS
 from ludus.rewards.worker import Broken, FromRewards, Marked, MarkThis, Prepare, Prepared
-from ludus.runtime.process import WorkerProcess, WorkerSpec
+from ludus.runtime import WorkerProcess, WorkerSpec
 
 MODULE = "ludus.rewards.worker"
 READY_S = 120.0
@@ -65,8 +62,7 @@ class RewardProcess:
         self._is_ended = True
         worker = self._worker
         if worker is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(worker.pid, signal.SIGKILL)
+            worker.process.kill()
 
     def close(self) -> None:
         """Give everything back; no attempt may be under way."""
@@ -105,7 +101,7 @@ class RewardProcess:
     def _lose_hung(self, worker: WorkerProcess) -> str:
         """End a process that hangs, after it has written down where; says where that is to be read."""
         size = self._log_path.stat().st_size
-        worker.ask_for_stack()
+        worker.process.write_stack()
         ends = time.monotonic() + STACK_S
         while self._log_path.stat().st_size == size and time.monotonic() < ends:
             time.sleep(0.01)

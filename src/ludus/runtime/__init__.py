@@ -1,7 +1,9 @@
-"""Local worker processes: a fork server, supervision, signs of life, and dying with the parent."""
+"""Worker processes: launchers, a fork server, supervision, signs of life, and dying with the parent."""
 
 from ludus.runtime.channel import Channel, Stop
-from ludus.runtime.process import WorkerProcess, WorkerSpec
+from ludus.runtime.fork_launcher import ForkLauncher
+from ludus.runtime.launcher import LaunchedProcess, Launcher, WorkerEnds, WorkerSpec
+from ludus.runtime.process import WorkerProcess
 from ludus.runtime.pulse import NO_TASK, Pulse
 from ludus.runtime.supervisor import Arrived, Lost, Supervisor
 from ludus.runtime.threads import available_cores, limit_threads
@@ -12,10 +14,14 @@ __all__ = [
     "NO_TASK",
     "Arrived",
     "Channel",
+    "ForkLauncher",
+    "LaunchedProcess",
+    "Launcher",
     "Lost",
     "Pulse",
     "Stop",
     "Supervisor",
+    "WorkerEnds",
     "WorkerProcess",
     "WorkerSpec",
     "available_cores",

@@ -1,10 +1,13 @@
 """Framed messages between two processes over a socket pair.
 
-A frame is `<u32 message bytes><u64 blob bytes><u8 in a file>` followed by the message (msgpack of a tagged struct) and
-the blob (Arrow bytes, weights: whatever is too big to encode twice). A large blob does not go through the socket: it is
-a sealed file in memory whose descriptor comes with the header, so that the sender never waits for the reader and the
-reader maps what the sender wrote. Nothing is ever unpickled. To add a message, add a struct to the union that the two
-sides agreed on.
+A frame is `<u32 message bytes><u64 blob bytes><u8 in a file><u32 incarnation><u64 number>` followed by the message
+(msgpack of a tagged struct) and the blob (Arrow bytes, weights: whatever is too big to encode twice). A large blob does
+not go through the socket: it is a sealed file in memory whose descriptor comes with the header, so that the sender never
+waits for the reader and the reader maps what the sender wrote. Nothing is ever unpickled. To add a message, add a struct
+to the union that the two sides agreed on.
+
+Invariant: whatever carries the frames, each is taken once and in order, and only from the incarnation at the other end.
+Repeated frames and those of an earlier incarnation are dropped and counted; a missing one is a ProtocolError.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import msgspec
 
 from ludus.errors import ProtocolError
 
-HEADER = struct.Struct("<IQB")
+HEADER = struct.Struct("<IQBIQ")
 MAX_MESSAGE_BYTES = 64 * 2**20
 MAX_BLOB_BYTES = 4 * 2**30
 READ_BYTES = 1 << 20
@@ -51,8 +54,13 @@ class _Piece(NamedTuple):
 class Channel(Generic[Incoming]):
     """One end of a connection. `incoming` is the union of message structs that may arrive here."""
 
-    def __init__(self, sock: socket.socket, incoming: object) -> None:
+    def __init__(self, sock: socket.socket, incoming: object, *, incarnation: int = 0) -> None:
+        """`incarnation` is that of the worker at one end, known to both."""
         self._socket = sock
+        self._incarnation = incarnation
+        self._sent = self._taken = 0
+        self.dropped = 0
+        """Frames that came again, or from an earlier incarnation."""
         self._decoder: msgspec.msgpack.Decoder[Incoming] = msgspec.msgpack.Decoder(incoming)
         self._encoder = msgspec.msgpack.Encoder()
         self._inbox = bytearray()
@@ -74,7 +82,9 @@ class Channel(Generic[Incoming]):
         """Queue a message and send as much as goes without waiting."""
         body = self._encoder.encode(message)
         file = _write_file(memoryview(blob).cast("B")) if len(blob) >= FILE_BYTES else None
-        self._outbox.append(_Piece(memoryview(HEADER.pack(len(body), len(blob), file is not None) + body), file))
+        header = HEADER.pack(len(body), len(blob), file is not None, self._incarnation, self._sent)
+        self._sent += 1
+        self._outbox.append(_Piece(memoryview(header + body), file))
         if len(blob) and file is None:
             self._outbox.append(_Piece(memoryview(blob).cast("B")))
         self.flush()
@@ -158,7 +168,7 @@ class Channel(Generic[Incoming]):
         frames: list[tuple[Incoming, memoryview]] = []
         start = 0
         while len(self._inbox) - start >= HEADER.size:
-            message_bytes, blob_bytes, in_file = HEADER.unpack_from(self._inbox, start)
+            message_bytes, blob_bytes, in_file, incarnation, number = HEADER.unpack_from(self._inbox, start)
             if message_bytes > MAX_MESSAGE_BYTES or blob_bytes > MAX_BLOB_BYTES:
                 raise ProtocolError(f"frame of {message_bytes} + {blob_bytes} bytes exceeds the limits")
             body = start + HEADER.size
@@ -166,12 +176,24 @@ class Channel(Generic[Incoming]):
             end = blob if in_file else blob + blob_bytes
             if len(self._inbox) < end:
                 break
-            message = self._decode(bytes(self._inbox[body:blob]))
-            frames.append((message, self._map_file(blob_bytes) if in_file else memoryview(self._inbox[blob:end])))
+            file = self._map_file(blob_bytes) if in_file else None
+            if self._is_next(incarnation, number):
+                message = self._decode(bytes(self._inbox[body:blob]))
+                frames.append((message, memoryview(self._inbox[blob:end]) if file is None else file))
             start = end
         if start:
             self._inbox = self._inbox[start:]
         return frames
+
+    def _is_next(self, incarnation: int, number: int) -> bool:
+        """Whether a frame is to be taken; if not, it is counted."""
+        if incarnation != self._incarnation or number < self._taken:
+            self.dropped += 1
+            return False
+        if number > self._taken:
+            raise ProtocolError(f"frame {self._taken} is missing: {number} came")
+        self._taken += 1
+        return True
 
     def _map_file(self, size: int) -> memoryview:
         if not self._files:

@@ -122,7 +122,8 @@ def _settle(order: ForkOrder, fds: list[int]) -> list[str]:
     os.chdir(order.directory)
     os.environ.clear()
     os.environ.update(order.environment)
-    return ["--socket-fd", str(sock), "--pulse-fd", str(pulse), "--life-fd", str(life)]
+    ends = ["--socket-fd", str(sock), "--pulse-fd", str(pulse), "--life-fd", str(life)]
+    return [*ends, "--incarnation", str(order.incarnation)]
 
 
 def _run(order: ForkOrder, arguments: list[str]) -> None:

@@ -6,8 +6,6 @@ silent worker can be named within seconds, and is not given the time that a star
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ludus.runtime.process import WorkerProcess
 
 SILENT_S = 4.0
@@ -23,7 +21,8 @@ class SignsOfLife:
 
     def __init__(self, worker: WorkerProcess, now: float) -> None:
         self._worker = worker
-        self._ticks, self._beats, self._cpu = 0, 0, ""  # what a quick worker has ticked before this counts, too
+        self._ticks, self._beats = 0, 0  # what a quick worker has ticked before this counts, too
+        self._cpu_s: float | None = None
         self._progress, self._life = now, now
         self._owes = False
         self._has_started = False
@@ -49,9 +48,9 @@ class SignsOfLife:
             self._progress = now
         if pulse.beats != self._beats or not pulse.beats:
             self._beats, self._life = pulse.beats, now
-        elif now - self._life > SILENT_S / 2 and (used := self._cpu_time()) != self._cpu:
+        elif now - self._life > SILENT_S / 2 and (used := self._worker.process.cpu_s()) != self._cpu_s:
             # A call that keeps every other thread out (of a game, say) beats only when it is done, but computes.
-            self._cpu, self._life = used, now
+            self._cpu_s, self._life = used, now
 
     def silence_s(self, now: float) -> float:
         """How long there has been no sign of life; 0 while there are some."""
@@ -69,13 +68,3 @@ class SignsOfLife:
         if silence_s > self.replaced_after_s or (silence_s and is_stuck):
             return f"gave no sign of life for {silence_s:.0f} s"
         return f"made no progress for {patience:g} s" if is_stuck else ""
-
-    def _cpu_time(self) -> str:
-        """What the process has used, as the kernel writes it."""
-        if not self._worker.process.has_begun:
-            return ""
-        try:
-            fields = Path(f"/proc/{self._worker.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return ""
-        return " ".join(fields[11:13])

@@ -10,14 +10,16 @@ import logging
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from ludus.errors import ProtocolError, WorkerError
-from ludus.runtime.process import WorkerProcess, WorkerSpec
+from ludus.runtime.fork_launcher import ForkLauncher
+from ludus.runtime.launcher import LaunchedProcess, Launcher, WorkerSpec
+from ludus.runtime.process import WorkerProcess
 from ludus.runtime.pulse import NO_TASK
 from ludus.runtime.signs_of_life import SignsOfLife
 
@@ -55,13 +57,24 @@ class Supervisor:
     """Owns worker processes. Use from one thread."""
 
     def __init__(
-        self, log_dir: Path, *, max_restarts: int, tell: Callable[..., None] = lambda kind, **fields: None
+        self,
+        log_dir: Path,
+        *,
+        max_restarts: int,
+        tell: Callable[..., None] = lambda kind, **fields: None,
+        launcher: Launcher | None = None,
     ) -> None:
-        """`tell` gets `worker_silent` and `worker_back`, with the worker's name and more as keywords."""
+        """`tell` gets `worker_silent` and `worker_back`, with the worker's name and more as keywords.
+
+        Workers are forked on this machine unless a `launcher` starts them elsewhere.
+        """
         self._log_dir = log_dir
+        self._launcher = launcher or ForkLauncher()
         self._max_restarts = max_restarts
         self._tell = tell
         self._workers: dict[str, WorkerProcess] = {}
+        self._starts: dict[str, int] = {}
+        self._dropped = 0
         self._selector = selectors.DefaultSelector()
         self._signs: dict[str, SignsOfLife] = {}
         self._ending: dict[str, float] = {}
@@ -73,14 +86,26 @@ class Supervisor:
 
     def start(self, spec: WorkerSpec) -> None:
         """Start a worker; its log is `<name>.log` in the log folder."""
-        worker = WorkerProcess(spec, self._log_dir / f"{spec.name}.log")
+        self._starts[spec.name] = incarnation = self._starts.get(spec.name, 0) + 1
+        log_path = self._log_dir / f"{spec.name}.log"
+        worker = WorkerProcess(spec, log_path, incarnation=incarnation, launcher=self._launcher)
         self._workers[spec.name] = worker
         self._signs[spec.name] = SignsOfLife(worker, self._now)
         self._selector.register(worker.channel, selectors.EVENT_READ, spec.name)
 
-    def pid(self, worker: str) -> int:
-        """Process id of a worker."""
-        return self._workers[worker].pid
+    def process(self, worker: str) -> LaunchedProcess:
+        """The process that a worker is now."""
+        return self._workers[worker].process
+
+    def cpu_s(self, workers: Iterable[str]) -> dict[str, float]:
+        """CPU seconds that workers have used since they were started, by name and incarnation. For any thread."""
+        spent = {f"{name}#{self._starts[name]}": self._workers[name].process.cpu_s() for name in workers}
+        return {name: seconds for name, seconds in spent.items() if seconds is not None}
+
+    @property
+    def dropped(self) -> int:
+        """Frames that were not taken: repeated, or of an earlier incarnation."""
+        return self._dropped + sum(worker.channel.dropped for worker in self._workers.values())
 
     def send(self, worker: str, message: msgspec.Struct, blob: bytes | memoryview = b"") -> None:
         """Queue a message. A worker that is gone is reported by the next poll, not here."""
@@ -140,6 +165,7 @@ class Supervisor:
         self._selector.unregister(worker.process if name in self._ending else worker.channel)
         self._ending.pop(name, None)
         self._signs.pop(name, None)
+        self._dropped += worker.channel.dropped
 
     def _flush(self, name: str) -> None:
         try:
@@ -201,7 +227,7 @@ class Supervisor:
 
     def _replace_hung(self, name: str, reason: str) -> Lost:
         worker = self._workers[name]
-        worker.ask_for_stack()
+        worker.process.write_stack()
         self._await_stack(worker)
         return self._replace(name, reason)
 

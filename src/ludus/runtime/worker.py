@@ -37,6 +37,7 @@ def connect(incoming: object) -> tuple[Channel[object], Pulse]:
     parser.add_argument("--socket-fd", type=int, required=True)
     parser.add_argument("--pulse-fd", type=int, required=True)
     parser.add_argument("--life-fd", type=int, required=True)
+    parser.add_argument("--incarnation", type=int, default=0)
     arguments = parser.parse_args()
     pulse = Pulse(arguments.pulse_fd)
     _live_with_parent(arguments.life_fd, pulse)
@@ -48,7 +49,7 @@ def connect(incoming: object) -> tuple[Channel[object], Pulse]:
     for library in TALKATIVE:
         logging.getLogger(library).setLevel(logging.WARNING)
     sock = socket.socket(fileno=arguments.socket_fd)
-    return Channel(sock, incoming), pulse
+    return Channel(sock, incoming, incarnation=arguments.incarnation), pulse
 
 
 def run_worker(

@@ -35,6 +35,7 @@ class ForkOrder(msgspec.Struct, kw_only=True):
     """Its `main` is run. Without one, the server only imports."""
     directory: str = ""
     threads: int = 1
+    incarnation: int = 0
 
 
 def fork_worker(order: ForkOrder, fds: Sequence[int]) -> None:

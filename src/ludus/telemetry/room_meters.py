@@ -6,7 +6,6 @@ Adding costs a dictionary look-up, so that the hottest callers may count each ba
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,8 +22,6 @@ ROOMS: Mapping[str, str] = {
     "storage": "checkpoints",
 }
 """The rooms in the order in which data flows through them, each with what it counts."""
-
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +56,10 @@ class _Room:
     since: float | None = None
     """When the work that goes on now began."""
     fills: dict[str, Callable[[], Fill]] = field(default_factory=dict)
-    workers: Callable[[], list[int]] | None = None
-    """Process ids whose CPU time is the room's work."""
-    cpu: dict[int, float] = field(default_factory=dict)
+    workers: Callable[[], Mapping[str, float]] | None = None
+    """CPU seconds of the processes that do the room's work, as far as they are known."""
+    cpu: dict[str, float] = field(default_factory=dict)
+    """The same of all that ever were."""
 
 
 class RoomMeters:
@@ -101,10 +99,10 @@ class RoomMeters:
         if (meter := self._rooms.get(room)) is not None:
             meter.fills[name] = read
 
-    def watch_workers(self, room: str, pids: Callable[[], list[int]]) -> None:
-        """A room's work is done by processes; their CPU time tells how busy it is."""
+    def watch_workers(self, room: str, cpu_s: Callable[[], Mapping[str, float]]) -> None:
+        """A room's work is done by processes; their CPU seconds, by name, tell how busy it is."""
         if (meter := self._rooms.get(room)) is not None:
-            meter.workers = pids
+            meter.workers = cpu_s
 
     def read(self) -> dict[str, RoomReading]:
         """All rooms as they are now. One thread at a time."""
@@ -153,21 +151,8 @@ def _reading(meter: _Room) -> RoomReading:
 def _cpu_of(meter: _Room) -> float | None:
     """CPU seconds of all workers that ever were, by the number of those there are."""
     try:
-        pids = meter.workers() if meter.workers is not None else []
+        now = meter.workers() if meter.workers is not None else {}
     except (RuntimeError, KeyError):
-        pids = []
-    for pid in pids:
-        spent = process_cpu_s(pid)
-        if spent is not None:
-            meter.cpu[pid] = spent
-    return sum(meter.cpu.values()) / max(len(pids), 1) if meter.cpu else None
-
-
-def process_cpu_s(pid: int) -> float | None:
-    """CPU seconds that a process has used; None where that cannot be told."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rsplit(b")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-    except (OSError, IndexError, ValueError):
-        return None
+        now = {}
+    meter.cpu.update(now)
+    return sum(meter.cpu.values()) / max(len(now), 1) if meter.cpu else None

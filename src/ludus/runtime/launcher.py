@@ -1,0 +1,73 @@
+"""How a worker comes into being, on whatever machine: what a supervisor asks of a launcher.
+
+A launcher gets the worker's ends of a connection, a page for signs of life, a log and a life pipe, and has a process
+use them. The supervisor keeps the other ends, so it need not know where the process runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpec:
+    """What to run as a worker and how to judge it."""
+
+    name: str
+    """Such as `explorer-0`; used in logs and errors."""
+    module: str
+    """Module with a `main`."""
+    replies: object
+    """Union of message structs that the worker may send."""
+    threads: int = 1
+    stall_s: float = 60.0
+    """Seconds without a tick, while busy, after which the worker counts as hung."""
+    imports: tuple[str, ...] = ()
+    """Modules that the worker will need soon; those that it shares with other workers are imported once for all."""
+
+
+class WorkerEnds(NamedTuple):
+    """Descriptors for a worker; a launcher that keeps one duplicates it."""
+
+    log: int
+    socket: int
+    pulse: int
+    life: int
+    """Readable as soon as the worker is no longer wanted."""
+
+
+class LaunchedProcess(Protocol):
+    """The process of one worker. For any thread."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a process."""
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal; None while it lives."""
+
+    def fileno(self) -> int:
+        """Readable when there is something new to tell."""
+
+    def cpu_s(self) -> float | None:
+        """CPU seconds that it has used; None where that is not known."""
+
+    def write_stack(self) -> None:
+        """Have it write its stacks to its log. It may be too stuck to do so."""
+
+    def kill(self) -> None:
+        """Begin to end it, with everything it has started."""
+
+    def wait(self, timeout: float) -> int:
+        """The exit code, once there is one. Raises `subprocess.TimeoutExpired` when there is none in time."""
+
+    def close(self) -> None:
+        """Give descriptors back; what was told is still known."""
+
+
+class Launcher(Protocol):
+    """Starts workers."""
+
+    def launch(self, spec: WorkerSpec, incarnation: int, ends: WorkerEnds) -> LaunchedProcess:
+        """Have a worker started; does not wait for it. Raises WorkerError if none can be."""
