@@ -22,7 +22,7 @@ from ludus.lm.language_shape import LanguageModelShape
 from ludus.lm.model_text import load_decoder
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import Episode, EpisodeId, Experiences, PolicyName, PolicyRef, Seat, Task, TaskId
-from ludus.runtime import Pulse, Supervisor
+from ludus.runtime import NodeFiles, Pulse, Supervisor
 from ludus.sources.offline import open_offline
 from ludus.storage.arrow import episodes_to_table, experiences_to_table
 from ludus.storage.catalog import Catalog
@@ -64,11 +64,10 @@ def work(
     order = Gather(
         config=build_config({**values, **policy}).model_dump_json(),
         model=str(model or ""),
-        run_dir=str(run.path),
         expert=ExpertConfig.model_validate({"sources": expert}).model_dump_json() if expert else "",
         pairs=PairsConfig.model_validate({"sources": pairs}).model_dump_json() if pairs else "",
     )
-    gathering = Gathering(order, Pulse(), lambda metrics: None)
+    gathering = Gathering(order, Pulse(), NodeFiles(run.path), lambda metrics: None)
     gathering.run()
     return gathering
 

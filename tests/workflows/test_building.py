@@ -14,7 +14,7 @@ from ludus.lm.language_models import LanguageModel
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import PolicyStore
 from ludus.records import PolicyName, PolicyRef, Seat
-from ludus.runtime import Pulse
+from ludus.runtime import NodeFiles, Pulse
 from ludus.tasks import TasksetTasks, load_taskset
 
 CONFIG = """
@@ -49,7 +49,6 @@ def setup(tmp_path: Path, tiny: LanguageModel) -> Setup:
     weights = init_adapter(tiny.model, lora, seed=0)
     PolicyStore(tmp_path / "policies").publish(PolicyRef(name=PolicyName("main")), weights, shape, step=0)
     return Setup(
-        run_dir=str(tmp_path),
         run=config.name,
         config=config.model_dump_json(),
         shape=shape.to_json(),
@@ -58,8 +57,8 @@ def setup(tmp_path: Path, tiny: LanguageModel) -> Setup:
     )
 
 
-def test_a_run_with_tasks_is_given_a_workflow_runner(setup: Setup) -> None:
-    runner = build_runner(setup, Pulse())
+def test_a_run_with_tasks_is_given_a_workflow_runner(setup: Setup, tmp_path: Path) -> None:
+    runner = build_runner(setup, Pulse(), NodeFiles(tmp_path))
     assert isinstance(runner, LanguageRunner)
     config = parse_config(setup.config, "built.json")
     seat = Seat(policy=PolicyRef(name=PolicyName("main")), learns=True)

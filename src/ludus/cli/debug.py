@@ -98,13 +98,13 @@ def _open(
         raise ConfigError("--policy names a version of a run; say which with --run")
     sets = tuple(taskset.game for taskset in config.tasks)
     shape = LanguageModelShape(model=config.policy.model, critic=False, games=sets)
-    setup = Setup(run_dir=str(run or ""), run=config.name, config="", shape=shape.to_json(), slots=1, plugins=plugins)
+    setup = Setup(run=config.name, config="", shape=shape.to_json(), slots=1, plugins=plugins)
     if run is not None:
         directory, trained = open_run(run)
         chosen = choose_policy(directory, trained, policy)
-        setup.run_dir = str(directory.path)
-        setup.shape = PolicyStore(directory.policies).load(chosen).shape.to_json()
-        return build_language_runner(setup, config, Pulse()), chosen
+        store = PolicyStore(directory.policies)
+        setup.shape = store.load(chosen).shape.to_json()
+        return build_language_runner(setup, config, Pulse(), store), chosen
     ref = PolicyRef(name=PolicyName(config.policy.name))
 
     def base_alone(model: LanguageModel) -> LocalEngine:
@@ -112,7 +112,7 @@ def _open(
         engine.add_version(ref, {})
         return engine
 
-    return build_language_runner(setup, config, Pulse(), engine_of=base_alone), ref
+    return build_language_runner(setup, config, Pulse(), PolicyStore(Path()), engine_of=base_alone), ref
 
 
 def _find_task(config: RunConfig, number: int, ref: PolicyRef, *, greedy: bool) -> Task:

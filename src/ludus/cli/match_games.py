@@ -252,14 +252,13 @@ def _mixed_runner(table: Table, sides: Sequence[Side], slots: int) -> MixedRunne
     from ludus.explore.runners.mixed_runner import MixedRunner, build_population_runner
 
     setup = Setup(
-        run_dir=str(table.run.path),
         run=f"{table.config.name}/match",
         config=table.config.model_dump_json(),
         shape=table.store.shape(next(side.ref for side in sides if table.speaks(side))).to_json(),
         slots=slots,
         lm_config=table.run.lm_config.read_text() if table.run.lm_config.is_file() else "",
     )
-    runner = build_population_runner(setup, table.config, Pulse())
+    runner = build_population_runner(setup, table.config, Pulse(), table.store)
     if not isinstance(runner, MixedRunner):
         raise ConfigError(f"{table.run.path} has language models, but does not say how they speak (lm_config.json)")
     return runner
@@ -284,8 +283,11 @@ def language_runner(
     """What plays a run's games of words here, for as long as they take; `guests` are further fixed players."""
     from ludus.explore.runners.text_building import build_language_runner
 
-    shape = PolicyStore(run.policies).shape(ref)
+    store = PolicyStore(run.policies)
+    shape = store.shape(ref)
     if isinstance(shape, LanguageModelShape):
         shape = shape.standing_on(run.base)
-    setup = Setup(run_dir=str(run.path), run=name, config=config.model_dump_json(), shape=shape.to_json(), slots=slots)
-    return build_language_runner(setup, config, Pulse(), extra_players=guests, deadline_s=math.inf, is_patient=False)
+    setup = Setup(run=name, config=config.model_dump_json(), shape=shape.to_json(), slots=slots)
+    return build_language_runner(
+        setup, config, Pulse(), store, extra_players=guests, deadline_s=math.inf, is_patient=False
+    )

@@ -14,7 +14,6 @@ from ludus.runtime import Stop
 class Setup(msgspec.Struct, tag="setup", kw_only=True):
     """First message to an explorer: everything it needs to know."""
 
-    run_dir: str
     run: str
     config: str
     """The resolved config as JSON."""

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from ludus.config import RunConfig
 from ludus.explore.messages import Broken, Cancel, GaveUp, Play, Played, Ready, Setup, StepLimits, ToExplorer, Trouble
-from ludus.runtime import Channel, Pulse, Stop, run_worker
+from ludus.policies import PolicyStore
+from ludus.runtime import Channel, NodeFiles, Pulse, Stop, run_worker
 from ludus.storage.arrow import episodes_to_table, experiences_to_table, to_bytes
+from ludus.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from ludus.explore.runners.host_runner import HostRunner
@@ -30,7 +32,7 @@ LONGEST_WAIT_S = 1.0
 SEND_DEADLINE_S = 120.0
 
 
-def serve(channel: Channel[object], pulse: Pulse) -> None:
+def serve(channel: Channel[object], pulse: Pulse, files: NodeFiles) -> None:
     """Play until told to stop."""
     runner: Runner | None = None
     handed_over = time.monotonic()
@@ -42,7 +44,7 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
             if isinstance(message, Stop):
                 return
             if isinstance(message, Setup):
-                runner = build_runner(message, pulse)
+                runner = build_runner(message, pulse, files)
                 calm_garbage_collector()
                 channel.send(Ready())
             elif isinstance(message, Play) and runner is not None:
@@ -103,24 +105,25 @@ def calm_garbage_collector() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def build_runner(setup: Setup, pulse: Pulse) -> Runner:
+def build_runner(setup: Setup, pulse: Pulse, files: NodeFiles) -> Runner:
     """Make the runner that a setup message describes."""
     from ludus.plugins import load_plugins
 
-    load_plugins(setup.plugins)
+    load_plugins([str(files.outside(path)) for path in setup.plugins])
     config = RunConfig.model_validate_json(setup.config)
+    store = PolicyStore(RunDirectory(files.run).policies)
     if setup.lm_config:
         from ludus.explore.runners.mixed_runner import build_population_runner
 
-        if (runner := build_population_runner(setup, config, pulse)) is not None:
+        if (runner := build_population_runner(setup, config, pulse, store)) is not None:
             return runner
     if config.policy.model is not None:
         from ludus.explore.runners.text_building import build_language_runner
 
-        return build_language_runner(setup, config, pulse)
+        return build_language_runner(setup, config, pulse, store)
     from ludus.explore.runners.host_runner import build_host_runner
 
-    return build_host_runner(setup, config, pulse)
+    return build_host_runner(setup, config, pulse, store)
 
 
 def hand_over(runner: Runner, channel: Channel[object], work: Work) -> None:

@@ -87,7 +87,6 @@ def gather(context: RunContext, is_stopping: Callable[[], bool]) -> bool:
     order = Gather(
         config=context.config.model_dump_json(),
         model=shape.model.path if isinstance(shape, LanguageModelShape) else "",
-        run_dir=str(context.run.path),
         plugins=list(context.plugins),
         **{name: config.model_dump_json() for name, config in wanted.items()},
     )

@@ -22,7 +22,7 @@ from ludus.ingest.run_rows import RunRows
 from ludus.lm.model_text import load_model_text
 from ludus.plugins import load_plugins
 from ludus.records import Experiences
-from ludus.runtime import Channel, Pulse, run_one_shot_worker
+from ludus.runtime import Channel, NodeFiles, Pulse, run_one_shot_worker
 from ludus.storage.atomic import sha256_file, temporary_name
 from ludus.storage.run_directory import RunDirectory
 
@@ -32,10 +32,10 @@ REPORT_S = 1.0
 MOST_REFUSALS = 20
 
 
-def work(order: Gather, channel: Channel[object], pulse: Pulse) -> GatherDone | GatherRefused:
+def work(order: Gather, channel: Channel[object], pulse: Pulse, files: NodeFiles) -> GatherDone | GatherRefused:
     """Gather what was ordered."""
     try:
-        gathering = Gathering(order, pulse, lambda metrics: channel.send(GatherProgress(metrics=metrics)))
+        gathering = Gathering(order, pulse, files, lambda metrics: channel.send(GatherProgress(metrics=metrics)))
         gathering.run()
     except ConfigError as error:
         return GatherRefused(problems=list(error.problems))
@@ -45,13 +45,15 @@ def work(order: Gather, channel: Channel[object], pulse: Pulse) -> GatherDone | 
 class Gathering:
     """Fetch, encode, write."""
 
-    def __init__(self, order: Gather, pulse: Pulse, report: Callable[[dict[str, float]], None]) -> None:
-        load_plugins(order.plugins)
+    def __init__(
+        self, order: Gather, pulse: Pulse, files: NodeFiles, report: Callable[[dict[str, float]], None]
+    ) -> None:
+        load_plugins([str(files.outside(path)) for path in order.plugins])
         self._order = order
         self._pulse = pulse
         self._report = report
         self._reported = time.monotonic()
-        self._run = RunDirectory(Path(order.run_dir))
+        self._run = RunDirectory(files.run)
         self._config = RunConfig.model_validate_json(order.config)
         model = self._config.policy.model
         if model is not None:

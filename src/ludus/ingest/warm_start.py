@@ -20,10 +20,9 @@ from ludus.runtime import Stop
 
 
 class WarmStart(msgspec.Struct, tag="warm_start", kw_only=True):
-    """Play, learn, and write the model into a folder."""
+    """Play, learn, and write the model into the run's folder for it."""
 
     config: str
-    folder: str
     plugins: list[str] = []
 
 
@@ -56,9 +55,7 @@ def warm_up(context: RunContext, is_stopping: Callable[[], bool]) -> RunContext 
     if not folder.is_dir():
         context.telemetry.event("warm_start", games=warm_start.games, epochs=warm_start.epochs)
         with context.telemetry.room("warm_start"):
-            order = WarmStart(
-                config=context.config.model_dump_json(), folder=str(folder), plugins=list(context.plugins)
-            )
+            order = WarmStart(config=context.config.model_dump_json(), plugins=list(context.plugins))
             module, is_done = "ludus.ingest.warm_start_worker", partial(_is_done, context)
             if not run_one_shot(context, "warm-start", module, FromWarmStart, order, is_done, is_stopping):
                 return None

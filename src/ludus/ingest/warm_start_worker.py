@@ -7,7 +7,6 @@ moves of all seats alone.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,8 @@ from ludus.config import (
 from ludus.errors import RolloutError
 from ludus.ingest.warm_start import ToWarmStart, WarmBroken, WarmDone, WarmProgress, WarmStart
 from ludus.records import Experiences, derive_seed
-from ludus.runtime import Channel, Pulse, run_one_shot_worker
+from ludus.runtime import Channel, NodeFiles, Pulse, run_one_shot_worker
+from ludus.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from ludus.lm.language_models import LanguageModel
@@ -35,25 +35,25 @@ RISE = 0.03
 """Share of the steps over which the learning rate rises."""
 
 
-def work(order: WarmStart, channel: Channel[object], pulse: Pulse) -> WarmDone:
+def work(order: WarmStart, channel: Channel[object], pulse: Pulse, files: NodeFiles) -> WarmDone:
     """Do what is ordered."""
-    WarmUp(order, channel, pulse).run()
+    WarmUp(order, channel, pulse, files).run()
     return WarmDone()
 
 
 class WarmUp:
     """Play, learn, write."""
 
-    def __init__(self, order: WarmStart, channel: Channel[object], pulse: Pulse) -> None:
+    def __init__(self, order: WarmStart, channel: Channel[object], pulse: Pulse, files: NodeFiles) -> None:
         from ludus.lm.language_models import load_language_model
         from ludus.plugins import load_plugins
 
-        load_plugins(order.plugins)
+        load_plugins([str(files.outside(path)) for path in order.plugins])
         self._config = RunConfig.model_validate_json(order.config)
         assert self._config.policy.model is not None  # noqa: S101 - whoever ordered it has made sure
         assert self._config.warm_start is not None  # noqa: S101
         self._warm: WarmStartConfig = self._config.warm_start
-        self._folder = Path(order.folder)
+        self._folder = RunDirectory(files.run).base
         self._channel = channel
         self._pulse = pulse
         self._reported = time.monotonic()

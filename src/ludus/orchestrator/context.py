@@ -12,7 +12,7 @@ from ludus.orchestrator.check_parts import Playables
 from ludus.orchestrator.policy_start import Start, find_start, policy_shape
 from ludus.policies import AnyShape
 from ludus.records import PolicyName
-from ludus.runtime import Supervisor
+from ludus.runtime import ForkLauncher, Supervisor
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry import Telemetry
 
@@ -57,5 +57,10 @@ def open_context(
         plugins=tuple(plugins),
         lm_config=run.lm_config.read_text() if run.lm_config.is_file() else "",
         telemetry=telemetry,
-        supervisor=Supervisor(log_dir, max_restarts=config.runtime.max_restarts, tell=telemetry.event),
+        supervisor=Supervisor(
+            log_dir,
+            max_restarts=config.runtime.max_restarts,
+            tell=telemetry.event,
+            launcher=ForkLauncher(run.path),
+        ),
     )

@@ -193,7 +193,6 @@ class Dispatcher:
         self.work = ExplorerWork()
         self.cuts = Cuts()
         self._setup = Setup(
-            run_dir=str(context.run.path),
             run=context.config.name,
             config=context.config.model_dump_json(),
             shape=context.shape.to_json(),

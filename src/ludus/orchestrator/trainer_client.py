@@ -178,7 +178,7 @@ class TrainerClient(Learner):
         elif isinstance(event.message, LoaderReport):
             self.loader.absorb(event.message, ordered=self._ordered)
         elif isinstance(event.message, Saved) and self._states.is_wanted:
-            self._states.written = Path(event.message.staging)
+            self._states.written = self._states.checkpoints.directory / event.message.staging
 
     def _ask_to_save(self) -> None:
         """Only for the very first checkpoint, before anything is ordered."""
@@ -192,15 +192,14 @@ class TrainerClient(Learner):
             raise WorkerError(f"{NAME} did not save its state within {FIRST_SAVE_S:g} s")
 
     def _send_save(self) -> None:
-        self._context.supervisor.send(NAME, SaveInto(staging=str(self._states.scratch())))
+        self._context.supervisor.send(NAME, SaveInto(staging=self._states.scratch().name))
 
     def _greet(self, checkpoint: Path | None) -> None:
         context = self._context
         setup = TrainerSetup(
             config=context.config.model_dump_json(),
             shape=context.shape.to_json(),
-            checkpoint=str(checkpoint) if checkpoint is not None else "",
-            scratch=str(self._states.checkpoints.directory),
+            checkpoint=checkpoint.name if checkpoint is not None else "",
             start=str(context.start.run.policies) if context.start is not None else "",
             start_policy=str(context.start.policy) if context.start is not None else "",
             teacher={} if self._teacher is None else self._teacher.to_json(),
@@ -215,7 +214,7 @@ class TrainerClient(Learner):
             update=order.update,
             seed=seed,
             progress=order.progress,
-            staging=str(order.staging),
+            staging=order.staging.name,
             is_pulled=order.batch.is_pulled,
             admits=order.batch.admits,
             validates=order.batch.validates,

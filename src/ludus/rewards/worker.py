@@ -16,7 +16,7 @@ from ludus.errors import RewardError, boundary
 from ludus.plugins import load_plugins
 from ludus.rewards.attempt import Attempt, Mark, check_mark
 from ludus.rewards.registry import REWARDS, RewardFunction
-from ludus.runtime import Channel, Pulse, Stop, run_worker
+from ludus.runtime import Channel, NodeFiles, Pulse, Stop, run_worker
 
 
 class Prepare(msgspec.Struct, tag="prepare", kw_only=True):
@@ -64,7 +64,7 @@ FromRewards = Prepared | Marked | Broken
 SEND_DEADLINE_S = 60.0
 
 
-def serve(channel: Channel[object], pulse: Pulse) -> None:
+def serve(channel: Channel[object], pulse: Pulse, files: NodeFiles) -> None:
     """Mark attempts until told to stop."""
     while True:
         for message, _ in channel.wait(None):

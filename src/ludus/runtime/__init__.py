@@ -3,6 +3,7 @@
 from ludus.runtime.channel import Channel, Stop
 from ludus.runtime.fork_launcher import ForkLauncher
 from ludus.runtime.launcher import LaunchedProcess, Launcher, WorkerEnds, WorkerSpec
+from ludus.runtime.node_files import NodeFiles
 from ludus.runtime.process import WorkerProcess
 from ludus.runtime.pulse import NO_TASK, Pulse
 from ludus.runtime.supervisor import Arrived, Lost, Supervisor
@@ -18,6 +19,7 @@ __all__ = [
     "LaunchedProcess",
     "Launcher",
     "Lost",
+    "NodeFiles",
     "Pulse",
     "Stop",
     "Supervisor",

@@ -2,9 +2,9 @@
 
 A frame is `<u32 message bytes><u64 blob bytes><u8 in a file><u32 incarnation><u64 number>` followed by the message
 (msgpack of a tagged struct) and the blob (Arrow bytes, weights: whatever is too big to encode twice). A large blob does
-not go through the socket: it is a sealed file in memory whose descriptor comes with the header, so that the sender never
-waits for the reader and the reader maps what the sender wrote. Nothing is ever unpickled. To add a message, add a struct
-to the union that the two sides agreed on.
+not go through the socket: it is a sealed file in memory whose descriptor comes with the header, so that the sender
+never waits for the reader and the reader maps what the sender wrote. Nothing is ever unpickled. To add a message, add a
+struct to the union that the two sides agreed on.
 
 Invariant: whatever carries the frames, each is taken once and in order, and only from the incarnation at the other end.
 Repeated frames and those of an earlier incarnation are dropped and counted; a missing one is a ProtocolError.

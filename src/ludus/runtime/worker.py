@@ -14,11 +14,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ludus.runtime.channel import Channel, Stop
+from ludus.runtime.node_files import NodeFiles
 from ludus.runtime.pulse import Pulse
 
 log = logging.getLogger(__name__)
@@ -31,13 +33,25 @@ TALKATIVE = ("httpcore", "httpcore2", "httpx", "httpx2", "openai")
 """Libraries that would fill a worker's log with a line for every request."""
 
 
-def connect(incoming: object) -> tuple[Channel[object], Pulse]:
+class Connected(NamedTuple):
+    """What a worker works with."""
+
+    channel: Channel[object]
+    pulse: Pulse
+    files: NodeFiles
+
+
+Serve = Callable[[Channel[object], Pulse, NodeFiles], None]
+
+
+def connect(incoming: object) -> Connected:
     """Set up a worker process from its command line. Call once, first thing in the worker's main."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--socket-fd", type=int, required=True)
     parser.add_argument("--pulse-fd", type=int, required=True)
     parser.add_argument("--life-fd", type=int, required=True)
     parser.add_argument("--incarnation", type=int, default=0)
+    parser.add_argument("--run", type=Path, default=Path())
     arguments = parser.parse_args()
     pulse = Pulse(arguments.pulse_fd)
     _live_with_parent(arguments.life_fd, pulse)
@@ -49,16 +63,15 @@ def connect(incoming: object) -> tuple[Channel[object], Pulse]:
     for library in TALKATIVE:
         logging.getLogger(library).setLevel(logging.WARNING)
     sock = socket.socket(fileno=arguments.socket_fd)
-    return Channel(sock, incoming, incarnation=arguments.incarnation), pulse
+    channel: Channel[object] = Channel(sock, incoming, incarnation=arguments.incarnation)
+    return Connected(channel, pulse, NodeFiles(arguments.run))
 
 
-def run_worker(
-    incoming: object, serve: Callable[[Channel[object], Pulse], None], broken: Callable[[str], msgspec.Struct]
-) -> None:
+def run_worker(incoming: object, serve: Serve, broken: Callable[[str], msgspec.Struct]) -> None:
     """The main of a worker process: serve until the work or the parent ends; say why when it cannot go on."""
-    channel, pulse = connect(incoming)
+    channel, pulse, files = connect(incoming)
     try:
-        serve(channel, pulse)
+        serve(channel, pulse, files)
     except EOFError:
         log.info("the loop is gone; ending")
     except Exception as error:
@@ -71,18 +84,18 @@ def run_worker(
 def run_one_shot_worker(
     incoming: object,
     order: type[msgspec.Struct],
-    work: Callable[[Any, Channel[object], Pulse], msgspec.Struct],
+    work: Callable[[Any, Channel[object], Pulse, NodeFiles], msgspec.Struct],
     broken: Callable[[str], msgspec.Struct],
 ) -> None:
     """The main of a worker process that carries out one order, and answers with what `work` returns."""
 
-    def serve(channel: Channel[object], pulse: Pulse) -> None:
+    def serve(channel: Channel[object], pulse: Pulse, files: NodeFiles) -> None:
         for message, _ in channel.wait(None):
             if isinstance(message, Stop):
                 return
             if isinstance(message, order):
                 pulse.set_busy(True)
-                channel.send(work(message, channel, pulse))
+                channel.send(work(message, channel, pulse, files))
                 channel.drain(ANSWER_DEADLINE_S)
                 pulse.set_busy(False)
         channel.wait(None)

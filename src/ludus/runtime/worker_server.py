@@ -36,6 +36,8 @@ class ForkOrder(msgspec.Struct, kw_only=True):
     directory: str = ""
     threads: int = 1
     incarnation: int = 0
+    run: str = ""
+    """The run directory, or what stands for it on this machine."""
 
 
 def fork_worker(order: ForkOrder, fds: Sequence[int]) -> None:

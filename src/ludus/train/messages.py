@@ -47,11 +47,9 @@ class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
     shape: dict[str, Any]
     """The policy's shape as JSON."""
     checkpoint: str
-    """Folder of the checkpoint to go on from; empty to begin with fresh weights."""
-    scratch: str = ""
-    """Folder for temporaries, which are swept from it when the run is started again; empty: the system's."""
+    """Name of the checkpoint to go on from, or of a folder beside it; empty to begin with fresh weights."""
     start: str = ""
-    """Folder of another run's published policies, to begin with the weights of one of them."""
+    """Another run's published policies, to begin with the weights of one of them."""
     start_policy: str = ""
     """Which of them."""
     teacher: dict[str, Any] = {}
@@ -69,7 +67,7 @@ class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):
     progress: float
     """Share of the run that is done: where the schedules are."""
     staging: str
-    """Folder to write the new state into."""
+    """Folder beside the checkpoints to write the new state into."""
     is_pulled: bool = False
     """Whether the rows come from the trainer's own loader; the blob is empty then."""
     validates: bool = False
@@ -79,7 +77,7 @@ class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):
 
 
 class SaveInto(msgspec.Struct, tag="save_into", kw_only=True):
-    """Write the current state into a folder."""
+    """Write the current state into a folder beside the checkpoints."""
 
     staging: str
 

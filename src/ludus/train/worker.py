@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ludus.config import RunConfig
@@ -17,9 +16,10 @@ from ludus.errors import TrainError
 from ludus.plugins import load_plugins
 from ludus.policies.store import Policy, PolicyStore
 from ludus.records import Experiences, PolicyRef
-from ludus.runtime import Channel, Pulse, Stop, run_worker
+from ludus.runtime import Channel, NodeFiles, Pulse, Stop, run_worker
 from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.atomic import read_json, write_json
+from ludus.storage.run_directory import RunDirectory
 from ludus.storage.tensors import load_tensors, save_tensors
 from ludus.train.learners import ValidatingLearner, begun_with, make_learner
 from ludus.train.loaders import Loader, RoundLoader, Tensors, ValidatingLoader, check_rows, make_loader, report_on
@@ -43,8 +43,10 @@ REPORT_S = 0.5
 class Trainer:
     """A learner and its state, driven by messages. What its loader is doing, it tells by `tell`."""
 
-    def __init__(self, setup: TrainerSetup, pulse: Pulse, tell: Callable[[LoaderReport], None]) -> None:
-        load_plugins(setup.plugins)
+    def __init__(
+        self, setup: TrainerSetup, pulse: Pulse, files: NodeFiles, tell: Callable[[LoaderReport], None]
+    ) -> None:
+        load_plugins([str(files.outside(path)) for path in setup.plugins])
         config = RunConfig.model_validate_json(setup.config)
         self._pulse, self._tell, self._thread = pulse, tell, threading.get_ident()
         self._update, self._reported = setup.update, 0.0
@@ -53,18 +55,19 @@ class Trainer:
         self._loader: Loader | None = None
         self._loader = make_loader(config, self._wait)
         self._shape = setup.shape
-        scratch = Path(setup.scratch) if setup.scratch else None
-        self._learner = make_learner(config, setup.shape, teacher=setup.teacher, scratch=scratch)
+        self._folder = RunDirectory(files.run).checkpoints
+        self._learner = make_learner(config, setup.shape, teacher=setup.teacher, scratch=self._folder)
         self._state: Any = self._learner.init(config.seed)
         if setup.checkpoint:
-            folder = Path(setup.checkpoint)
+            folder = self._folder / setup.checkpoint
             self._state = self._learner.state_from_tensors(
                 {part: load_tensors(folder / f"{part}.safetensors") for part in PARTS}
             )
             if self._loader is not None and (folder / LOADER).is_file():
                 self._loader.load_state(read_json(folder / LOADER))
         elif setup.start:
-            self._state = self._begin_with(PolicyStore(Path(setup.start)).load(PolicyRef.parse(setup.start_policy)))
+            store = PolicyStore(files.outside(setup.start))
+            self._state = self._begin_with(store.load(PolicyRef.parse(setup.start_policy)))
 
     def _begin_with(self, policy: Policy[Any]) -> Any:
         """Another run's weights with a fresh optimizer; what it has no weights for, such as a critic, is fresh too."""
@@ -78,7 +81,7 @@ class Trainer:
         steps, episodes = _amounts(rows)
         self._state, metrics = self._learner.train_batch(self._state, rows, seed=order.seed, progress=order.progress)
         seconds = time.perf_counter() - started
-        self.save(Path(order.staging))
+        self.save(order.staging)
         self._update = order.update
         if order.validates:
             metrics = {**metrics, **self._validate()}
@@ -124,8 +127,9 @@ class Trainer:
         if self._loader is not None:
             self._loader.close()
 
-    def save(self, staging: Path) -> None:
+    def save(self, name: str) -> None:
         """Write the state as one file per part, into an empty folder that becomes a checkpoint whole."""
+        staging = self._folder / name
         for part, tensors in self._learner.state_tensors(self._state).items():
             save_tensors(staging / f"{part}.safetensors", tensors, is_staged=True)
         if self._loader is not None:
@@ -139,7 +143,7 @@ def _amounts(rows: Experiences | Tensors) -> tuple[int, int]:
     return len(rows[0]), len(rows[0])
 
 
-def serve(channel: Channel[object], pulse: Pulse) -> None:
+def serve(channel: Channel[object], pulse: Pulse, files: NodeFiles) -> None:
     """Train until told to stop."""
     trainer: Trainer | None = None
     while True:
@@ -152,11 +156,11 @@ def serve(channel: Channel[object], pulse: Pulse) -> None:
                     trainer.close()
                 return
             if isinstance(message, TrainerSetup):
-                trainer = Trainer(message, pulse, channel.send)
+                trainer = Trainer(message, pulse, files, channel.send)
             elif isinstance(message, TrainOn) and trainer is not None:
                 channel.send(trainer.train(message, blob))
             elif isinstance(message, SaveInto) and trainer is not None:
-                trainer.save(Path(message.staging))
+                trainer.save(message.staging)
                 channel.send(Saved(staging=message.staging))
         if trainer is not None:
             trainer.report()

@@ -16,7 +16,7 @@ from ludus.games import make_game
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import AnyShape, PolicyShape, PolicyStore, as_numpy
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
-from ludus.runtime import Pulse
+from ludus.runtime import NodeFiles, Pulse
 
 Runner = HostRunner | LanguageRunner | MixedRunner
 KUHN = "open_spiel:kuhn_poker"
@@ -80,14 +80,13 @@ def built() -> Iterator[list[Runner]]:
 
 def build(built: list[Runner], run: Path, text: str, shape: AnyShape, lm_config: str) -> Runner:
     setup = Setup(
-        run_dir=str(run),
         run="x",
         config=config_of(text).model_dump_json(),
         shape=shape.to_json(),
         slots=8,
         lm_config=lm_config,
     )
-    built.append(build_runner(setup, Pulse()))
+    built.append(build_runner(setup, Pulse(), NodeFiles(run)))
     return built[-1]
 
 

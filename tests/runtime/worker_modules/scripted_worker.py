@@ -40,7 +40,7 @@ def describe() -> dict[str, object]:
 
 
 def main() -> None:
-    channel, pulse = connect(Command)
+    channel, pulse, _ = connect(Command)
     while True:
         pulse.set_busy(False)
         for command, blob in channel.wait(None):

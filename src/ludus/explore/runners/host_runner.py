@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ludus.config import RunConfig
@@ -185,7 +184,7 @@ class HostRunner:
 
 
 def build_host_runner(
-    setup: Setup, config: RunConfig, pulse: Pulse, *, actors: NetworkActors | None = None
+    setup: Setup, config: RunConfig, pulse: Pulse, store: PolicyStore, *, actors: NetworkActors | None = None
 ) -> HostRunner:
     """The runner of network policies on boards; `actors` decide for them, if there are such already."""
     from ludus.explore.actors import NetworkActors
@@ -193,7 +192,6 @@ def build_host_runner(
     network = config.policy.name
     game = lru_cache(maxsize=64)(make_game)
     fixed_player = lru_cache(maxsize=256)(lambda name, key: make_player(name, game(key)))
-    store = PolicyStore(Path(setup.run_dir) / "policies")
 
     def player(name: str, game: Game) -> Player | None:
         is_network = name == network or store.has_policy(name)

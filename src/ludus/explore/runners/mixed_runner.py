@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -109,9 +108,9 @@ class MixedRunner:
 class Kinds:
     """What the policies of a run are, by name."""
 
-    def __init__(self, setup: Setup, learner: str) -> None:
+    def __init__(self, setup: Setup, learner: str, store: PolicyStore) -> None:
         """`learner` is the run's own policy, which may have no version yet."""
-        self._store = PolicyStore(Path(setup.run_dir) / "policies")
+        self._store = store
         self._learner = learner
         self._learners_shape = shape_from_json(setup.shape)
         self._known: dict[str, AnyShape] = {}
@@ -135,39 +134,42 @@ class Kinds:
         return self._known[name]
 
 
-def build_population_runner(setup: Setup, config: RunConfig, pulse: Pulse) -> MixedRunner | LanguageRunner | None:
+def build_population_runner(
+    setup: Setup, config: RunConfig, pulse: Pulse, store: PolicyStore
+) -> MixedRunner | LanguageRunner | None:
     """The runner of a population's games as far as there are language models in it; None while there are none.
 
     Raises:
         ConfigError: there are language models on several base models.
     """
-    kinds = Kinds(setup, config.policy.name)
+    kinds = Kinds(setup, config.policy.name, store)
     models = [shape for shape in kinds.shapes() if isinstance(shape, LanguageModelShape)]
     if not models:
         return None
     setup = msgspec.structs.replace(setup, shape=_common(models).to_json())
     if len(models) < len(kinds.shapes()):
-        return _build_mixed_runner(setup, config, pulse, kinds)
-    return build_language_runner(setup, config, pulse, speaks=kinds.is_language_model)
+        return _build_mixed_runner(setup, config, pulse, store, kinds)
+    return build_language_runner(setup, config, pulse, store, speaks=kinds.is_language_model)
 
 
-def _build_mixed_runner(setup: Setup, config: RunConfig, pulse: Pulse, kinds: Kinds) -> MixedRunner:
+def _build_mixed_runner(setup: Setup, config: RunConfig, pulse: Pulse, store: PolicyStore, kinds: Kinds) -> MixedRunner:
     from ludus.explore.actors import NetworkActors
 
     lm_config = parse_config(setup.lm_config, "lm_config.json", stored=True)
-    actors = NetworkActors(PolicyStore(Path(setup.run_dir) / "policies"))
+    actors = NetworkActors(store)
     for shape in {repr(shape): shape for shape in kinds.shapes() if isinstance(shape, PolicyShape)}.values():
         actors.prepare(shape)
     words = build_language_runner(
         setup,
         lm_config,
         pulse,
+        store,
         deadline_s=config.explore.deadline_s,
         speaks=kinds.is_language_model,
         networks=Networks(actors, lambda name: isinstance(kinds.shape(name), PolicyShape), noise=config.explore.noise),
         max_length=config.explore.max_length,
     )
-    boards = build_host_runner(setup, config, pulse, actors=actors)
+    boards = build_host_runner(setup, config, pulse, store, actors=actors)
     endpoints = lm_config.explore.endpoints
     return MixedRunner(boards, words, lambda name: name in endpoints or kinds.is_language_model(name))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
 
 from ludus.config import PromptConfig, RewardConfigs, RunConfig, SamplingConfig
 from ludus.config.parts import ENGINES
@@ -34,6 +33,7 @@ def build_language_runner(
     setup: Setup,
     config: RunConfig,
     pulse: Pulse,
+    store: PolicyStore,
     *,
     extra_players: Mapping[str, TextPlayer] | None = None,
     deadline_s: float | None = None,
@@ -60,7 +60,6 @@ def build_language_runner(
     explore = config.explore
     shape = LanguageModelShape.from_json(setup.shape)
     model = load_language_model(shape.model)
-    store = PolicyStore(Path(setup.run_dir) / "policies")
     sampler = PolicySampler(
         make_engine(config, model, shape, store) if engine_of is None else engine_of(model),
         ChatFormat(model.tokenizer),
