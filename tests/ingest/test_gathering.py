@@ -22,7 +22,7 @@ from ludus.lm.language_shape import LanguageModelShape
 from ludus.lm.model_text import load_decoder
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import Episode, EpisodeId, Experiences, PolicyName, PolicyRef, Seat, Task, TaskId
-from ludus.runtime import NodeFiles, Pulse, Supervisor
+from ludus.runtime import ForkLauncher, NodeFiles, Pulse, Supervisor
 from ludus.sources.offline import open_offline
 from ludus.storage.arrow import episodes_to_table, experiences_to_table
 from ludus.storage.catalog import Catalog
@@ -319,7 +319,7 @@ class Told:
 
 @pytest.fixture
 def context(run: RunDirectory, tmp_path: Path) -> Iterator[Any]:
-    supervisor = Supervisor(tmp_path / "logs", max_restarts=1)
+    supervisor = Supervisor(tmp_path / "logs", max_restarts=1, launcher=ForkLauncher(run.path))
     (tmp_path / "logs").mkdir()
     yield SimpleNamespace(run=run, config=None, shape=None, plugins=(), supervisor=supervisor, telemetry=Told())
     supervisor.stop()

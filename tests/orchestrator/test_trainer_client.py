@@ -76,7 +76,7 @@ class Client:
         """Do what a trainer does: write the state, then say so."""
         orders = [each for each in self.supervisor.sent if isinstance(each, TrainOn) and each.update == update]
         for name in FILES:
-            save_tensors(Path(orders[-1].staging) / name, {"after": np.array([update])})
+            save_tensors(self.checkpoints.directory / orders[-1].staging / name, {"after": np.array([update])})
         message = Trained(update=update, metrics={}, seconds=0.0)
         self.workers.events.append(Arrived(worker=NAME, message=message, blob=memoryview(b"")))
         self.workers.serve(0.0)
@@ -119,10 +119,26 @@ def test_a_replacement_starts_from_the_newest_answer_and_gets_the_open_orders(cl
     client.workers.serve(0.0)
     setup, again = client.supervisor.sent
     assert isinstance(setup, TrainerSetup)
-    assert load_tensors(Path(setup.checkpoint) / FILES[0])["after"].tolist() == [2]
+    base = client.checkpoints.directory / setup.checkpoint
+    assert load_tensors(base / FILES[0])["after"].tolist() == [2]
     assert again.update == 3
     client.answer(3)
-    assert not Path(setup.checkpoint).exists()
+    assert not base.exists()
+
+
+def test_an_answer_that_nobody_waits_for_changes_nothing(client: Client) -> None:
+    client.order()
+    client.answer(1)
+    for update in (1, 2):  # repeated, and never ordered
+        message = Trained(update=update, metrics={}, seconds=0.0)
+        client.workers.events.append(Arrived(worker=NAME, message=message, blob=memoryview(b"")))
+        client.workers.serve(0.0)
+    assert client.trainer.in_flight == 1
+    client.order()
+    client.answer(2)
+    client.trainer.step(None)
+    client.trainer.step(None)
+    assert client.saved(2) == 2
 
 
 def test_without_a_batch_the_client_waits_for_workers_instead_of_spinning(client: Client) -> None:

@@ -196,8 +196,9 @@ def test_nobody_waits_for_how_a_worker_ended(supervisor: Supervisor) -> None:
     supervisor.start(spec())
     pid = echo(supervisor).pid
     supervisor.send("worker-0", Command(what="close and stay"))
-    process = supervisor._workers["worker-0"].process
-    while not supervisor._ending:
+    live = supervisor._live["worker-0"]
+    process = live.worker.process
+    while live.ends_by is None:
         assert supervisor.poll(0.05) == []
     assert supervisor.poll(0.0) == []  # it has closed its connection and lives
     answers: list[int | None] = []

@@ -30,7 +30,6 @@ class Gather(msgspec.Struct, tag="gather", kw_only=True):
     config: str
     model: str
     """The path of the model whose tokenizer counts; empty for a network."""
-    run_dir: str
     expert: str = ""
     pairs: str = ""
     plugins: list[str] = []

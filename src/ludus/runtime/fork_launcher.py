@@ -26,8 +26,8 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 class ForkLauncher:
     """Has workers forked on this machine, with the environment and the folder of the moment."""
 
-    def __init__(self, run: Path = Path()) -> None:
-        """`run` is the directory of the run whose files they find."""
+    def __init__(self, run: Path | None = None) -> None:
+        """`run` is the directory of the run whose files they find, if they work for one."""
         self._run = run
 
     def launch(self, spec: WorkerSpec, incarnation: int, ends: WorkerEnds) -> ForkedProcess:
@@ -41,7 +41,7 @@ class ForkLauncher:
             threads=spec.threads,
             imports=[*spec.imports, spec.module],
             incarnation=incarnation,
-            run=str(self._run),
+            run="" if self._run is None else str(self._run),
         )
         report_read, report = os.pipe()
         try:

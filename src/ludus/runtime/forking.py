@@ -123,7 +123,7 @@ def _settle(order: ForkOrder, fds: list[int]) -> list[str]:
     os.environ.clear()
     os.environ.update(order.environment)
     ends = ["--socket-fd", str(sock), "--pulse-fd", str(pulse), "--life-fd", str(life)]
-    return [*ends, "--incarnation", str(order.incarnation), "--run", order.run]
+    return [*ends, "--incarnation", str(order.incarnation), *(["--run", order.run] if order.run else [])]
 
 
 def _run(order: ForkOrder, arguments: list[str]) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import selectors
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -53,6 +53,26 @@ class Lost:
     log_tail: str
 
 
+@dataclass(slots=True)
+class _Live:
+    """A worker that is there now."""
+
+    worker: WorkerProcess
+    signs: SignsOfLife
+    ends_by: float | None = None
+    """It has closed its connection; its exit code is waited for until then."""
+
+
+@dataclass(slots=True)
+class _History:
+    """All starts of a worker so far."""
+
+    starts: int = 0
+    losses: deque[float] = field(default_factory=deque)
+    dropped: int = 0
+    """Frames that earlier starts did not take."""
+
+
 class Supervisor:
     """Owns worker processes. Use from one thread."""
 
@@ -72,60 +92,57 @@ class Supervisor:
         self._launcher = launcher or ForkLauncher()
         self._max_restarts = max_restarts
         self._tell = tell
-        self._workers: dict[str, WorkerProcess] = {}
-        self._starts: dict[str, int] = {}
-        self._dropped = 0
+        self._live: dict[str, _Live] = {}
+        self._histories: defaultdict[str, _History] = defaultdict(_History)
         self._selector = selectors.DefaultSelector()
-        self._signs: dict[str, SignsOfLife] = {}
-        self._ending: dict[str, float] = {}
-        """Workers that closed their connection, and until when their exit code is waited for."""
-        self._losses: dict[str, deque[float]] = {}
         self._now, self._looked = 0.0, time.monotonic()
         self.silent: tuple[str, ...] = ()
         """Workers that give no sign of life. For any thread."""
 
     def start(self, spec: WorkerSpec) -> None:
         """Start a worker; its log is `<name>.log` in the log folder."""
-        self._starts[spec.name] = incarnation = self._starts.get(spec.name, 0) + 1
+        history = self._histories[spec.name]
+        history.starts += 1
         log_path = self._log_dir / f"{spec.name}.log"
-        worker = WorkerProcess(spec, log_path, incarnation=incarnation, launcher=self._launcher)
-        self._workers[spec.name] = worker
-        self._signs[spec.name] = SignsOfLife(worker, self._now)
+        worker = WorkerProcess(spec, log_path, incarnation=history.starts, launcher=self._launcher)
+        self._live[spec.name] = _Live(worker, SignsOfLife(worker, self._now))
         self._selector.register(worker.channel, selectors.EVENT_READ, spec.name)
 
     def process(self, worker: str) -> LaunchedProcess:
         """The process that a worker is now."""
-        return self._workers[worker].process
+        return self._live[worker].worker.process
 
     def cpu_s(self, workers: Iterable[str]) -> dict[str, float]:
         """CPU seconds that workers have used since they were started, by name and incarnation. For any thread."""
-        spent = {f"{name}#{self._starts[name]}": self._workers[name].process.cpu_s() for name in workers}
+        spent = {f"{name}#{self._histories[name].starts}": self.process(name).cpu_s() for name in workers}
         return {name: seconds for name, seconds in spent.items() if seconds is not None}
 
     @property
     def dropped(self) -> int:
         """Frames that were not taken: repeated, or of an earlier incarnation."""
-        return self._dropped + sum(worker.channel.dropped for worker in self._workers.values())
+        earlier = sum(history.dropped for history in self._histories.values())
+        return earlier + sum(live.worker.channel.dropped for live in self._live.values())
 
     def send(self, worker: str, message: msgspec.Struct, blob: bytes | memoryview = b"") -> None:
         """Queue a message. A worker that is gone is reported by the next poll, not here."""
-        process = self._workers[worker]
-        self._signs[worker].expect_answer(self._now)
+        live = self._live[worker]
+        live.signs.expect_answer(self._now)
         try:
-            process.channel.send(message, blob)
+            live.worker.channel.send(message, blob)
         except (BrokenPipeError, ConnectionError):
             log.debug("%s is gone; its message is dropped", worker)
 
     def poll(self, timeout_s: float) -> list[Arrived | Lost]:
         """What happened: messages that came, workers that were lost. Waits at most `timeout_s`."""
-        for name, worker in self._workers.items():
-            if name not in self._ending:
-                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.channel.has_unsent else 0)
-                self._selector.modify(worker.channel, events, name)
+        for name, live in self._live.items():
+            if live.ends_by is None:
+                channel = live.worker.channel
+                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.has_unsent else 0)
+                self._selector.modify(channel, events, name)
         happened: list[Arrived | Lost] = []
         for key, events in self._selector.select(timeout_s):
             name = str(key.data)
-            if name in self._ending:
+            if self._live[name].ends_by is not None:
                 continue
             if events & selectors.EVENT_WRITE:
                 self._flush(name)
@@ -138,10 +155,10 @@ class Supervisor:
     def stop(self, farewell: msgspec.Struct | None = None, grace_s: float = 5.0) -> None:
         """End all workers: ask first if there is a farewell to send, then make sure."""
         if farewell is not None:
-            for name in self._workers:
+            for name in self._live:
                 self.send(name, farewell)
         end = time.monotonic() + (grace_s if farewell is not None else 0.0)
-        for worker in self._workers.values():
+        for worker in (live.worker for live in self._live.values()):
             while worker.process.poll() is None and time.monotonic() < end:
                 self._selector.select(0.02)
                 try:
@@ -150,65 +167,66 @@ class Supervisor:
                 except (EOFError, ConnectionError, ProtocolError):
                     time.sleep(0.01)
             worker.kill()
-        self._workers.clear()
+        self._live.clear()
         self._selector.close()
 
     def dismiss(self, name: str) -> None:
         """End one worker whose work is done; nothing if it was lost for good."""
-        worker = self._workers.pop(name, None)
-        if worker is None:
-            return
-        self._forget(name, worker)
-        worker.kill()
+        if name in self._live:
+            self._end(name)
 
-    def _forget(self, name: str, worker: WorkerProcess) -> None:
-        self._selector.unregister(worker.process if name in self._ending else worker.channel)
-        self._ending.pop(name, None)
-        self._signs.pop(name, None)
-        self._dropped += worker.channel.dropped
+    def _end(self, name: str) -> WorkerProcess:
+        """Kill what is left of a worker and forget it."""
+        live = self._live.pop(name)
+        worker = live.worker
+        self._selector.unregister(worker.channel if live.ends_by is None else worker.process)
+        worker.kill()
+        self._histories[name].dropped += worker.channel.dropped
+        return worker
 
     def _flush(self, name: str) -> None:
         try:
-            self._workers[name].channel.flush()
+            self._live[name].worker.channel.flush()
         except (BrokenPipeError, ConnectionError):
             log.debug("%s took no more data", name)
 
     def _receive(self, name: str) -> list[Arrived | Lost]:
-        worker = self._workers[name]
+        live = self._live[name]
+        worker = live.worker
         try:
             frames = worker.channel.receive()
         except EOFError:
             # How it ended comes by another way, which may take a moment: nobody waits for it here.
             self._selector.unregister(worker.channel)
             self._selector.register(worker.process, selectors.EVENT_READ, name)
-            self._ending[name] = time.monotonic() + EXIT_GRACE_S
+            live.ends_by = time.monotonic() + EXIT_GRACE_S
             return []
         except ProtocolError as error:
             return [self._replace(name, f"sent garbage ({error})")]
         if frames:
-            self._signs[name].hear(self._now)
+            live.signs.hear(self._now)
         return [Arrived(worker=name, message=message, blob=blob) for message, blob in frames]
 
     def _find_ended(self) -> list[Lost]:
-        ended = [
-            name
-            for name, until in self._ending.items()
-            if self._workers[name].process.poll() is not None or time.monotonic() > until
-        ]
-        return [self._replace(name, self._workers[name].describe_exit()) for name in ended]
+        ended = {
+            name: live.worker.describe_exit()
+            for name, live in self._live.items()
+            if live.ends_by is not None and (live.worker.process.poll() is not None or time.monotonic() > live.ends_by)
+        }
+        return [self._replace(name, reason) for name, reason in ended.items()]
 
     def _find_hung(self) -> list[Lost]:
         now = time.monotonic()
         self._now += min(now - self._looked, MOST_GAP_S)
         self._looked = now
         hung = {}
-        for name, signs in self._signs.items():
-            if name not in self._ending:
-                signs.look(self._now)
-                self._report_silence(name, signs)
-                if reason := signs.reason_to_replace(self._now):
+        for name, live in self._live.items():
+            if live.ends_by is None:
+                live.signs.look(self._now)
+                self._report_silence(name, live.signs)
+                if reason := live.signs.reason_to_replace(self._now):
                     hung[name] = reason
-        self.silent = tuple(name for name, signs in self._signs.items() if signs.is_told)
+        self.silent = tuple(name for name, live in self._live.items() if live.signs.is_told)
         return [self._replace_hung(name, reason) for name, reason in hung.items()]
 
     def _report_silence(self, name: str, signs: SignsOfLife) -> None:
@@ -226,17 +244,15 @@ class Supervisor:
             self._tell("worker_back", worker=name)
 
     def _replace_hung(self, name: str, reason: str) -> Lost:
-        worker = self._workers[name]
+        worker = self._live[name].worker
         worker.process.write_stack()
         self._await_stack(worker)
         return self._replace(name, reason)
 
     def _replace(self, name: str, reason: str) -> Lost:
         """Kill what is left of a worker and start a fresh one, unless it has been lost too often."""
-        worker = self._workers[name]
-        task = worker.pulse.task
-        self._forget(name, worker)
-        worker.kill()
+        task = self._live[name].worker.pulse.task
+        worker = self._end(name)
         lost = Lost(worker=name, reason=reason, task=None if task == NO_TASK else task, log_tail=worker.log_tail(40))
         log.warning("%s %s; task in hand: %s", name, reason, lost.task)
         self._count_loss(lost)
@@ -257,12 +273,11 @@ class Supervisor:
 
     def _count_loss(self, lost: Lost) -> None:
         now = time.monotonic()
-        losses = self._losses.setdefault(lost.worker, deque())
+        losses = self._histories[lost.worker].losses
         losses.append(now)
         while losses and now - losses[0] > RESTART_WINDOW_S:
             losses.popleft()
         if len(losses) > self._max_restarts:
-            del self._workers[lost.worker]
             raise WorkerError(
                 f"{lost.worker} {lost.reason}; it was lost {len(losses)} times within "
                 f"{RESTART_WINDOW_S / 60:.0f} minutes, more than runtime.max_restarts = {self._max_restarts}. "

@@ -51,7 +51,7 @@ def connect(incoming: object) -> Connected:
     parser.add_argument("--pulse-fd", type=int, required=True)
     parser.add_argument("--life-fd", type=int, required=True)
     parser.add_argument("--incarnation", type=int, default=0)
-    parser.add_argument("--run", type=Path, default=Path())
+    parser.add_argument("--run", type=Path)
     arguments = parser.parse_args()
     pulse = Pulse(arguments.pulse_fd)
     _live_with_parent(arguments.life_fd, pulse)
