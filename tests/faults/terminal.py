@@ -24,17 +24,26 @@ LEAVES_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"
 
 
 class Terminal:
-    """Starts a program as the session leader of a new pseudo-terminal."""
+    """Starts a program as the session leader of a new pseudo-terminal.
+
+    Without `controls` the program only writes and reads there, and gets no signals from it.
+    """
 
     def __init__(
-        self, command: Sequence[str], *, size: tuple[int, int] = (80, 24), env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        size: tuple[int, int] = (80, 24),
+        env: Mapping[str, str] | None = None,
+        controls: bool = True,
     ) -> None:
         self._main, self._terminal = pty.openpty()
+        self._ends = [self._main, self._terminal]
         self.before = termios.tcgetattr(self._terminal)
         self._set_size(size)
         environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", TAKES_TERMINAL, *command],
+            [sys.executable, "-c", TAKES_TERMINAL, *command] if controls else list(command),
             stdin=self._terminal,
             stdout=self._terminal,
             stderr=self._terminal,
@@ -52,8 +61,12 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self._main)
-        os.close(self._terminal)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the window."""
+        while self._ends:
+            os.close(self._ends.pop())
 
     def press(self, keys: bytes) -> None:
         """Type something."""

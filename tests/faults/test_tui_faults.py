@@ -139,6 +139,39 @@ def test_a_run_that_was_attached_to_goes_on_when_the_dashboard_is_killed_or_quit
     assert has_ended_in_order(run_dir)
 
 
+@pytest.mark.parametrize("is_signalled", [True, False])
+def test_a_closed_terminal_ends_the_dashboard(is_signalled: bool) -> None:
+    with Terminal(dashboard_of_command(), controls=is_signalled) as terminal:
+        terminal.expect(b"connect_four")
+        terminal.hang_up()
+        assert terminal.process.wait(30) == 0
+
+
+def test_a_terminal_that_is_closed_stops_the_run_that_was_started_in_it_in_order(config: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    with Terminal(ludus("tui", str(config), "--run-dir", str(run_dir))) as terminal:
+        terminal.expect(b"TRAINING|WAITING", 90)
+        (pid,) = children(terminal.process.pid)
+        terminal.hang_up()
+        for _ in range(3):  # as a shell does for its jobs
+            terminal.process.send_signal(signal.SIGHUP)
+        assert terminal.process.wait(90) == 0
+        assert not is_alive(pid)
+    assert has_ended_in_order(run_dir)
+
+
+def test_a_dashboard_that_was_stopped_and_goes_on_quits_as_ever() -> None:
+    with Terminal(dashboard_of_command()) as terminal:
+        terminal.expect(b"connect_four")
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            terminal.process.send_signal(number)
+        terminal.press(b"4")
+        terminal.expect(b"mcts-25")
+        terminal.press(b"q")
+        assert terminal.wait() == 0
+        terminal.assert_restored()
+
+
 def test_a_daemon_that_says_nothing_for_long_is_told_of_and_keys_work() -> None:
     with Terminal(dashboard_of("import time; time.sleep(600)")) as terminal:
         terminal.expect(b"silent for 0:0[5-9]", 40)

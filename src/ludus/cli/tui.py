@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -106,7 +107,8 @@ def show(source: Source, first: list[Payload]) -> int:
     finally:
         ended = source.close()
     cause = [*source.last_log(), dashboard.view.failure] if source.has_failed else [dashboard.view.failure]
-    for line in (*cause, words or ended):
-        if line:
-            typer.echo(line, err=True)
+    with suppress(OSError):  # the terminal may be closed
+        for line in (*cause, words or ended):
+            if line:
+                typer.echo(line, err=True)
     return dashboard.return_code or int(source.has_failed or bool(dashboard.view.failure))

@@ -28,6 +28,7 @@ from ludus.reports.number_text import clean
 from ludus.tui.board import Board
 from ludus.tui.commands import ORDERS, Ask, Confirm, Help, Order, in_words
 from ludus.tui.panes import PANES
+from ludus.tui.terminal_driver import TerminalDriver
 
 PAINTS_PER_S = 5.0
 BUSY_STAGES = ("STARTING", "WAITING FOR DATA", "TRAINING", "EVALUATING", "EXPORTING", "PAUSED", "STOPPING")
@@ -56,7 +57,7 @@ class Dashboard(App[str]):
 
     def __init__(self, source: Source, *, first: Iterable[Payload] = ()) -> None:
         # Textual turns colours into greys where there should be none; without them altogether it must not make its own.
-        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        super().__init__(driver_class=TerminalDriver, ansi_color=True if "NO_COLOR" in os.environ else None)
         self.source = source
         self.message_queue = MessageQueue()
         self.view = RunView()
@@ -72,8 +73,9 @@ class Dashboard(App[str]):
     def on_mount(self) -> None:
         """Begin to listen, and to paint."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.action_leave_now)
+        loop.add_signal_handler(signal.SIGHUP, self.hang_up)
         self.source.start(self.message_queue)
         for command in self._first:
             self.send(command)
@@ -87,6 +89,8 @@ class Dashboard(App[str]):
 
     def paint(self) -> None:
         """Take what has come and redraw what it concerns."""
+        if isinstance(self._driver, TerminalDriver) and self._driver.is_gone:
+            self.hang_up()
         if not self._board.is_mounted:
             return
         self.view.connection = self.source.connection
@@ -199,6 +203,11 @@ class Dashboard(App[str]):
         if self.source.owns_run and self.source.connection.is_live:
             self.say("stopping the run in order; ctrl+c again: at once", title="leaving")
         self._close()
+
+    def hang_up(self) -> None:
+        """Quit because the terminal is closed. Shell and kernel may say so several times: none of them is in a hurry."""
+        if not self._is_leaving:
+            self.action_leave_now()
 
     @work(thread=True)
     def _close(self) -> None:
