@@ -1,16 +1,20 @@
 """Runs what the README tells a new user to run, in a fresh clone, and prints how long each command took.
 
-    python .ci/readme.py [COMMAND ...]      only commands that contain one of these words
+    python .ci/readme.py [--limit SECONDS] [COMMAND ...]      only commands that contain one of these words
 
 Blocks without a language are commands; the Python block is a program. A command that waits for a person gets what a
-person would type, in a terminal of its own.
+person would type, in a terminal of its own. One that is not done within the limit is ended, with all that it started,
+and fails; what it wrote last is printed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import pty
 import re
+import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,11 +26,18 @@ TYPED = {"ludus play": "4\n" * 21 + "q\n", "ludus tui": "q", "ludus replay": "q"
 """By what a command contains."""
 STAND_INS = {"my.yaml": "examples/plugins/nim.yaml", "my_game.py": "examples/plugins/nim.py"}
 """Files that the user would have written."""
+LIMIT_S = 1800.0
+"""For each command: several times what the longest takes on two busy cores."""
+TAIL = 4000
 
 
 def main() -> None:
     """Clone, run, report; exits with 1 if a command fails."""
-    chosen, failed = sys.argv[1:], []
+    parser = argparse.ArgumentParser()
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--limit", type=float, default=LIMIT_S)
+    asked = parser.parse_args()
+    chosen, failed = asked.words, []
     with tempfile.TemporaryDirectory(prefix="ludus-readme-") as folder:
         clone = Path(folder) / "ludus"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
@@ -34,11 +45,11 @@ def main() -> None:
             if chosen and not any(word in command for word in chosen):
                 continue
             start = time.monotonic()
-            code, output = run(command, clone)
+            code, output = run(command, clone, limit_s=asked.limit)
             print(f"{'ok    ' if code == 0 else 'FAILED'} {time.monotonic() - start:7.1f} s  {command}", flush=True)
             if code != 0:
                 failed.append(command)
-                print(output[-2000:], flush=True)
+                print(output[-TAIL:], flush=True)
     sys.exit(1 if failed else 0)
 
 
@@ -59,30 +70,44 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def run(command: str, folder: Path) -> tuple[int, str]:
-    """In a terminal, with the environment's own commands first on the path."""
+def run(command: str, folder: Path, *, limit_s: float = LIMIT_S) -> tuple[int, str]:
+    """In a terminal, with the environment's own commands first on the path; -9 after the limit."""
     for name, stand_in in STAND_INS.items():
         command = command.replace(name, stand_in)
     controller, terminal = pty.openpty()
     environment = {**os.environ, "PATH": f"{folder}/.venv/bin:{os.environ['PATH']}", "TERM": "xterm-256color"}
     process = subprocess.Popen(
-        ["bash", "-c", command], cwd=folder, env=environment, stdin=terminal, stdout=terminal, stderr=terminal
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
     )
     os.close(terminal)
     typed = next((keys for part, keys in TYPED.items() if part in command), "")
-    output = b""
-    while True:
-        try:
-            output += (chunk := os.read(controller, 65536))
-        except OSError:  # everybody has closed the terminal
-            break
-        if not chunk:
-            break
+    output, deadline = b"", time.monotonic() + limit_s
+    while chunk := read(controller, deadline):
+        output += chunk
         if typed:  # it has drawn something, so it reads
             os.write(controller, typed.encode())
             typed = ""
+    if time.monotonic() >= deadline:
+        output += f"\nnot done after {limit_s:,.0f} s, so it was ended\n".encode()
+        os.killpg(process.pid, signal.SIGKILL)
     os.close(controller)
     return process.wait(), output.decode(errors="replace")
+
+
+def read(controller: int, deadline: float) -> bytes:
+    """What comes next; nothing when everybody has closed the terminal, or at the deadline."""
+    if not select.select([controller], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        return b""
+    try:
+        return os.read(controller, 65536)
+    except OSError:  # everybody has closed the terminal
+        return b""
 
 
 if __name__ == "__main__":

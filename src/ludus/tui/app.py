@@ -205,7 +205,7 @@ class Dashboard(App[str]):
         self._close()
 
     def hang_up(self) -> None:
-        """Quit because the terminal is closed. Shell and kernel may say so several times: none of them is in a hurry."""
+        """Quit because the terminal is closed. Shell and kernel may say so several times; none is in a hurry."""
         if not self._is_leaving:
             self.action_leave_now()
 

@@ -1,7 +1,7 @@
 """The terminal that the dashboard draws on, which may be closed at any moment.
 
-Invariant: a terminal that is gone blocks nothing. What is written to it is dropped, and `is_gone` says so. Textual's own
-driver waits for ever then: its writer thread ends with the first error, and the queue to it fills up.
+Invariant: a terminal that is gone blocks nothing. What is written to it is dropped, and `is_gone` says so. Textual's
+own driver waits for ever then: its writer thread ends with the first error, and the queue to it fills up.
 """
 
 from __future__ import annotations
