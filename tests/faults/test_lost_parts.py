@@ -353,3 +353,29 @@ def test_a_run_that_lost_its_format_or_config_says_so_and_goes_on(
         assert f"{run / name} was gone; it is written again" in caplog.text
     assert [event["resumed"] for event in events(run, "started")] == [False, True]
     open_run(run)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(("episodes",), marks=pytest.mark.slow),
+        pytest.param(("policies",), marks=pytest.mark.slow),
+        ("episodes", "policies"),
+        pytest.param(("episodes", "policies", "catalog.sqlite"), marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_that_lost_its_episodes_or_policies_says_so_and_uses_no_version_number_twice(
+    run: Path, names: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in names:
+        shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
+    assert resume(run).steps >= MORE_STEPS
+    published = {(event["policy"], event["weights_hash"]) for event in events(run, "published")}
+    assert len(published) == len({policy for policy, _ in published})
+    assert [event["resumed"] for event in events(run, "started")] == [False, True]
+    if "policies" in names:
+        assert "main@0 cannot be used" in caplog.text
+        assert "main@1 cannot be used" in caplog.text
+        assert "published again from checkpoint" in caplog.text
+    if "catalog.sqlite" not in names:  # it alone knows which segments there were
+        assert ("episodes: 8 segments are gone" in caplog.text) == ("episodes" in names)
