@@ -28,7 +28,7 @@ CONFIG = HERE.parents[1] / "examples" / "connect_four.yaml"
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 FONT = "DejaVu Sans Mono"
 WIDTHS_PX = {80: 880, 120: 1280, 200: 1900}
-PATIENCE_S = 300.0
+PATIENCE_S = 1800.0
 
 
 def main() -> None:
