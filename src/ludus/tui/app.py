@@ -75,7 +75,8 @@ class Dashboard(App[str]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.action_leave_now)
-        loop.add_signal_handler(signal.SIGHUP, self.hang_up)
+        # Shell and kernel may say several times that the terminal is closed; none of them is in a hurry.
+        loop.add_signal_handler(signal.SIGHUP, self.action_leave_now, False)
         self.source.start(self.message_queue)
         for command in self._first:
             self.send(command)
@@ -90,7 +91,7 @@ class Dashboard(App[str]):
     def paint(self) -> None:
         """Take what has come and redraw what it concerns."""
         if isinstance(self._driver, TerminalDriver) and self._driver.is_gone:
-            self.hang_up()
+            self.action_leave_now(hurries=False)
         if not self._board.is_mounted:
             return
         self.view.connection = self.source.connection
@@ -194,20 +195,16 @@ class Dashboard(App[str]):
         """Quit as soon as everything is there that can be taken down again; for signals before that."""
         self._leaves_soon = True
 
-    def action_leave_now(self) -> None:
-        """Quit without a question; again, while the run is being stopped: at once."""
+    def action_leave_now(self, hurries: bool = True) -> None:
+        """Quit without a question; again, while the run is being stopped: at once, if that is meant."""
         if self._is_leaving:
-            self.source.hurry()
+            if hurries:
+                self.source.hurry()
             return
         self._is_leaving = True
         if self.source.owns_run and self.source.connection.is_live:
             self.say("stopping the run in order; ctrl+c again: at once", title="leaving")
         self._close()
-
-    def hang_up(self) -> None:
-        """Quit because the terminal is closed. Shell and kernel may say so several times; none is in a hurry."""
-        if not self._is_leaving:
-            self.action_leave_now()
 
     @work(thread=True)
     def _close(self) -> None:
