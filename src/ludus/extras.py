@@ -5,6 +5,7 @@ Invariant: every hint to install something is written here, so that all of them 
 
 from __future__ import annotations
 
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 
 from ludus.errors import ConfigError
@@ -18,6 +19,7 @@ _EXTRAS = {
     "games": ("flax", "jax", "mpe2", "optax", "pettingzoo", "pgx", "pyspiel"),
     "llm": ("gguf", "httpx2", "re2", "starlette", "textarena", "torch", "transformers", "uvicorn"),
     "math_verify": ("math_verify",),
+    "onnx": ("onnx",),
     "solver": ("bitbully",),
     "wandb": ("wandb",),
 }
@@ -29,15 +31,25 @@ _NAMES = {
     "math_verify": "math-verify",
 }
 """What pip calls packages that are imported under another name."""
+_COMPILED = {"ludus_chess": "_native"}
+"""Modules that are built: the sources of a package alone are not the package."""
 
 
 def missing_packages(what: str, *packages: str) -> str:
     """What to install before something works, named as the subject of the sentence; empty when all is there."""
-    lacking = [name for name in packages if find_spec(name) is None]
+    lacking = [name for name in packages if not is_installed(name)]
     if not lacking:
         return ""
     named = " and ".join(_NAMES.get(name, name) for name in lacking)
     return f"{what} needs {named}; install with: {install_command(*lacking)}"
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package can be imported, without importing it."""
+    spec = find_spec(package)
+    if spec is None or package not in _COMPILED:
+        return spec is not None
+    return PathFinder.find_spec(f"{package}.{_COMPILED[package]}", spec.submodule_search_locations) is not None
 
 
 def need_packages(what: str, *packages: str) -> None:

@@ -1,15 +1,13 @@
 """A network as a search asks it: planes in, logits and values out, in batches.
 
-`open_evaluator` takes what people write: a run (`runs/chess`), a version of it (`runs/chess@12`, `runs/chess@main@12`),
-or an lc0 network (`net.pb.gz`). Any network of ludus on `chess:standard` will do; those of chess also say how often a
-game is drawn and how long it goes on.
+`open_evaluator` takes what people write (`ludus.chess.network_source`). Any network of ludus on `chess:standard` will
+do; those of chess also say how often a game is drawn and how long it goes on.
 Invariant: batches are padded to a few sizes, so a program is compiled a few times, whatever a search asks for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,18 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.chess.lc0_format import read_network
-from ludus.config import load_config
-from ludus.config.sections.chess import CHESS_MOVES, CHESS_PLANES
+from ludus.chess.network_source import SHAPE, open_network
+from ludus.config.sections.chess import CHESS_MOVES
 from ludus.errors import ConfigError
-from ludus.policies import PolicyShape, PolicyStore
-from ludus.policies.store import choose_policy
-from ludus.storage.run_directory import find_run
+from ludus.policies import PolicyShape
 
 SIZES = (1, 16, 64, 256)
 """Of batches."""
-SHAPE = (CHESS_PLANES, 8, 8)
-NETWORK_FILES = (".pb.gz", ".pb")
 
 Floats = NDArray[np.float32]
 
@@ -105,37 +98,5 @@ def open_evaluator(text: str) -> Evaluator:
         ConfigError: there is none, or it does not play chess.
         CorruptRecord: the file is damaged.
     """
-    path = Path(text)
-    if text.endswith(NETWORK_FILES):
-        if not path.is_file():
-            raise ConfigError(f"{path}: no such file")
-        network = read_network(path)
-        shape = PolicyShape(
-            network=network.config,
-            observation_shape=SHAPE,
-            actions=CHESS_MOVES,
-            layout="channels_first",
-            games=("chess:standard",),
-        )
-        name = path.name.removesuffix(".gz").removesuffix(".pb")
-        return Evaluator(shape, network.weights, name=name, input_format=network.input_format)
-    folder, version = _split(text)
-    run = find_run(folder)
-    if not run.is_run():
-        raise ConfigError(f"{folder} is neither a run nor a network (.pb.gz)")
-    run.open()
-    config = load_config(run.config)
-    ref = choose_policy(run, config, version)
-    loaded = PolicyStore(run.policies).load(ref)
-    if not isinstance(loaded.shape, PolicyShape):
-        raise ConfigError(f"{ref} of {folder} is no network that plays chess:standard")
-    return Evaluator(loaded.shape, loaded.weights, name=f"{run.path.name}-{ref.name}-{ref.version}")
-
-
-def _split(text: str) -> tuple[Path, str | None]:
-    """The directory of a run and its version: `runs/a@12` and `runs/a@main@12`."""
-    path = Path(text)
-    if "@" not in path.name or path.exists():
-        return path, None
-    folder, _, version = path.name.partition("@")
-    return path.with_name(folder), version
+    source = open_network(text)
+    return Evaluator(source.shape, source.weights, name=source.name, input_format=source.input_format)

@@ -71,6 +71,7 @@ def check_parts(config: RunConfig, run: RunDirectory | None = None) -> Playables
         problems += source_problems(config)
         _check_experts(config, run, problems)
         collect(problems, check_loader, config)
+        collect(problems, _check_release, config)
         collect(problems, check_teacher, config, run)
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
@@ -83,6 +84,12 @@ def _check_packages(config: RunConfig) -> None:
         need_packages("policy.model", *LANGUAGE_MODELS)
     elif config.population is None or config.population.oracle != "exact":
         need_packages("policy.network", *NETWORKS)
+
+
+def _check_release(config: RunConfig) -> None:
+    release = None if config.cycle is None else config.cycle.release
+    if release is not None and any(file.format == "onnx" for file in release.files):
+        need_packages("cycle.release: format onnx", "onnx")
 
 
 def _find_tabular_game(config: RunConfig, problems: list[str]) -> dict[str, Game]:

@@ -6,14 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, CorruptRecord
 from ludus.policies.store import CARD, Policy, PolicyStore
-from ludus.records import PolicyRef
+from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.atomic import (
     directory_hashes,
     discard_tree,
     ensure_directory,
     publish_directory,
+    read_json,
     temporary_name,
     write_bytes,
 )
@@ -35,6 +36,24 @@ def export_policy(store: PolicyStore, ref: PolicyRef, target: Path, *, replace: 
         write_bytes(staging / file.name, file.read_bytes())
     publish_directory(staging, target)
     return policy
+
+
+def load_export(folder: Path) -> Policy[Any]:
+    """An exported version, whole and checked against its hash."""
+    card = read_json(folder / CARD)
+    try:
+        ref = PolicyRef(name=PolicyName(str(card["name"])), version=PolicyVersion(int(card["version"])))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptRecord(f"{folder / CARD} does not say which version this is") from error
+    return _Exported(folder).load(ref)
+
+
+class _Exported(PolicyStore):
+    """The store of one version, whatever its folder is called."""
+
+    def path(self, ref: PolicyRef) -> Path:
+        """The folder itself."""
+        return self._directory
 
 
 class ExportFolder:

@@ -58,7 +58,7 @@ def _releases(context: RunContext, policies: PolicyStore) -> Releases | None:
         return None
     from ludus.chess.release_files import release_writers
 
-    writers = release_writers(policies)
+    writers = release_writers(policies, context.config)
     return Releases(
         context.run.path, cycle.release, name=context.config.name, writers=writers, tell=context.telemetry.event
     )

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class ReleaseFileConfig(Model):
     """One file that is made of each version."""
 
-    format: Literal["lc0"] = "lc0"
-    """`lc0`: a chess network as the engine lc0 loads it."""
+    format: Literal["lc0", "onnx"] = "lc0"
+    """`lc0`: a chess network as the engine lc0 loads it. `onnx`: an ONNX model with all heads, whose input and main
+    outputs are named as lc0 names them; needs the extra `onnx`."""
     path: str = Field(min_length=1, max_length=4096, examples=["networks/{name}-{step}.pb.gz"])
     """May have {name} (the run's), {policy}, {version}, {step} (updates done) and {datetime} (UTC). One that is not
     absolute is under the run's directory."""
