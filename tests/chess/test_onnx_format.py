@@ -138,7 +138,12 @@ def run(data: bytes, planes: NDArray[np.float32]) -> dict[str, NDArray[np.float3
     return dict(zip(outputs, session.run(outputs, {"/input/planes": planes}), strict=True))
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
+QUICK = ("tower", "attention")
+
+
+@pytest.mark.parametrize(
+    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in NETWORKS]
+)
 def test_every_head_says_what_the_network_says(kind: str) -> None:
     config = NETWORKS[kind]
     weights, planes = perturbed(config), positions(24)
@@ -155,6 +160,7 @@ def test_every_head_says_what_the_network_says(kind: str) -> None:
             np.testing.assert_allclose(found[name], values[:count], atol=2e-5 * scale, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_format_with_counted_hundredths_gets_its_planes_as_they_are() -> None:
     config = NETWORKS["tower"]
     weights, planes = perturbed(config), positions(3, input_format=4)

@@ -7,6 +7,14 @@ from importlib import import_module
 import typer
 
 COMMANDS = {
+    "init": ("chess_training", "init"),
+    "train": ("chess_training", "train"),
+    "eval": ("chess_measure", "evaluate"),
+    "describe": ("chess_networks", "describe"),
+    "convert": ("chess_networks", "convert"),
+    "migrate": ("chess_networks", "migrate"),
+    "overfit": ("chess_measure", "overfit"),
+    "tune-lr": ("chess_measure", "tune_lr"),
     "play-engine": ("chess_games", "play_engine"),
     "selfplay": ("chess_selfplay", "selfplay"),
     "uci": ("chess_uci", "uci"),

@@ -51,7 +51,7 @@ def run(
       ludus run my.yaml --plugin my_game.py --run-dir /data/runs/first
       ludus run my.yaml mode=evaluate policy.start=runs/first evaluate.versions=all
     """
-    from ludus.daemon.launch import hosted, open_loop
+    from ludus.daemon.launch import open_loop
 
     path, changes = split_config(config, overrides)
     changes += [] if length is None else [f"train.hours={hours_of(length)!r}"]
@@ -59,6 +59,13 @@ def run(
     loop = open_loop(
         path, changes, run_dir=run_dir, plugins=plugins, strict_resume=strict_resume, from_scratch=from_scratch
     )
+    host(loop, quiet=quiet, json_lines=json_lines)
+
+
+def host(loop: AnyRun, *, quiet: bool, json_lines: bool) -> None:
+    """Run a loop to its end, with its progress on the terminal and clients at its socket."""
+    from ludus.daemon.launch import hosted
+
     # The loop waits for its own update: not in the handler of a signal.
     catch_signals(lambda: threading.Thread(target=loop.stop, daemon=True).start(), lambda: loop.is_stopping)
     with hosted(loop):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ludus.config import compute_threads, load_or_demo, resolve_stages
+from ludus.config import RunConfig, compute_threads, load_or_demo, resolve_stages
 from ludus.daemon.service import LogToClients, Service
 from ludus.daemon.sockets import ControlSocket
 from ludus.orchestrator.workers import worker_imports
@@ -18,7 +18,7 @@ from ludus.runtime import available_cores, limit_threads, warm_up
 
 
 def open_loop(
-    config: Path | None,
+    config: Path | RunConfig | None,
     overrides: Sequence[str] = (),
     *,
     run_dir: Path | None = None,
@@ -26,13 +26,13 @@ def open_loop(
     strict_resume: bool = False,
     from_scratch: bool = False,
 ) -> AnyRun:
-    """The run of a config file (None: the demo), with as many compute threads as it should have.
+    """The run of a config or its file (None: the demo), with as many compute threads as it should have.
 
     Raises:
         ConfigError: anything is wrong with the config; nothing has been written yet.
     """
     load_plugins(plugins)
-    loaded = load_or_demo(config, overrides)
+    loaded = config if isinstance(config, RunConfig) else load_or_demo(config, overrides)
     stages = resolve_stages(loaded)
     limit_threads(
         max(compute_threads(stage, available_cores()) for stage in stages),

@@ -1,0 +1,1 @@
+"""What `ludus chess` does around a training run: begin, measure, look at, convert and migrate networks."""
