@@ -16,6 +16,13 @@ VLLM_VENV := .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
+SYSTEM_PACKAGES := stockfish g++ cmake zlib1g-dev libdeflate-dev clang libclang-rt-dev
+APT := $(if $(filter 0,$(shell id -u)),,sudo )apt-get install -y --no-install-recommends
+CHESS_SCORE := evaluate/chess:openings
+CHESS_CURVES := --metric "top-1 agreement on held-out games=train/validation/policy_top1" \
+	--metric "score against a random mover=$(CHESS_SCORE)/random/score" \
+	--metric "score against stockfish at one node=$(CHESS_SCORE)/uci:stockfish?nodes=1/score"
+
 # Tests never reach for the network, and never for more threads than they are given.
 TEST_JOBS ?= 3
 TEST_ARGS := -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
@@ -23,13 +30,28 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
+.PHONY: help demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: $(DEMO_STAMP) ## install what the demo needs, then watch a policy learn Connect Four
 	@$(BIN)/ludus run $(ARGS)
+
+# The engine is looked for before anything is installed.
+need-stockfish:
+	@PATH="$$PATH:/usr/games" command -v stockfish >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && $(APT) stockfish; } \
+		|| { echo "make chess needs the engine stockfish: make system-packages, or put it on PATH" >&2; exit 1; }
+
+chess: need-stockfish $(CHESS_STAMP) ## install what chess needs, then watch a network learn from Stockfish's games (12 minutes on two cores)
+	@$(BIN)/ludus run examples/chess.yaml $(ARGS)
+	@$(BIN)/ludus plot runs/chess --panels --title "a chess network and Stockfish's moves, after each round" $(CHESS_CURVES)
+	@echo "play against it:        $(BIN)/ludus play runs/chess"
+	@echo "in any chess program:   $(CURDIR)/$(BIN)/ludus chess uci $(CURDIR)/runs/chess --nodes 200"
+
+system-packages: ## install what only the system has, by apt: stockfish, a compiler, libdeflate, what make fuzz needs
+	@command -v apt-get >/dev/null || { echo "there is no apt-get here; install these as your system does: $(SYSTEM_PACKAGES)" >&2; exit 1; }
+	@$(APT) $(SYSTEM_PACKAGES)
 
 llm: $(LLM_STAMP) ## install what language models need, then watch a tiny one learn tic-tac-toe (eight minutes on two cores)
 	@$(BIN)/ludus run examples/llm/tictactoe.yaml $(ARGS)

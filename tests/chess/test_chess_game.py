@@ -17,7 +17,7 @@ from ludus.games.listing import available_games
 from ludus.testing import check_game
 
 pytest.importorskip("ludus_chess")
-from ludus.chess.game import MAX_PLIES, ChessPosition
+from ludus.chess.game import MAX_PLIES, OPENING_PLIES, ChessPosition
 
 FOOLS_MATE = ("f3", "e5", "g4", "Qh4#")
 
@@ -34,6 +34,27 @@ def play(*moves: str) -> ChessPosition:
 
 def test_chess_keeps_the_promises_of_games() -> None:
     check_game(make_game("chess:standard"), games=3)
+
+
+def test_openings_keep_the_promises_of_games() -> None:
+    check_game(make_game("chess:openings"), games=3)
+
+
+def test_an_opening_is_decided_by_its_seed_and_white_moves_first() -> None:
+    game = make_game("chess:openings")
+    begun = [game.start(seed) for seed in range(40)]
+    assert len({position.text() for position in begun}) == 40
+    assert game.start(7).text() == begun[7].text()
+    for position in begun:
+        assert isinstance(position, ChessPosition)
+        assert position.acting() == (0,)
+        assert position.board.white_to_move
+        _, moves = position.uci_position()
+        oracle = chess.Board()
+        for move in moves:
+            oracle.push_uci(move)
+        assert len(moves) == OPENING_PLIES
+        assert position.board.fen().split()[:2] == oracle.fen().split()[:2]
 
 
 def test_the_game_is_listed() -> None:
@@ -121,7 +142,7 @@ def test_a_game_that_goes_on_and_on_is_drawn() -> None:
 
 
 def test_unknown_chess_is_refused() -> None:
-    with pytest.raises(ConfigError, match="did you mean chess:standard"):
+    with pytest.raises(ConfigError, match="there are chess:standard and chess:openings"):
         make_game("chess:960")
 
 

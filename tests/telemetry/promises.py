@@ -119,6 +119,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "loader/refused",
         "loader/refused/<reason>",
         "train/validation/<term>",
+        "train/validation/rows",
         "train/validation/policy_top1",
         "train/validation/wdl_accuracy",
         "train/validation/wdl_brier",

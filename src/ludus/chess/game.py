@@ -1,4 +1,4 @@
-"""Chess as a game of ludus: `chess:standard`.
+"""Chess as games of ludus: `chess:standard`, and `chess:openings`, which begins after random moves.
 
 Seat 0 is White. Observations are lc0's 112 planes (input format 1) from the side to move's view, whichever seat looks;
 actions are lc0's 1858 policy indices, from the same view, so one action means another move to the other colour.
@@ -20,6 +20,9 @@ from ludus.games.protocol import GameSpec
 
 ACTIONS = 1858
 PLANES = (112, 8, 8)
+OPENING_PLIES = 24
+"""Random half-moves before a game of `chess:openings`; even, so that White moves first. After so many, games differ
+from the start, and one side is often ahead: a weak player can show that it converts."""
 MAX_PLIES = 512
 """Games of this length are drawn. Of real games fewer than one in a thousand is longer."""
 TOO_LONG = "length"
@@ -29,18 +32,24 @@ WHITE = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}
 
 
 class ChessGame:
-    """Chess from the start position."""
+    """Chess from the start position, or from openings: two greedy players would play one game over and over."""
 
     def __init__(self, name: str) -> None:
-        if name != "standard":
-            raise ConfigError(f"game chess:{name}: no such game; did you mean chess:standard?")
+        if name not in ("standard", "openings"):
+            raise ConfigError(f"game chess:{name}: no such game; there are chess:standard and chess:openings")
+        self._has_openings = name == "openings"
         self.spec = GameSpec(
-            key="chess:standard", players=2, actions=ACTIONS, observation_shape=PLANES, max_length=MAX_PLIES
+            key=f"chess:{name}",
+            players=2,
+            actions=ACTIONS,
+            observation_shape=PLANES,
+            max_length=MAX_PLIES,
+            has_chance=self._has_openings,
         )
 
     def start(self, seed: int) -> ChessPosition:
-        """Begin a game; there is no chance in it, so the seed decides nothing."""
-        return ChessPosition()
+        """Begin a game. In `chess:standard` the seed decides nothing, in `chess:openings` the opening."""
+        return _opening(seed) if self._has_openings else ChessPosition()
 
 
 class ChessPosition:
@@ -148,6 +157,18 @@ class ChessPosition:
         if len(actions) != 1:
             raise EnvError(f"chess:standard: only seat {seat} acts now, got actions for {sorted(actions)}")
         return action
+
+
+def _opening(seed: int) -> ChessPosition:
+    """A position after random moves, in which somebody has to move."""
+    rng = np.random.default_rng(seed)
+    while True:
+        position = ChessPosition()
+        for _ in range(OPENING_PLIES):
+            if acting := position.acting():
+                position.act({acting[0]: int(rng.choice(position.legal(acting[0])))})
+        if position.acting():
+            return position
 
 
 def _spread(rank: str) -> str:

@@ -23,6 +23,8 @@ from ludus.train.messages import LoaderRefusal, LoaderStage
 
 LOOK_S = 0.5
 """How often somebody is told that the loader waits."""
+HELD_OUT_S = 30.0
+"""How long positions to validate on may take; games are inflated for them."""
 
 
 class ChessChunks:
@@ -38,6 +40,7 @@ class ChessChunks:
         positions: int | None = None,
         validation: float = 0.05,
         validation_positions: int = 1024,
+        validation_fixed: bool = False,
         threads: int = 2,
         pool_chunks: int = 100_000,
         min_chunks: int = 1,
@@ -61,6 +64,8 @@ class ChessChunks:
             positions: Of an update, a multiple of `train.minibatch`. Default: four minibatches.
             validation: Share of the chunks that is held out.
             validation_positions: Of a measurement on them.
+            validation_fixed: Measure on the positions of the first measurement (since this start) again and again, so
+                that figures are comparable; they stay in memory.
             threads: That inflate and expand; batches do not depend on their number.
             pool_chunks: A sliding window over the newest.
             min_chunks: No first batch before so many are there.
@@ -85,6 +90,8 @@ class ChessChunks:
         self._waiting, self._admit_wait_s = waiting, admit_wait_s
         self._is_in_rounds = config.cycle is not None
         self._supply = ChunkSupply(Path(directory))
+        self._waiting, self._is_fixed = waiting, validation_fixed
+        self._fixed: Tensors | None = None
         shared: dict[str, Any] = {
             "directory": directory,
             "seed": seed,
@@ -137,7 +144,17 @@ class ChessChunks:
 
     def held_out(self) -> Tensors | None:
         """Positions of chunks that are never trained on; None if there are not enough yet."""
-        return None if self._held_out is None else self._held_out.get_next_batch(LOOK_S)
+        if self._fixed is not None:
+            return self._fixed
+        if self._held_out is None or not self._held_out.get_stats().chunks_since_anchor:
+            return None
+        found = self._held_out.get_next_batch(HELD_OUT_S)
+        if found is not None and self._is_fixed:
+            # The loader's own memory is used again for what comes next.
+            planes, policy, values = found
+            self._fixed = planes.copy(), policy.copy(), values.copy()
+            self._held_out.stop()
+        return found if self._fixed is None else self._fixed
 
     def new_sequences(self) -> int:
         """Chunks that no round has admitted."""

@@ -76,6 +76,11 @@ def need_run(path: Path) -> RunDirectory:
     return run
 
 
+def games_of(config: RunConfig) -> list[str]:
+    """Keys of the games that a run plays, and of those that it is only measured on."""
+    return [*(game.key for game in config.games), *(game.key for game in config.evaluate.held_out_games)]
+
+
 def choose_game(run: Path, keys: Sequence[str], wanted: str | None, *, none: str) -> str:
     """The key of one of the run's games, by default the first; `none` says what to do where there are none."""
     if not keys:

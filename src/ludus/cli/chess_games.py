@@ -22,6 +22,9 @@ PROGRESS_S = 5.0
 
 Out = Annotated[Path, typer.Option(help="Directory for the chunks; made if it is not there.")]
 Games = Annotated[int | None, typer.Option(min=1, help="Games to play. Default: 100.")]
+UpTo = Annotated[
+    int | None, typer.Option(min=1, help="Play until the directory has this many, those of earlier starts included.")
+]
 Forever = Annotated[bool, typer.Option("--forever", help="Play until interrupted.")]
 Seed = Annotated[int, typer.Option(help="Seed of all chance.")]
 Tar = Annotated[int, typer.Option(min=0, help="Games in a .tar. 0: a .gz for each game.")]
@@ -32,6 +35,7 @@ def play_engine(
     engine: Annotated[str, typer.Argument(help="Name on PATH or path, with settings: stockfish?nodes=100&multipv=4.")],
     out: Out = Path("chunks"),
     games: Games = None,
+    up_to: UpTo = None,
     forever: Forever = False,
     processes: Annotated[int, typer.Option(min=1, max=256, help="Engine processes at the same time.")] = 1,
     random_plies: Annotated[int, typer.Option(min=0, max=100, help="Games begin with 0 to N random moves.")] = 4,
@@ -69,16 +73,20 @@ def play_engine(
         policy_temperature=policy_temperature,
         max_plies=max_plies,
     )
-    wanted = how_many(games, forever)
+    wanted = how_many(games, forever, up_to)
     writer = ChunkWriter(folder=out, prefix=prefix or file_name(spec.program.stem), games_per_tar=tar)
-    with ending_well(), writer, Reporter(wanted, writer) as report:
-        play(spec, settings, writer, games=wanted, processes=processes, seed=seed, progress=report)
+    with ending_well(), writer:
+        if up_to is not None:
+            wanted = max(up_to - writer.first_number(), 0)
+        with Reporter(wanted, writer) as report:
+            if wanted != 0:
+                play(spec, settings, writer, games=wanted, processes=processes, seed=seed, progress=report)
 
 
-def how_many(games: int | None, forever: bool) -> int | None:
+def how_many(games: int | None, forever: bool, up_to: int | None = None) -> int | None:
     """Games to play; None for no end."""
-    if forever and games is not None:
-        raise ConfigError("--games and --forever: write one of them")
+    if forever + (games is not None) + (up_to is not None) > 1:
+        raise ConfigError("--games, --up-to and --forever: write one of them")
     return None if forever else games or 100
 
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ludus.cli.arguments import choose_game
+from ludus.cli.arguments import choose_game, games_of
 from ludus.config import RunConfig, nearest_word
 from ludus.errors import ConfigError, RolloutError
 from ludus.explore.messages import Setup
@@ -61,8 +61,8 @@ class Table:
     """The game of a match, and everybody who can be asked to it."""
 
     def __init__(self, run: RunDirectory, config: RunConfig, game: str | None) -> None:
-        """`game` is a key of the run's games; None for the first."""
-        keys = [choice.key for choice in config.games]
+        """`game` is a key of the run's games, also of those it is only measured on; None for the first."""
+        keys = games_of(config)
         none = "attempts tasks and plays no games; there is nobody to play against"
         self.key = choose_game(run.path, keys, game, none=none)
         self.run, self.config = run, config

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ludus.cli.arguments import GameKey, GamePlugins, choose_game, open_run
+from ludus.cli.arguments import GameKey, GamePlugins, choose_game, games_of, open_run
 from ludus.errors import ConfigError, RolloutError
 from ludus.games.board_text import label_board
 from ludus.plugins import load_plugins
@@ -51,7 +51,7 @@ def play(
     load_plugins(plugin or [])
     directory, config = open_run(run)
     none = f"has no games; ludus inspect {run} shows its attempts at tasks"
-    key = choose_game(run, [choice.key for choice in config.games], game, none=none)
+    key = choose_game(run, games_of(config), game, none=none)
     ref = choose_policy(directory, config, policy)
     if config.policy.model is not None:
         talk(directory, config, key, ref, seat=seat, seed=seed, greedy=not sample)

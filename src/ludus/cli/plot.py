@@ -17,8 +17,10 @@ def plot(
         list[str], typer.Argument(help="Directories of runs, live or finished; or LABEL=PATTERN for a line of several.")
     ],
     metric: Annotated[
-        list[str] | None, typer.Option(help="Metric or pattern, such as 'train/*'. Default: what evaluations measure.")
+        list[str] | None,
+        typer.Option(help="Metric or pattern, such as 'train/*', or LABEL=METRIC. Default: what evaluations measure."),
     ] = None,
+    panels: Annotated[bool, typer.Option("--panels", help="One run: a panel and a scale for each metric.")] = False,
     out: Annotated[Path | None, typer.Option(help="File to write, .png or .svg. Default: RUN/curves.png.")] = None,
     title: Annotated[str | None, typer.Option(help="Headline. Default: the name of the run.")] = None,
 ) -> None:
@@ -31,11 +33,14 @@ def plot(
     Examples:
       ludus plot runs/connect_four
       ludus plot runs/connect_four --metric train/entropy --metric 'train/*_kl' --out /tmp/training.svg
+      ludus plot runs/chess --metric 'top-1=train/validation/policy_top1' --metric 'evaluate/*/score' --panels
       ludus plot 'mix=runs/study/mix-*' 'grpo=runs/study/grpo-*' --metric 'evaluate/*/success' --out study.png
     """
     from ludus.reports.curves import draw_curves, draw_labelled, read_bands
     from ludus.storage.atomic import write_bytes
 
+    labels = _labels(metric or ())
+    metric = list(labels) or None
     labelled = _find_runs(runs)
     single = labelled[0][1][0] if len(labelled) == 1 and len(labelled[0][1]) == 1 else None
     if out is None and single is None:
@@ -47,7 +52,9 @@ def plot(
     if single is not None:
         curves = _read(single, metric)
         bands = read_bands(single / "metrics.jsonl", curves)
-        write_bytes(target, draw_curves(curves, title or labelled[0][0], bands=bands, form=form))
+        write_bytes(
+            target, draw_curves(curves, title or labelled[0][0], bands=bands, labels=labels, apart=panels, form=form)
+        )
         for name, points in curves.items():
             within = f" (95 %: {bands[name][-1][1]:.4g} to {bands[name][-1][2]:.4g})" if name in bands else ""
             typer.echo(f"{name}: {_ends(points)}{within}")
@@ -59,6 +66,16 @@ def plot(
                 for name, points in curves.items():
                     typer.echo(f"{label}: {path.name}: {name}: {_ends(points)}")
     typer.echo(f"picture: {target}")
+
+
+def _labels(texts: Sequence[str]) -> dict[str, str]:
+    """Patterns of metrics and what people read for each. A label has no slash: names of metrics may have `=`, too."""
+    labels = {}
+    for text in texts:
+        label, found, pattern = text.partition("=")
+        is_label = bool(found) and "/" not in label
+        labels[pattern if is_label else text] = label if is_label else text
+    return labels
 
 
 def _find_runs(texts: Sequence[str]) -> list[tuple[str, list[Path]]]:

@@ -16,6 +16,7 @@ from ludus.errors import LudusError
 from ludus.games.protocol import Game, GameSpec, TextGame
 from ludus.games.registry import GAMES, TEXT_GAMES, make_game, make_text_game, missing_package
 
+CHESS = ("chess:standard", "chess:openings")
 SLOW_TO_LOAD = frozenset({"colored_trails"})
 """OpenSpiel's games that take more than a tenth of a second to load; what only loading can tell is left out."""
 
@@ -82,8 +83,8 @@ def _players(fewest: int, most: int) -> str:
 
 def _chess_games() -> list[GameListing]:
     if problem := missing_package("chess"):
-        return [GameListing(key="chess:standard", ok=False, reason=problem)]
-    return [_registered_game("chess:standard", make_game)]
+        return [GameListing(key=key, ok=False, reason=problem) for key in CHESS]
+    return [_registered_game(key, make_game) for key in CHESS]
 
 
 def _pgx_games() -> list[GameListing]:

@@ -1,6 +1,6 @@
 """Games by key, `<back end>:<name>` or the name of a game that somebody registered.
 
-Board games are `open_spiel:<name>`, `pgx:<name>`, `pettingzoo:<name>` and `chess:standard`, text games
+Board games are `open_spiel:<name>`, `pgx:<name>`, `pettingzoo:<name>` and `chess:<name>`, text games
 `open_spiel:<name>` and `textarena:<id>`. Invariant: `make_game(key).spec.key == key`, so that the key in a record
 always finds the game again; `make_text_game` likewise. Add a game from a plugin with `register_game` or
 `register_text_game`, a back end of many games (`mine:<name>`) with `register_backend`; or from an installed package

@@ -17,6 +17,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ludus.config import RunConfig
 from ludus.errors import IncompleteCheckpoint, TrainError, WorkerError
 from ludus.lm.teachers import TeacherModel
 from ludus.orchestrator.context import RunContext
@@ -197,7 +198,7 @@ class TrainerClient(Learner):
     def _greet(self, checkpoint: Path | None) -> None:
         context = self._context
         setup = TrainerSetup(
-            config=context.config.model_dump_json(),
+            config=self._config_of_run().model_dump_json(),
             shape=context.shape.to_json(),
             checkpoint=checkpoint.name if checkpoint is not None else "",
             start=str(context.start.run.policies) if context.start is not None else "",
@@ -207,6 +208,14 @@ class TrainerClient(Learner):
             update=self._ordered - len(self._orders),
         )
         context.supervisor.send(NAME, setup)
+
+    def _config_of_run(self) -> RunConfig:
+        """The config, with the run's directory in what its loader is made with."""
+        config, path = self._context.config, str(self._context.run.path)
+        if config.buffer.loader is None:
+            return config
+        buffer = config.buffer.model_copy(update={"loader": config.buffer.loader.of_run(path)})
+        return config.model_copy(update={"buffer": buffer})
 
     def _send(self, order: Order) -> None:
         seed = derive_seed(self._context.config.seed, "update", order.update) % 2**32

@@ -28,7 +28,7 @@ DEFAULT = (
     "psro/nash_conv*",
 )
 """And the return instead of the score where a game pays more than win or lose."""
-SHARES = ("*/score", "*/success", "*/pass@*", "*invalid_moves", "*/wins", "*/draws", "*_fraction")
+SHARES = ("*/score", "*/success", "*/pass@*", "*invalid_moves", "*/wins", "*/draws", "*_fraction", "*/policy_top1")
 """Metrics that lie between 0 and 1 are shown as percentages."""
 RARITIES = ("*invalid_moves",)
 """Of these, those that are near 0 when all is well: each has a panel of its own, or it would lie on the axis."""
@@ -75,6 +75,8 @@ def interval(name: str, line: Mapping[str, Any]) -> tuple[float, float] | None:
         count = line.get(f"{path}/games")
     elif name.endswith("/success"):
         count = line.get(f"{path.removesuffix('/sampled')}/tasks")
+    elif name.endswith("/policy_top1"):
+        count = line.get(f"{path}/rows")
     if not isinstance(count, int | float) or count <= 0:
         return None
     square = _Z95**2 / count
@@ -89,19 +91,30 @@ def headline(name: str, line: Mapping[str, Any]) -> str:
 
 
 def draw_curves(
-    curves: Mapping[str, Curve], title: str, *, bands: Mapping[str, Band] | None = None, form: str = "png"
+    curves: Mapping[str, Curve],
+    title: str,
+    *,
+    bands: Mapping[str, Band] | None = None,
+    labels: Mapping[str, str] | None = None,
+    apart: bool = False,
+    form: str = "png",
 ) -> bytes:
-    """The metrics of one run with the intervals of those that have one, as PNG or SVG."""
-    panels = _panels(curves)
+    """The metrics of one run with the intervals of those that have one, as PNG or SVG.
+
+    Args:
+        labels: what people read in place of a metric's name.
+        apart: a panel for each metric, on its own scale.
+    """
+    panels = [[name] for name in curves] if apart else _panels(curves)
     figure, all_axes = _make_panels(len(panels))
     for axes, names in zip(all_axes, panels, strict=False):
         for place, name in enumerate(names):
             steps, values = zip(*curves[name], strict=True)
-            has_band = bands is not None and name in bands
-            axes.plot(steps, values, label=f"{name} (95 %)" if has_band else name, **_line(place))
-            if bands is not None and name in bands:
-                _draw_band(axes, bands[name], place)
-        _finish_panel(axes, names[0])
+            label, band = (labels or {}).get(name, name), (bands or {}).get(name)
+            axes.plot(steps, values, label=f"{label} (95 %)" if band else label, **_line(place))
+            if band:
+                _draw_band(axes, band, place)
+        _finish_panel(axes, names[0], is_alone=apart)
     return _render(figure, title, form)
 
 
@@ -150,12 +163,12 @@ def _line(place: int) -> dict[str, Any]:
     return {"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.5}
 
 
-def _finish_panel(axes: Any, name: str) -> None:
+def _finish_panel(axes: Any, name: str, *, is_alone: bool = False) -> None:
     from matplotlib.ticker import EngFormatter, PercentFormatter
 
     if matches(name, SHARES):
         low = 0.0 if axes.dataLim.ymin < _HALF else _HALF
-        axes.set_ylim(*((0.0, None) if matches(name, RARITIES) else (low - 0.02, 1.02)))
+        axes.set_ylim(*((0.0, None) if is_alone or matches(name, RARITIES) else (low - 0.02, 1.02)))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     if matches(name, VANISHING) and axes.dataLim.minposy < float("inf"):
         axes.set_yscale("log")

@@ -6,7 +6,7 @@ again, so it admits the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ludus.orchestrator import Progress, Workers
@@ -33,9 +33,14 @@ class LoaderRounds(PulledRows):
         workers: Workers,
         progress: Progress,
         telemetry: Telemetry,
+        produce: Callable[[], None],
     ) -> None:
         super().__init__(
-            rows, in_flight=lambda: learner.in_flight, most_in_flight=learner.depth, told=learner.loader.metrics
+            rows,
+            in_flight=lambda: learner.in_flight,
+            most_in_flight=learner.depth,
+            told=learner.loader.metrics,
+            produce=produce,
         )
         self._learner, self._cycle, self._controls = learner, cycle, controls
         self._workers, self._progress, self._telemetry = workers, progress, telemetry

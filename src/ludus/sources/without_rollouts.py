@@ -49,11 +49,17 @@ class PulledRows(NoRollouts):
         in_flight: Callable[[], int],
         most_in_flight: int,
         told: Callable[[], dict[str, float]],
+        produce: Callable[[], None],
     ) -> None:
+        """`told` gives what the loader has said of itself; `produce` starts whatever makes its data."""
         super().__init__(rows)
         self._in_flight = in_flight
         self._most_in_flight = most_in_flight
-        self._told = told
+        self._told, self._produce = told, produce
+
+    def start(self) -> None:
+        """Begin to make data, where that is the run's own business."""
+        self._produce()
 
     def next(self) -> Batch | None:
         """Ask for another pull, if the trainer has room."""

@@ -175,6 +175,7 @@ TRAIN = (
     ("train/updates_behind", "updates", "split, schedule sync: since the version that the batch was played with"),
     ("train/seconds", "s", "split: wall time of the update in the trainer"),
     ("train/validation/<term>", "objective", "held-out rows of a loader: a term of the objective, after a round"),
+    ("train/validation/rows", "rows", "held-out rows that these were measured on"),
     ("train/validation/policy_top1", "share", "chess: held-out positions in which the likeliest move is the target's"),
     ("train/validation/wdl_accuracy", "share", "chess: held-out positions whose likeliest result is the game's"),
     ("train/validation/wdl_brier", "0 to 2", "chess: squared error of win, draw and loss, summed"),

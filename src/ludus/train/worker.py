@@ -107,7 +107,9 @@ class Trainer:
         if not isinstance(self._loader, ValidatingLoader) or not isinstance(self._learner, ValidatingLearner):
             return {}
         rows = self._loader.held_out()
-        found = {} if rows is None else self._learner.validate(self._state, rows)
+        if rows is None:
+            return {}
+        found = {**self._learner.validate(self._state, rows), "rows": float(len(rows[0]))}
         return {f"validation/{name}": value for name, value in found.items()}
 
     def _pull(self, admits: int) -> Experiences | Tensors:

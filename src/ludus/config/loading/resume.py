@@ -32,6 +32,7 @@ MAY_CHANGE: tuple[str, ...] = (
     "train.trainers",
     "cycle",
     "buffer.feeds",
+    "buffer.loader.command",
     "buffer.capacity",
     "explore.deadline_s",
     "explore.workers",

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ludus.config.run import RunConfig
 
 
+RUN = "{run}"
+"""Stands for the run's directory."""
+
+
 class RowFileConfig(Model):
     """Rows from a file of JSON lines or Parquet, a Hugging Face dataset, or a set that ludus makes itself.
 
@@ -136,7 +140,21 @@ class LoaderConfig(Model):
     kind: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$", examples=["csv"])
     """`chess_chunks`, or the name under which a plugin registered one (`ludus.register_loader`)."""
     options: dict[str, Any] = Field(default={})
-    """What it is made with."""
+    """What it is made with. In a text, {run} stands for the run's directory."""
+    command: tuple[str, ...] = Field(
+        default=(), strict=False, examples=[["ludus", "chess", "play-engine", "stockfish", "--out", "{run}/chunks"]]
+    )
+    """A program that writes what the loader reads, and its arguments; not a shell. It starts and ends with the run, and
+    is started again when it fails. `ludus` is the one that runs; {run} stands for the run's directory."""
+
+    def of_run(self, path: str) -> LoaderConfig:
+        """As it is for the run in this directory."""
+        options = {
+            key: value.replace(RUN, path) if isinstance(value, str) else value for key, value in self.options.items()
+        }
+        return self.model_copy(
+            update={"options": options, "command": tuple(word.replace(RUN, path) for word in self.command)}
+        )
 
 
 class RunFeedConfig(TextOrMapping):
