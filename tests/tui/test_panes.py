@@ -218,6 +218,18 @@ def test_the_ladder_shows_what_is_sure_and_what_is_not_and_the_tables_who_met_wh
     assert any(line.split() == ["1", "a", "███"] for line in lines)
 
 
+def test_elo_and_trueskill_stand_whole_beside_their_bars() -> None:
+    ladder = (
+        LeagueMember(name="main@5", mu=40.3, sigma=1.0, games=160, elo=1389.4, elo_error=80.4),
+        LeagueMember(name="main@1", mu=30.6, sigma=1.0, games=200, elo=946.1, elo_error=59.7),
+    )
+    head, *lines = [line.plain for line in LEAGUE.draw(view_of(LeagueNews(members=ladder)), 70)]
+    assert head.endswith("games TrueSkill")
+    assert lines[0].endswith("1389 ± 158      160      40.3")
+    assert lines[1].endswith(" 946 ± 117      200      30.6")
+    assert {len(line) for line in (head, *lines)} == {70}
+
+
 @pytest.mark.parametrize(
     ("wanted", "fits"),
     [

@@ -61,7 +61,8 @@ def _ladder(members: tuple[LeagueMember, ...], width: int) -> list[Text]:
     lines = [Text(head[:width], "dim")]
     for place, (each, (rating, margin)) in enumerate(zip(members, ratings, strict=True), start=1):
         sure, likely = ((rating + sign * margin - low) / span for sign in (-1, 1))
-        figures = f"{_skill(rating):>7} ± {_skill(margin):<4} {short(each.games):>7}{_skill(each.mu):>10}"
+        said = f"{rating:>7.0f} ± {margin:<4.0f}" if is_fitted else f"{_skill(rating):>7} ± {_skill(margin):<4}"
+        figures = f"{said} {short(each.games):>7}{_skill(each.mu):>10}"
         head = f"{place:>3} {fit(each.name, name_width)}"
         lines.append(Text.assemble(head, spread(sure, likely, bar_width), figures))
     return lines
