@@ -216,3 +216,9 @@ def test_a_directory_of_chunks_is_trained_on_and_its_held_out_games_measured(tmp
     assert 0 < report["games"] < 16
     facts = json.loads(invoke("describe", run, "--json"))
     assert facts["versions"].endswith("to main@1")
+    checkpoint = max((tmp_path / "run" / "checkpoints").iterdir())
+    assert (
+        json.loads(invoke("describe", str(checkpoint), "--json"))["is"]
+        == f"checkpoint {int(checkpoint.name)} of the run {run}"
+    )
+    assert json.loads(invoke("eval", str(checkpoint), "--json"))["metrics"] == report["metrics"]

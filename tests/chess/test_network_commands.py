@@ -164,7 +164,7 @@ def test_bad_input_is_refused_in_a_sentence() -> None:
         "no.pb.gz: no such file": ["describe", "no.pb.gz"],
         "nothing is neither a run nor a network (.pb.gz)": ["describe", "nothing"],
         "no policy main@9 in runs/small_start; there are: main@0": ["describe", "runs/small_start@9"],
-        "runs/small_start exists; choose another directory": ["convert", "runs/small_start", "runs/small_start"],
+        "runs/small_start exists; remove it, or choose another directory": ["convert", "runs/small_start", "runs/small_start"],
         "--encoding HALF: expected LINEAR16, FLOAT16, BFLOAT16, FLOAT32": [
             "convert", "runs/small_start", "x.pb.gz", "--encoding", "HALF"
         ],

@@ -1,6 +1,7 @@
 """What people name when they mean a network: an lc0 file, a run, a version of it, or an exported version.
 
-`net.pb.gz`, `runs/chess`, `runs/chess@12`, `runs/chess@main@12`, `runs/chess/exports/main-00000012`.
+`net.pb.gz`, `runs/chess`, `runs/chess@12`, `runs/chess@main@12`, `runs/chess/exports/main-00000012`, and a checkpoint,
+`runs/chess/checkpoints/00000420`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ludus.errors import ConfigError
 from ludus.policies import PolicyShape, PolicyStore
 from ludus.policies.export import load_export
 from ludus.policies.store import CARD, Policy, choose_policy
+from ludus.storage.checkpoints import MANIFEST, CheckpointStore
 from ludus.storage.run_directory import RunDirectory, find_run
 
 SHAPE = (CHESS_PLANES, 8, 8)
@@ -40,7 +42,7 @@ class NetworkSource:
     config: RunConfig | None = None
     """Of a run."""
     version: str = ""
-    """As `main@12`; empty for an lc0 file."""
+    """As `main@12` or `checkpoint 420`; empty for an lc0 file."""
 
     def chess_network(self) -> ChessNetworkConfig:
         """The config of a network of chess. Raises ConfigError for others, which also play chess:standard."""
@@ -90,6 +92,8 @@ def _open(text: str) -> NetworkSource:
         raise ConfigError(f"{path}: ludus writes ONNX and does not read it; name the .pb.gz or the run that it is of")
     if (path / CARD).is_file():
         return _of_policy(path.name, load_export(path))
+    if path.name.isdigit() and (path / MANIFEST).is_file():
+        return _of_checkpoint(path)
     folder, version = _split(text)
     run = find_run(folder)
     if not run.is_run():
@@ -112,6 +116,26 @@ def _of_file(path: Path) -> NetworkSource:
         input_format=network.input_format,
         steps=int(network.message.get("training_params", {}).get("training_steps", 0)),
         file=network,
+    )
+
+
+def _of_checkpoint(path: Path) -> NetworkSource:
+    path = path.absolute()
+    run = RunDirectory(path.parent.parent)
+    run.open()
+    config = load_config(run.config)
+    network = config.policy.network
+    if not isinstance(network, ChessAttentionConfig | ChessResidualConfig):
+        raise ConfigError(f"{path} holds a {network.kind} network; expected chess_residual or chess_attention")
+    saved = CheckpointStore(path.parent, keep=1).load(int(path.name))
+    return NetworkSource(
+        name=f"{run.path.name}-checkpoint-{saved.update}",
+        shape=chess_shape(network),
+        weights=saved.tensors("weights"),
+        input_format=input_format_of(config),
+        run=run,
+        config=config,
+        version=f"checkpoint {saved.update}",
     )
 
 

@@ -13,7 +13,7 @@ from ludus.errors import ConfigError
 from ludus.extras import NETWORKS, need_packages
 
 Network = Annotated[
-    str, typer.Argument(metavar="NETWORK", help="An lc0 file (.pb.gz), a run, RUN@VERSION, or an exported version.")
+    str, typer.Argument(metavar="NETWORK", help="An lc0 file (.pb.gz), a run, RUN@VERSION, a checkpoint, or an export.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 

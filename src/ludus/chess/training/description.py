@@ -59,7 +59,8 @@ def _kind(source: NetworkSource, text: str) -> str:
     if source.file is not None:
         return "an lc0 network file"
     if source.run is not None:
-        return f"version {source.version} of the run {source.run.path}"
+        what = source.version if source.version.startswith("checkpoint") else f"version {source.version}"
+        return f"{what} of the run {source.run.path}"
     return f"an exported version, {source.version}"
 
 
@@ -138,12 +139,12 @@ def _run(source: NetworkSource) -> dict[str, Any]:
     from ludus.policies import PolicyStore
     from ludus.storage.checkpoints import CheckpointStore
 
-    name = source.version.partition("@")[0]
+    name = source.config.policy.name
     versions = [ref.version for ref in PolicyStore(source.run.policies).versions(name)]
     checkpoints = CheckpointStore(source.run.checkpoints, keep=1).list()
     loader, train = source.config.buffer.loader, source.config.train
     facts: dict[str, Any] = {
-        "versions": f"{len(versions)}: {name}@{versions[0]} to {name}@{versions[-1]}",
+        "versions": f"{len(versions)}: {name}@{versions[0]} to {name}@{versions[-1]}" if versions else "none",
         "checkpoints": f"{len(checkpoints)}, the newest after update {checkpoints[-1]:,}" if checkpoints else "none",
         "losses": [f"{term.loss} x {term.weight:g}" for term in train.algorithm.objective or ()],
         "optimizer": f"{train.optimizer.kind}, learning rate {train.optimizer.learning_rate:g}",

@@ -33,7 +33,7 @@ def write_start(path: Path, config_yaml: str, weights: Mapping[str, Any], *, ste
         steps: That they were trained for.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(f"{path} exists; choose another directory")
+        raise ConfigError(f"{path} exists; remove it, or choose another directory")
     config = parse_resolved(config_yaml, "config.yaml")
     config = config.model_copy(update={"policy": config.policy.model_copy(update={"start": None})})
     network: Any = config.policy.network

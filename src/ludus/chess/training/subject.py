@@ -88,8 +88,8 @@ def open_subject(text: str, overrides: Sequence[str], directory: Path | None) ->
     else:
         source = open_network(text)
         name = source.name
-        if source.config is not None and source.config.buffer.loader is not None:
-            config = source.config
+        if source.run is not None and source.config is not None and source.config.buffer.loader is not None:
+            config = load_or_demo(source.run.config, overrides)
         else:
             plan = Plan(
                 name="trial", directory="chunks", network=source.chess_network(), input_format=source.input_format
