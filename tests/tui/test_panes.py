@@ -223,11 +223,12 @@ def test_elo_and_trueskill_stand_whole_beside_their_bars() -> None:
         LeagueMember(name="main@5", mu=40.3, sigma=1.0, games=160, elo=1389.4, elo_error=80.4),
         LeagueMember(name="main@1", mu=30.6, sigma=1.0, games=200, elo=946.1, elo_error=59.7),
     )
-    head, *lines = [line.plain for line in LEAGUE.draw(view_of(LeagueNews(members=ladder)), 70)]
-    assert head.endswith("games TrueSkill")
-    assert lines[0].endswith("1389 ± 158      160      40.3")
-    assert lines[1].endswith(" 946 ± 117      200      30.6")
-    assert {len(line) for line in (head, *lines)} == {70}
+    for width in (50, 70):
+        head, *lines = [line.plain for line in LEAGUE.draw(view_of(LeagueNews(members=ladder)), width)]
+        assert head.endswith("games TrueSkill")
+        assert lines[0].endswith("1389 ± 158      160      40.3")
+        assert lines[1].endswith(" 946 ± 117      200      30.6")
+        assert {len(line) for line in (head, *lines)} == {width}
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def _ladder(members: tuple[LeagueMember, ...], width: int) -> list[Text]:
     name_width = min(max(len(each.name) for each in members) + 1, max(width // 3, 8))
     bar_width = max(width - name_width - 4 - 32, 4)
     scale = "Elo ± 95 %" if is_fitted else "TrueSkill ± 2σ"
-    head = f"{'':4}{'policy':<{name_width}}{scale:<{bar_width}}{'':15}{'games':>7}{'TrueSkill':>10}"
+    head = f"{'':4}{'policy':<{name_width}}{scale:<{bar_width + 15}}{'games':>7}{'TrueSkill':>10}"
     lines = [Text(head[:width], "dim")]
     for place, (each, (rating, margin)) in enumerate(zip(members, ratings, strict=True), start=1):
         sure, likely = ((rating + sign * margin - low) / span for sign in (-1, 1))
