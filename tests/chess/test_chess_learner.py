@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ludus.chess.learner import ChessBatch, ChessLearner
-from ludus.config import AlgorithmConfig, TrainConfig
+from ludus import parse_config
+from ludus.chess.learner import ChessBatch, ChessLearner, find_devices
+from ludus.config import AlgorithmConfig, TrainConfig, resolve
 from ludus.config.sections.chess import (
     ChessAttentionConfig,
     ChessHeadsConfig,
@@ -171,16 +169,37 @@ def test_an_attention_body_learns_too() -> None:
     assert losses[-1] < 0.7 * losses[0]
 
 
-@pytest.mark.slow
 def test_two_devices_compute_what_one_computes() -> None:
-    code = (
-        "import jax, sys; sys.path.insert(0, sys.argv[1])\n"
-        "import test_chess_learner as t\n"
-        "from ludus.chess.learner import ChessLearner\n"
-        "network = t.make_learner().network\n"
-        "one, two = (ChessLearner(network, t.make_train(), devices=jax.devices()[:n]) for n in (1, 2))\n"
-        "a, b = (x.train_batch(x.init(0), t.make_batch(16), 0, 0.0)[1]['loss'] for x in (one, two))\n"
-        "assert len(jax.devices()) == 2 and abs(a - b) < 1e-4 * abs(a), (a, b)\n"
-    )
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", code, os.path.dirname(__file__)], check=True, env={**os.environ, **flags})
+    batch = make_batch(16)
+    batch.policy[2], batch.values[5] = np.nan, np.nan
+    network, found = make_learner().network, []
+    for count in (1, 2):
+        learner = ChessLearner(network, make_train(), devices=find_devices(count))
+        state, metrics = learner.train_batch(learner.init(0), batch, 0, 0.0)
+        found.append((learner.state_tensors(state)["weights"], metrics, learner.validate(state, make_batch(8, seed=3))))
+    (one, metrics, measured), (two, metrics2, measured2) = found
+    for name in one:
+        np.testing.assert_allclose(one[name], two[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    assert metrics == pytest.approx(metrics2, rel=1e-4)
+    assert measured == pytest.approx(measured2, rel=1e-4)
+    assert not all(np.array_equal(one[name], learner.network.init(0)[name]) for name in one)
+
+
+def test_more_devices_than_there_are_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ConfigError, match=r"train.trainers: 64 need as many devices, and there are \d+"):
+        find_devices(64)
+
+
+def test_trainers_that_cannot_share_a_minibatch_are_refused_by_the_check() -> None:
+    text = """
+name: chess
+games: [chess:standard]
+topology: split
+mode: train
+policy: {network: {kind: chess_residual, blocks: 1, filters: 8}}
+buffer: {loader: {kind: chess_chunks, options: {directory: chunks}}}
+train: {minibatch: 16, trainers: 3, algorithm: {preset: chess}}
+"""
+    with pytest.raises(ConfigError, match=r"train.trainers: 3 trainers cannot share train.minibatch 16 evenly"):
+        resolve(parse_config(text, "chess.yaml"))
+    assert resolve(parse_config(text.replace("trainers: 3", "trainers: 2, swa: {}"), "chess.yaml")).train.trainers == 2

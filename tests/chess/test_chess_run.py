@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from psutil import Process
 
@@ -18,12 +19,13 @@ from ludus.cli.inspect import inspect
 from ludus.daemon.run_watch import RunWatch
 
 
-def train(where: Path, *, kill: bool = False) -> Path:
+def train(where: Path, *, kill: bool = False, trainers: int = 1) -> Path:
     """Two rounds; the games of the second come once the first network is out. Hostile files come with both."""
     chunks, run = where / "chunks", where / "run"
     chunks.mkdir()
     arrive(chunks, 0, is_hostile=True)
-    one = SingleRun(parse_config(CONFIG.format(directory=chunks, updates=4, upload=""), "chess.yaml"), run)
+    text = CONFIG.format(directory=chunks, updates=4, upload="")
+    one = SingleRun(parse_config(text.replace("minibatch:", f"trainers: {trainers}, minibatch:"), "chess.yaml"), run)
     one.start()
     is_killed = not kill
     while not one.status().is_over:
@@ -101,3 +103,13 @@ def test_hostile_files_are_listed_with_a_reason_counted_and_left_where_they_are(
     text = capsys.readouterr().out
     assert "tar: 2" in text
     assert "refused_chunks.jsonl has all" in text
+
+
+@pytest.mark.slow
+def test_two_trainers_end_where_one_does(unbroken: Path, tmp_path: Path) -> None:
+    again = train(tmp_path, trainers=2)
+    for ours, theirs in zip(weights(again), weights(unbroken), strict=True):
+        for name, tensor in ours.items():
+            one, two = (np.frombuffer(data, np.float32) for data in (tensor, theirs[name]))
+            np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-5, err_msg=name)
+    assert weights(again)[-1] != weights(unbroken)[-1], "two devices round in another order"

@@ -37,6 +37,7 @@ class Script:
     """After which update whom to kill: the daemon, which is the loop's process, or the trainer."""
     seed: int = 0
     done: list[str] = field(default_factory=list)
+    is_done: bool = False
 
     def __post_init__(self) -> None:
         (self.where / "chunks").mkdir(parents=True)
@@ -52,16 +53,14 @@ class Script:
     def play(self) -> None:
         """Until the run is over, whatever is killed."""
         end = time.monotonic() + BOUND_S
-        while True:
+        while not self.is_done:
             with Driver(log=self.where / "daemon.log", folder=self.where, patience_s=BOUND_S) as daemon:
                 daemon.send("start_training", "start", config="chess.yaml")
                 while not self._is_over(daemon):
                     assert time.monotonic() < end, f"after {self.done}: {daemon._state()}"
                     self._arrive()
                     if self.kills and self._update() >= self.kills[0][0]:
-                        self._kill(daemon, self.kills.pop(0)[1])
-                if daemon.process.poll() is None:
-                    return
+                        self._kill(daemon, self.kills[0][1])
 
     def _is_over(self, daemon: Driver) -> bool:
         """Whether the daemon, or its run, has ended; otherwise a moment has gone by."""
@@ -71,7 +70,8 @@ class Script:
             return True
         assert status["type"] == "status", status
         assert status["payload"]["stage"] != "ERROR", status["payload"]["error"]
-        return status["payload"]["stage"] == "DONE"
+        self.is_done = status["payload"]["stage"] == "DONE"
+        return self.is_done
 
     def _update(self) -> int:
         return max((int(path.name) for path in self.run.glob("checkpoints/[0-9]*")), default=0)
@@ -87,8 +87,9 @@ class Script:
         if who == "trainer":
             children = psutil.Process(daemon.process.pid).children(recursive=True)
             victims = [child.pid for child in children if any("train.worker" in word for word in child.cmdline())]
-        for pid in victims[:1]:
+        for pid in victims[:1]:  # a trainer may not be there yet; then it is killed later
             os.kill(pid, signal.SIGKILL)
+            self.kills.pop(0)
             self.done.append(f"{who}@{self._update()}")
 
 

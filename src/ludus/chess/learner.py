@@ -7,11 +7,13 @@ Invariants:
   that have its target.
 - Nothing is drawn: the same state and batch give the same bits, also after a resume.
 
-With several devices each minibatch is spread over them; weights are on all of them.
+With several devices (`train.trainers`) each minibatch is spread over them; weights are on all of them, and an update
+is that of one device to rounding.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -86,7 +88,7 @@ class ChessLearner:
         self._moves = ~np.concatenate(frozen)
         self._unravel = ravel_pytree({name: np.zeros(shape, np.float32) for name, shape in shapes.items()})[1]
         self._optimizer = build_optimizer(train.optimizer, mask)
-        self._sharding = _spread(devices or jax.devices(), train.minibatch // train.accumulate)
+        self._sharding = _spread(devices or jax.devices()[:1], train.minibatch // train.accumulate)
         self._compiled = _Compiled(
             begin=jax.jit(self._start),
             count=jax.jit(self._counts),
@@ -249,6 +251,20 @@ def _mean(term: ChessTerm, outputs: ChessOutputs, targets: Targets, count: jax.A
 
 def _share(x: jax.Array, mask: jax.Array) -> jax.Array:
     return jnp.sum(jnp.where(mask, x.astype(jnp.float32), 0.0)) / jnp.maximum(jnp.sum(mask), 1)
+
+
+def find_devices(count: int) -> list[Any]:
+    """So many devices: GPUs where there are some, cores of the CPU otherwise."""
+    config: Any = jax.config
+    if config.jax_num_cpu_devices < count:
+        # JAX may have been imported before this process had its environment. Too late where devices are in use.
+        with contextlib.suppress(RuntimeError):
+            config.update("jax_num_cpu_devices", count)
+    devices = jax.devices()
+    if len(devices) < count:
+        more = " (JAX_NUM_CPU_DEVICES)" if devices[0].platform == "cpu" else ""
+        raise ConfigError(f"train.trainers: {count} need as many devices, and there are {len(devices)}{more}")
+    return devices[:count]
 
 
 def _spread(devices: list[Any], rows: int) -> NamedSharding | None:

@@ -35,6 +35,7 @@ from ludus.storage.atomic import temporary_name
 from ludus.storage.checkpoints import Checkpoint, CheckpointStore
 from ludus.storage.tensors import load_tensors
 from ludus.telemetry import Fill
+from ludus.train.learners import local_devices
 from ludus.train.messages import (
     LOADER,
     FromTrainer,
@@ -98,7 +99,7 @@ class TrainerClient(Learner):
 
     def begin(self, saved: Checkpoint | None) -> None:
         """Start the process from a checkpoint, or with fresh weights."""
-        context, runtime = self._context, self._context.config.runtime
+        context, runtime, devices = self._context, self._context.config.runtime, local_devices(self._context.config)
         self._teacher = keep_teacher(context.config, context.run)
         self._ordered = self._milestones.progress.update
         context.supervisor.start(
@@ -106,7 +107,8 @@ class TrainerClient(Learner):
                 name=NAME,
                 module="ludus.train.worker",
                 replies=FromTrainer,
-                threads=runtime.threads or 1,
+                threads=max(runtime.threads or 1, devices),
+                devices=devices,
                 stall_s=runtime.stall_s,
                 imports=worker_imports(context.config),
             )

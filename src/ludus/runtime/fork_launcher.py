@@ -33,7 +33,7 @@ class ForkLauncher:
     def launch(self, spec: WorkerSpec, incarnation: int, ends: WorkerEnds) -> ForkedProcess:
         """Have a worker forked; does not wait for it."""
         environment = dict(os.environ)
-        limit_threads(spec.threads, environment)
+        limit_threads(spec.threads, environment, devices=spec.devices)
         order = ForkOrder(
             module=spec.module,
             environment=environment,

@@ -21,6 +21,8 @@ class WorkerSpec:
     replies: object
     """Union of message structs that the worker may send."""
     threads: int = 1
+    devices: int = 1
+    """CPU devices of JAX, which share the threads."""
     stall_s: float = 60.0
     """Seconds without a tick, while busy, after which the worker counts as hung."""
     imports: tuple[str, ...] = ()

@@ -67,7 +67,7 @@ def make_learner(
     scratch: Path | None = None,
 ) -> Learner:
     """The learner of a run for a policy of this shape, with this teacher (as JSON); temporaries go into `scratch`."""
-    if any(term.loss in CHESS_LOSS_OPTIONS for term in config.train.algorithm.objective or ()):
+    if has_chess_losses(config):
         return _make_chess_learner(config, shape)
     if config.policy.model is None:
         if config.train.trainers > 1:
@@ -82,13 +82,23 @@ def make_learner(
     return make_torch_learner(config, shape, teacher=teacher)
 
 
+def has_chess_losses(config: RunConfig) -> bool:
+    """Whether a run trains a chess network on a loader's tensors."""
+    return any(term.loss in CHESS_LOSS_OPTIONS for term in config.train.algorithm.objective or ())
+
+
+def local_devices(config: RunConfig) -> int:
+    """Devices that share the minibatches of the trainer's own process; other learners share them by processes."""
+    return config.train.trainers if has_chess_losses(config) else 1
+
+
 def _make_chess_learner(config: RunConfig, shape: Mapping[str, Any]) -> Learner:
     """The learner of a chess network, whose room is above this one."""
     from ludus.policies import PolicyShape
 
     import_module("ludus.chess.compile_cache").use_compile_cache()
-    network = PolicyShape.from_json(shape).build()
-    learner: Learner = import_module("ludus.chess.learner").ChessLearner(network, config.train)
+    network, room = PolicyShape.from_json(shape).build(), import_module("ludus.chess.learner")
+    learner: Learner = room.ChessLearner(network, config.train, devices=room.find_devices(config.train.trainers))
     return learner
 
 

@@ -239,8 +239,8 @@ class TrainConfig(Model):
     epoch (local SGD). Their learning rate is √shards times the optimizer's (sgd: the same). The result depends on the
     number of shards, not on the number of cores."""
     trainers: int = Field(default=1, gt=0, le=64)
-    """Processes that share each minibatch and add up their gradients (split topology). The update is that of one, to
-    rounding."""
+    """Processes that share each minibatch and add up their gradients (split topology); for chess networks, devices of
+    one process: GPUs, or cores of the CPU. The update is that of one, to rounding."""
     value_normalisation: bool | None = None
     """Let the critic learn returns that are normalised by the running mean and variance of its targets; advantages are
     in the game's own units. Default: true with the presets ippo and mappo, false with the others."""

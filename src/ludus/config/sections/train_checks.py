@@ -131,6 +131,11 @@ def _objective(config: RunConfig) -> Iterator[Contradiction]:
         yield from _boards(config)
 
 
+def _is_chess(config: RunConfig) -> bool:
+    """Chess networks are trained by several devices of one process, which count and average as one."""
+    return any(term.loss in CHESS_LOSS_OPTIONS for term in config.train.algorithm.objective or ())
+
+
 def _chess(config: RunConfig) -> Iterator[Contradiction]:
     """Chess losses train heads that a chess network has, and nothing else does; they do not mix with others."""
     network, terms = config.policy.network, config.train.algorithm.objective or ()
@@ -145,6 +150,10 @@ def _chess(config: RunConfig) -> Iterator[Contradiction]:
     if others:
         text = f"{terms[others[0]].loss} cannot stand beside {terms[chess[0]].loss}; write chess losses alone"
         yield at((*_OBJECTIVE, others[0], "loss"), text)
+    train = config.train
+    if train.minibatch % (train.accumulate * train.trainers):
+        rows = f"train.minibatch {train.minibatch}" + (f" in {train.accumulate} parts" if train.accumulate > 1 else "")
+        yield at("train.trainers", f"{train.trainers} trainers cannot share {rows} evenly; write another number")
     heads = network.heads
     known = {"chess_policy": tuple(heads.policy), "chess_moves_left": tuple(heads.moves_left)}
     for place in chess:
@@ -232,7 +241,7 @@ def _optimizer(config: RunConfig) -> Iterator[Contradiction]:
         by_steps = [piece.steps is not None for piece in optimizer.pieces]
         if any((piece.steps is None) == (piece.share is None) for piece in optimizer.pieces) or len(set(by_steps)) > 1:
             yield at(f"{path}.pieces", "give every piece its steps, or every piece its share of the run")
-        elif by_steps[0] and config.train.trainers > 1:
+        elif by_steps[0] and config.train.trainers > 1 and not _is_chess(config):
             yield at(f"{path}.pieces", "several trainers count by the share of the run; write share instead of steps")
     if config.policy.model is not None:
         for key in ("beta1", "beta2", "momentum", "nesterov", "decay_rules", "pieces"):
@@ -242,7 +251,7 @@ def _optimizer(config: RunConfig) -> Iterator[Contradiction]:
             yield at(f"{path}.kind", "nadamw is for networks; write adamw, or leave out policy.model")
         if config.train.swa is not None:
             yield at("train.swa", "is for networks; leave it out, or leave out policy.model")
-    if config.train.swa is not None and config.train.trainers > 1:
+    if config.train.swa is not None and config.train.trainers > 1 and not _is_chess(config):
         yield at(
             "train.trainers", "weights are averaged by one trainer; write train.trainers: 1, or leave out train.swa"
         )
