@@ -18,73 +18,7 @@ from ludus.records import Experiences
 from ludus.runtime import Pulse
 from ludus.train.loaders import check_rows, make_loader
 
-PLUGIN = '''
-import time
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-
-from ludus import register_loader
-from ludus.records import Experiences
-
-
-class Numbered:
-    """Games of tic-tac-toe that follow from their numbers."""
-
-    def __init__(self, *, config, seed, rows):
-        self.rows, self.seed, self.next_row = rows, seed, 0
-
-    def next(self):
-        first, self.next_row = self.next_row, self.next_row + self.rows
-        rng, n = np.random.default_rng([self.seed, first]), self.rows
-        final = rng.choice([-1.0, 1.0], n).astype(np.float32)
-        return Experiences(
-            sequences={
-                "episode": np.array([f"row-{first + i}" for i in range(n)], object),
-                "task": np.arange(first, first + n), "attempt": np.zeros(n, np.int64),
-                "game": np.full(n, "open_spiel:tic_tac_toe", object), "seat": np.zeros(n, np.int64),
-                "policy": np.full(n, "main", object), "group": np.full(n, "", object),
-                "final_reward": final, "shaped_reward": final.copy(), "truncated": np.zeros(n, np.bool_),
-            },
-            offsets=np.arange(n + 1),
-            steps={
-                "action": rng.integers(0, 9, n).astype(np.int32), "mask": np.ones(n, np.bool_),
-                "logp": np.full(n, -np.log(9.0), np.float32), "value": np.zeros(n, np.float32), "reward": final.copy(),
-                "version": np.zeros(n, np.int32), "legal": np.ones((n, 9), np.bool_),
-                "observation": rng.integers(0, 2, (n, 3, 3, 3)).astype(np.float32),
-            },
-        )
-
-    def state(self):
-        return {"next_row": self.next_row}
-
-    def load_state(self, state):
-        self.next_row = state["next_row"]
-
-    def close(self):
-        pass
-
-
-register_loader("numbered", Numbered)
-
-
-class Waiting(Numbered):
-    """Gives some rows, and then waits for a file that tells it to go on."""
-
-    def __init__(self, *, config, seed, waiting, rows, then, until):
-        super().__init__(config=config, seed=seed, rows=rows)
-        self.waiting, self.then, self.until = waiting, then, Path(until)
-
-    def next(self):
-        while self.next_row >= self.then and not self.until.exists():
-            self.waiting()
-            time.sleep(0.001)
-        return super().next()
-
-
-register_loader("waiting", Waiting)
-'''
+PLUGIN = str(Path(__file__).parent / "plugins" / "numbered_loaders.py")
 CONFIG = """
 name: pulled
 games: [open_spiel:tic_tac_toe]
@@ -100,16 +34,9 @@ telemetry: {tensorboard: false, every_s: 0}
 
 
 @pytest.fixture(scope="module")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("plugin") / "numbered_loader.py"
-    path.write_text(PLUGIN)
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def unbroken(plugin: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("pulled") / "run"
-    assert SingleRun(parse_config(CONFIG, "pulled.yaml"), run, plugins=[plugin]).run_to_end().stage == "done"
+    assert SingleRun(parse_config(CONFIG, "pulled.yaml"), run, plugins=[PLUGIN]).run_to_end().stage == "done"
     return run
 
 
@@ -124,17 +51,17 @@ def test_the_trainer_pulls_its_batches_and_nothing_goes_through_the_loop(unbroke
     assert json.loads(newest.read_text()) == {"next_row": 320}
 
 
-def test_a_resume_continues_behind_the_last_batch(unbroken: Path, plugin: str, tmp_path: Path) -> None:
+def test_a_resume_continues_behind_the_last_batch(unbroken: Path, tmp_path: Path) -> None:
     config = parse_config(CONFIG, "pulled.yaml")
-    first = SingleRun(config, tmp_path / "run", plugins=[plugin])
+    first = SingleRun(config, tmp_path / "run", plugins=[PLUGIN])
     first.until = 96
     assert first.run_to_end().steps == 96
-    assert SingleRun(config, tmp_path / "run", plugins=[plugin]).run_to_end().stage == "done"
+    assert SingleRun(config, tmp_path / "run", plugins=[PLUGIN]).run_to_end().stage == "done"
     assert weights(tmp_path / "run") == weights(unbroken)
 
 
-def test_a_killed_trainer_pulls_the_same_batches_again(unbroken: Path, plugin: str, tmp_path: Path) -> None:
-    run = SingleRun(parse_config(CONFIG, "pulled.yaml"), tmp_path / "run", plugins=[plugin])
+def test_a_killed_trainer_pulls_the_same_batches_again(unbroken: Path, tmp_path: Path) -> None:
+    run = SingleRun(parse_config(CONFIG, "pulled.yaml"), tmp_path / "run", plugins=[PLUGIN])
     run.start()
     while run.wait(0.005).update < 3 and not run.status().is_over:
         pass
@@ -157,10 +84,10 @@ def test_a_killed_trainer_pulls_the_same_batches_again(unbroken: Path, plugin: s
     ],
 )
 def test_what_is_wrong_with_a_loader_is_said_before_the_run_begins(
-    plugin: str, tmp_path: Path, old: str, new: str, expected: str
+    tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
     with pytest.raises(ConfigError, match=expected):
-        SingleRun(parse_config(CONFIG.replace(old, new), "pulled.yaml"), tmp_path / "run", plugins=[plugin])
+        SingleRun(parse_config(CONFIG.replace(old, new), "pulled.yaml"), tmp_path / "run", plugins=[PLUGIN])
     assert not (tmp_path / "run").exists()
 
 
@@ -170,10 +97,8 @@ def waiting_config(until: Path) -> RunConfig:
     return parse_config(text, "pulled.yaml")
 
 
-def test_a_run_whose_loader_waits_for_data_can_be_stopped_and_goes_on(
-    unbroken: Path, plugin: str, tmp_path: Path
-) -> None:
-    run = SingleRun(waiting_config(tmp_path / "more"), tmp_path / "run", plugins=[plugin])
+def test_a_run_whose_loader_waits_for_data_can_be_stopped_and_goes_on(unbroken: Path, tmp_path: Path) -> None:
+    run = SingleRun(waiting_config(tmp_path / "more"), tmp_path / "run", plugins=[PLUGIN])
     run.start()
     end = time.monotonic() + 300
     while run.wait(0.005).update < 2:
@@ -183,13 +108,13 @@ def test_a_run_whose_loader_waits_for_data_can_be_stopped_and_goes_on(
     assert run.wait(300).steps == 64
     assert run.status().is_over
     (tmp_path / "more").touch()
-    again = SingleRun(waiting_config(tmp_path / "more"), tmp_path / "run", plugins=[plugin])
+    again = SingleRun(waiting_config(tmp_path / "more"), tmp_path / "run", plugins=[PLUGIN])
     assert again.run_to_end().stage == "done"
     assert weights(tmp_path / "run") == weights(unbroken)
 
 
-def test_a_loader_that_waits_shows_signs_of_life(plugin: str, tmp_path: Path) -> None:
-    load_plugins([plugin])
+def test_a_loader_that_waits_shows_signs_of_life(tmp_path: Path) -> None:
+    load_plugins([PLUGIN])
     config, pulse, ticks = waiting_config(tmp_path / "more"), Pulse(), []
 
     def sign() -> None:

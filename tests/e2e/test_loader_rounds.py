@@ -15,68 +15,7 @@ from ludus.runs.cycle import Cycle
 from ludus.runs.loader_rounds import LoaderRounds
 from ludus.train.messages import LoaderReport
 
-PLUGIN = '''
-import os
-from pathlib import Path
-
-import numpy as np
-
-from ludus import register_loader
-from ludus.records import Experiences
-
-
-class Files:
-    """A row of tic-tac-toe for each file of a directory, in order of their names; rows repeat as often as needed."""
-
-    def __init__(self, *, config, seed, directory, rows):
-        self.directory, self.rows, self.seed = Path(directory), rows, seed
-        self.admitted, self.pulled, self.admissions = 0, 0, []
-
-    def new_sequences(self):
-        return len(list(self.directory.glob("*.txt"))) - self.admitted
-
-    def admit(self, sequences):
-        self.admitted += sequences
-        self.admissions.append([self.pulled, sequences])
-
-    def stages(self):
-        return []
-
-    def next(self):
-        if not self.admitted:
-            raise RuntimeError("pulled before anything was admitted")
-        rng, n = np.random.default_rng([self.seed, self.pulled, self.admitted]), self.rows
-        self.pulled += 1
-        final = rng.choice([-1.0, 1.0], n).astype(np.float32)
-        return Experiences(
-            sequences={
-                "episode": np.array([f"{self.pulled}-{i}" for i in range(n)], object),
-                "task": np.arange(n), "attempt": np.zeros(n, np.int64),
-                "game": np.full(n, "open_spiel:tic_tac_toe", object), "seat": np.zeros(n, np.int64),
-                "policy": np.full(n, "main", object), "group": np.full(n, "", object),
-                "final_reward": final, "shaped_reward": final.copy(), "truncated": np.zeros(n, np.bool_),
-            },
-            offsets=np.arange(n + 1),
-            steps={
-                "action": rng.integers(0, 9, n).astype(np.int32), "mask": np.ones(n, np.bool_),
-                "logp": np.full(n, -np.log(9.0), np.float32), "value": np.zeros(n, np.float32), "reward": final.copy(),
-                "version": np.zeros(n, np.int32), "legal": np.ones((n, 9), np.bool_),
-                "observation": rng.integers(0, 2, (n, 3, 3, 3)).astype(np.float32),
-            },
-        )
-
-    def state(self):
-        return {"admitted": self.admitted, "pulled": self.pulled, "admissions": self.admissions}
-
-    def load_state(self, state):
-        self.admitted, self.pulled, self.admissions = state["admitted"], state["pulled"], state["admissions"]
-
-    def close(self):
-        pass
-
-
-register_loader("files", Files)
-'''
+PLUGIN = str(Path(__file__).parent / "plugins" / "numbered_loaders.py")
 CONFIG = """
 name: rounds
 games: [open_spiel:tic_tac_toe]
@@ -109,13 +48,6 @@ class Writer:
             self.written += 1
 
 
-@pytest.fixture(scope="module")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("plugin") / "files_loader.py"
-    path.write_text(PLUGIN)
-    return str(path)
-
-
 def weights(run: Path) -> list[dict[str, bytes]]:
     versions = sorted(run.glob("policies/main/*/*.safetensors"))
     return [{name: tensor.tobytes() for name, tensor in load_file(path).items()} for path in versions]
@@ -125,10 +57,10 @@ def admissions(run: Path) -> Any:
     return json.loads(sorted(run.glob("checkpoints/*/loader.json"))[-1].read_text())["admissions"]
 
 
-def train(where: Path, plugin: str, *, kill_trainer: bool = False, restart: bool = False) -> Path:
+def train(where: Path, *, kill_trainer: bool = False, restart: bool = False) -> Path:
     run, writer = where / "run", Writer(where / "files", where / "run")
     config = parse_config(CONFIG.format(directory=where / "files", every=1 if kill_trainer else 2), "rounds.yaml")
-    one = SingleRun(config, run, plugins=[plugin])
+    one = SingleRun(config, run, plugins=[PLUGIN])
     one.start()
     is_killed, is_restarted = not kill_trainer, not restart
     while not one.status().is_over:
@@ -142,7 +74,7 @@ def train(where: Path, plugin: str, *, kill_trainer: bool = False, restart: bool
         if update >= 5 and not is_restarted:
             one.stop()
             assert one.wait().stage == "stopped"
-            one, is_restarted = SingleRun(config, run, plugins=[plugin]), True
+            one, is_restarted = SingleRun(config, run, plugins=[PLUGIN]), True
             one.start()
     assert is_killed
     assert is_restarted
@@ -151,8 +83,8 @@ def train(where: Path, plugin: str, *, kill_trainer: bool = False, restart: bool
 
 
 @pytest.fixture(scope="module")
-def unbroken(plugin: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(tmp_path_factory.mktemp("rounds"), plugin)
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("rounds"))
 
 
 def test_each_round_waits_for_new_files_and_carries_the_surplus_over(unbroken: Path) -> None:
@@ -196,7 +128,7 @@ def test_a_checkpoint_before_the_first_update_of_a_round_remembers_what_it_admit
 
 
 @pytest.mark.parametrize("how", ["kill_trainer", "restart"])
-def test_a_break_in_a_round_changes_nothing(how: str, unbroken: Path, plugin: str, tmp_path: Path) -> None:
-    run = train(tmp_path, plugin, **{how: True})
+def test_a_break_in_a_round_changes_nothing(how: str, unbroken: Path, tmp_path: Path) -> None:
+    run = train(tmp_path, **{how: True})
     assert admissions(run) == admissions(unbroken)
     assert weights(run) == weights(unbroken)

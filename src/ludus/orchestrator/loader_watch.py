@@ -64,7 +64,8 @@ class RefusalList:
         self._file = self._file or JsonlWriter(self._path, most_bytes=MOST_BYTES)
         self._file.write({**msgspec.structs.asdict(refusal), "count": total})
         if before.bit_length() < total.bit_length():  # 1, 2, 4, 8, ...: say so, without flooding
-            self._tell("data_refused", **msgspec.structs.asdict(refusal), count=total)
+            told = {name: value for name, value in msgspec.structs.asdict(refusal).items() if value != ""}
+            self._tell("data_refused", **told, count=total)
 
 
 class LoaderWatch:

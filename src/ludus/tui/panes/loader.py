@@ -11,6 +11,8 @@ from ludus.tui.drawing import bar, fit, wrap
 
 BAR, LOAD = 6, 5
 MOST_NAME, MOST_QUEUE = 15, 14
+COUNTS = 40
+"""Columns that counts need beside the rest; with fewer they get lines of their own."""
 
 
 def draw_loader(loader: LoaderNews, width: int) -> list[Text]:
@@ -23,13 +25,22 @@ def draw_loader(loader: LoaderNews, width: int) -> list[Text]:
         return lines or [Text("the loader has not reported yet", "dim")]
     name = min(max(len(row.name) for row in rows), MOST_NAME)
     queue = min(max(5, *(len(row.queue) for row in rows)), MOST_QUEUE)
-    head = f"{'stage':<{name}} {'load':<{BAR + LOAD}} {'queue':<{BAR + queue + 1}}  counts"
-    return [*lines, Text(head, "dim"), *(_stage(row, name, queue, width) for row in rows)]
+    has_room = width - (name + 1 + BAR + LOAD + 1 + BAR + 1 + queue + 2) >= COUNTS
+    head = f"{'stage':<{name}} {'load':<{BAR + LOAD}} {'queue':<{BAR + queue + 1}}"
+    lines.append(Text(f"{head}  counts" if has_room else head, "dim"))
+    for row in rows:
+        line = _stage(row, name, queue)
+        if has_room:
+            line.append(fit(row.counts, max(width - line.cell_len, 0)), "dim")
+        lines.append(line)
+        if row.counts and not has_room:
+            lines += [Text(f"  {piece}", "dim") for piece in wrap(row.counts, width - 2)]
+    return lines
 
 
-def _stage(row: StageRow, name: int, queue: int, width: int) -> Text:
+def _stage(row: StageRow, name: int, queue: int) -> Text:
     fill = Text(" " * BAR) if row.fill is None else bar(row.fill, BAR, "blue")
-    line = Text.assemble(
+    return Text.assemble(
         (fit(row.name, name), "bold"),
         " ",
         bar(row.load, BAR, "green"),
@@ -37,4 +48,3 @@ def _stage(row: StageRow, name: int, queue: int, width: int) -> Text:
         fill,
         f" {fit(row.queue, queue)}  ",
     )
-    return line.append(fit(row.counts, max(width - line.cell_len, 0)), "dim")
