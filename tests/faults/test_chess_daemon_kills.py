@@ -1,8 +1,6 @@
 """The daemon over a directory of chunks: networks come out and are uploaded, and SIGKILL at any moment changes nothing."""
 
-import os
 import random
-import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +54,7 @@ class Script:
         while not self.is_done:
             with Driver(log=self.where / "daemon.log", folder=self.where, patience_s=BOUND_S) as daemon:
                 daemon.send("start_training", "start", config="chess.yaml")
-                while not self._is_over(daemon):
+                while daemon.process.poll() is None and not self._is_over(daemon):
                     assert time.monotonic() < end, f"after {self.done}: {daemon._state()}"
                     self._arrive()
                     if self.kills and self._update() >= self.kills[0][0]:
@@ -84,14 +82,25 @@ class Script:
 
     def _kill(self, daemon: Driver, who: str) -> None:
         time.sleep(self._random.uniform(0.0, 1.5))
-        victims = [daemon.process.pid]
-        if who == "trainer":
-            children = psutil.Process(daemon.process.pid).children(recursive=True)
-            victims = [child.pid for child in children if any("train.worker" in word for word in child.cmdline())]
-        for pid in victims[:1]:  # a trainer may not be there yet; then it is killed later
-            os.kill(pid, signal.SIGKILL)
-            self.kills.pop(0)
-            self.done.append(f"{who}@{self._update()}")
+        if who == "daemon":
+            daemon.process.kill()
+            daemon.process.wait()
+        elif not kill_trainer(daemon.process.pid):
+            return  # it is not there yet, and is killed later
+        self.kills.pop(0)
+        self.done.append(f"{who}@{self._update()}")
+
+
+def kill_trainer(daemon: int) -> bool:
+    """Whether there was one."""
+    for child in psutil.Process(daemon).children(recursive=True):
+        try:
+            if any("train.worker" in word for word in child.cmdline()):
+                child.kill()
+                return True
+        except psutil.Error:  # it has ended by itself
+            continue
+    return False
 
 
 def counted(run: Path) -> dict[str, Any]:
