@@ -144,6 +144,7 @@ def test_a_killed_daemon_and_trainer_publish_the_same_networks_once(tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2 * BOUND_S)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_twenty_kills_at_random_moments_change_nothing(tmp_path: Path, seed: int) -> None:
     script = compare(tmp_path, rounds=6, kills=random_kills(20, 10, seed), seed=seed)
