@@ -11,6 +11,7 @@ from ludus.orchestrator.trainer_client import FILES, NAME, TrainerClient
 from ludus.runtime import Arrived, Lost
 from ludus.sources.protocol import Batch
 from ludus.storage.checkpoints import CheckpointStore
+from ludus.storage.run_directory import RunDirectory
 from ludus.storage.tensors import load_tensors, save_tensors
 from ludus.train.messages import LoaderReport, Trained, TrainerSetup, TrainOn
 
@@ -50,7 +51,13 @@ class Client:
         self.checkpoints = CheckpointStore(folder / "checkpoints", keep=3)
         league = SimpleNamespace(opponents=())
         config = SimpleNamespace(
-            model_dump_json=lambda: "{}", schedule="async", mode="both", publish_interval=1, seed=0, league=league
+            model_dump_json=lambda: "{}",
+            schedule="async",
+            mode="both",
+            publish_interval=1,
+            seed=0,
+            league=league,
+            buffer=SimpleNamespace(loader=None),
         )
         telemetry = SimpleNamespace(
             event=lambda *args, **fields: None, meters=SimpleNamespace(add=lambda *args, **fields: None)
@@ -60,7 +67,7 @@ class Client:
             telemetry=telemetry,
             config=config,
             shape=SimpleNamespace(to_json=dict),
-            run=SimpleNamespace(refused_chunks=folder / "refused_chunks.jsonl"),
+            run=RunDirectory(folder),
             start=None,
             plugins=(),
         )
