@@ -45,7 +45,7 @@ def test_two_things_under_one_name_are_refused(fruits: Registry[str]) -> None:
 def test_an_unknown_name_is_answered_with_the_nearest(fruits: Registry[str]) -> None:
     with pytest.raises(ConfigError, match=r"fruit 'aple': no such fruit; did you mean apple\?"):
         fruits.find("aple")
-    with pytest.raises(ConfigError, match="there are apple, pear; or register it in a file given with --plugin"):
+    with pytest.raises(ConfigError, match="there are apple, pear; one of your own needs --plugin FILE"):
         fruits.find("xyz")
 
 

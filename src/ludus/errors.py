@@ -27,6 +27,8 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from ludus.plugin_frames import in_words, log_once
+
 
 class LudusError(Exception):
     """Base of all errors that ludus raises on purpose."""
@@ -108,6 +110,11 @@ class ProtocolError(LudusError):
     """A message between processes was malformed."""
 
 
+def describe(error: BaseException) -> str:
+    """An error for logs and statuses: its type, what it says and, for one that is not ludus's own, where it is from."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, LudusError) else in_words(error)
+
+
 class boundary:
     """Turn whatever escapes plug-in code into one typed error that names the thing it concerns."""
 
@@ -128,7 +135,11 @@ class boundary:
 
 
 def rollout_error(kind: type[RolloutError], what: str, error: Exception) -> RolloutError:
-    """What escaped plug-in code, as a typed error that names the thing it concerns. For hot loops; else `boundary`."""
+    """What escaped plug-in code, as a typed error that names the thing it concerns. For hot loops; else `boundary`.
+
+    The error has the place in the plugin where it was raised; the log has the whole traceback.
+    """
     if isinstance(error, RolloutError):
         return error
-    return kind(f"{what}: {type(error).__name__}: {error}")
+    log_once(error)
+    return kind(f"{what}: {in_words(error)}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ludus.errors import ConfigError
+from ludus.plugin_frames import in_words, note_file, note_package
 
 NAME = r"^[a-z][a-z0-9_]{0,31}$"
 """What a registered thing may be called."""
@@ -24,6 +25,7 @@ NAME = r"^[a-z][a-z0-9_]{0,31}$"
 T = TypeVar("T")
 
 _FILES: dict[str, None] = {}
+_EXPECTED: dict[str, str] = {}
 
 
 class Registry(Generic[T]):
@@ -95,9 +97,9 @@ class Registry(Generic[T]):
         known = self.names()
         longer = [one for one in known if name and one.startswith(name)]
         if nearest := longer[:3] or get_close_matches(name, known, n=1, cutoff=0.5):
-            return f"no such {self.what}; did you mean {' or '.join(nearest)}?"
-        there_are = f"there are {', '.join(known)}; or " if known else ""
-        return f"no such {self.what}; {there_are}register it in a file given with --plugin"
+            return f"no such {self.what}; did you mean {' or '.join(nearest)}? Else: {plugin_hint()}"
+        there_are = f"there are {', '.join(known)}; " if known else ""
+        return f"no such {self.what}; {there_are}{plugin_hint()}"
 
     def names(self) -> list[str]:
         """Every name that is known."""
@@ -120,6 +122,24 @@ def plugin_files() -> list[str]:
     return list(_FILES)
 
 
+def expect_plugins(files: Mapping[str, str]) -> None:
+    """The run at hand was started with these files: path, and what to say of it, such as `has changed since`.
+
+    They are not loaded: what a directory names is never executed. Errors about unknown names say which to give.
+    """
+    _EXPECTED.clear()
+    _EXPECTED.update(files)
+
+
+def plugin_hint() -> str:
+    """What to do about a name that nothing has: which files to give with --plugin."""
+    missing = {path: note for path, note in _EXPECTED.items() if path not in _FILES}
+    if not missing:
+        return "one of your own needs --plugin FILE"
+    notes = "".join(f" ({path} {note})" for path, note in missing.items() if note)
+    return f"this run was started with a plugin; add {' '.join(f'--plugin {path}' for path in missing)}{notes}"
+
+
 @cache
 def _load_file(path: Path) -> None:
     if not path.is_file():
@@ -130,10 +150,11 @@ def _load_file(path: Path) -> None:
         raise ConfigError(f"--plugin {path}: expected a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    note_file(path)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ConfigError(f"--plugin {path}: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"--plugin {path}: {in_words(error)}") from error
 
 
 @cache
@@ -145,4 +166,7 @@ def entry_points(group: str) -> dict[str, importlib.metadata.EntryPoint]:
 def load_entry_point(group: str, name: str) -> Any | None:
     """The object behind an entry point, or None when nothing of that name is installed."""
     point = entry_points(group).get(name)
-    return None if point is None else point.load()
+    if point is None:
+        return None
+    note_package(point.module.partition(".")[0])
+    return point.load()

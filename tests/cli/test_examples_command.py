@@ -54,3 +54,12 @@ def test_an_unknown_name_is_refused() -> None:
     result = RUNNER.invoke(app, ["examples", "../pyproject"])
     with pytest.raises(ConfigError, match="ludus examples"):
         raise result.exception or AssertionError(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("kuhn_pokr", "kuhn_poker.yaml"), ("plugin", "plugins"), ("nimm", "plugins/nim")]
+)
+def test_a_misspelt_name_is_answered_with_the_nearest(name: str, meant: str) -> None:
+    result = RUNNER.invoke(app, ["examples", name])
+    with pytest.raises(ConfigError, match=f"did you mean .*{meant}"):
+        raise result.exception or AssertionError(result.stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -12,6 +13,27 @@ from typer.testing import CliRunner
 
 from ludus.cli.listings import games
 from ludus.errors import ConfigError
+from ludus.games.registry import BACKENDS, GAMES
+
+PLUGIN = """
+from ludus import GameSpec, register_backend, register_game
+
+
+class Listed:
+    spec = GameSpec(key="listed_game", players=2, actions=3, observation_shape=(4,), max_length=5)
+
+    def start(self, seed):
+        return None
+
+
+def broken():
+    return {}["heap"]
+
+
+register_game("listed_game", Listed)
+register_game("listed_but_broken", broken)
+register_backend("listed_backend", lambda name: Listed())
+"""
 
 app = typer.Typer()
 app.command()(games)
@@ -83,3 +105,14 @@ def test_importing_the_command_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_games_of_a_plugin_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for registry in (GAMES, BACKENDS):
+        monkeypatch.setattr(registry, "added", {})
+    file = tmp_path / "listed.py"
+    file.write_text(PLUGIN)
+    assert "listed_game" not in run()
+    lines = run("listed", "--plugin", str(file)).splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["listed_backend:...", "listed_game"]
+    assert "could not be made: KeyError: 'heap' (" in run("listed", "--all")

@@ -7,10 +7,12 @@ import sys
 
 import pytest
 
+from ludus.config import build_config, resolve
 from ludus.errors import ConfigError
 from ludus.games import Game, available_games, make_game, register_game, registry
 from ludus.games.open_spiel import OpenSpielGame
 from ludus.games.protocol import GameSpec, Position
+from ludus.orchestrator import check_parts
 
 
 class Renamed:
@@ -121,3 +123,29 @@ def test_importing_and_listing_games_does_not_load_jax() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
     assert done.stderr == ""
+
+
+class NoText:
+    """A position that cannot be shown."""
+
+    def acting(self) -> tuple[int, ...]:
+        return (0,)
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_a_plugins_game_whose_positions_lack_methods_is_refused_before_the_run() -> None:
+    spec = GameSpec(key="mute", players=2, actions=2, observation_shape=(2,), max_length=4)
+    register_game("mute", type("Mute", (), {"spec": spec, "start": lambda self, seed: NoText()}))
+    config = resolve(build_config({"name": "x", "games": ["mute"], "topology": "split"}))
+    with pytest.raises(ConfigError, match=r"game mute: start\(\) gives a NoText, which lacks legal\(\), observe\(\)"):
+        check_parts(config)
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_what_is_no_game_is_refused_by_name() -> None:
+    register_game("list", list)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="game list: its factory gives a list, which lacks spec, start"):
+        make_game("list")
+    register_game("loose", type("Loose", (), {"spec": "loose", "start": lambda self, seed: None}))
+    with pytest.raises(ConfigError, match="whose spec is a str; expected a GameSpec"):
+        make_game("loose")

@@ -288,7 +288,7 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "unseeded": (lambda: CountGame(Unseeded), "the same seed and actions"),
     "changed_by_looking": (lambda: CountGame(ChangedByLooking), "changes nothing"),
     "hidden_chance": (lambda: CountGame(has_chance=False), "without chance starts the same"),
-    "not_a_position": (lambda: CountGame(NotAPosition), "gives a Position"),  # type: ignore[arg-type]
+    "not_a_position": (lambda: CountGame(NotAPosition), "gives a NotAPosition, which lacks acting"),  # type: ignore[arg-type]
     "no_players": (lambda: CountGame(players=0), "at least one player"),
     "no_actions": (lambda: CountGame(actions=0), "one action"),
     "no_length": (lambda: CountGame(max_length=0), "max_length is at least 1"),
@@ -355,3 +355,17 @@ def test_message_names_the_game() -> None:
 
 def test_broken_promise_is_an_assertion_error() -> None:
     assert issubclass(ConformanceError, AssertionError)
+
+
+def test_a_method_that_is_missing_is_named() -> None:
+    class Silent:
+        acting, legal, observe = CountPosition.acting, CountPosition.legal, CountPosition.observe
+        act, returns = CountPosition.act, CountPosition.returns
+
+    class NoStart:
+        spec = SPEC
+
+    with pytest.raises(ConformanceError, match=r"start\(\) gives a Silent, which lacks text\(\), action_text\(\)"):
+        check_game(type("Game", (), {"spec": SPEC, "start": lambda self, seed: Silent()})())
+    with pytest.raises(ConformanceError, match="NoStart lacks start"):
+        check_game(NoStart())  # type: ignore[arg-type]

@@ -162,6 +162,8 @@ class Rows:
     def next(self) -> Experiences:
         self.number += 1
         batch = sample_experiences((2, 1)).replace(steps={"value": np.full(3, self.number, np.float32)})
+        if self.flaw == "nan":
+            return batch.replace(steps={"reward": np.full(3, np.nan, np.float32)})
         if self.flaw == "columns":
             steps = {name: column for name, column in batch.steps.items() if name != "logp"}
             return Experiences(sequences=batch.sequences, offsets=batch.offsets, steps=steps)
@@ -183,7 +185,13 @@ def test_a_loader_that_conforms_passes() -> None:
 
 @pytest.mark.parametrize(
     ("flaw", "promise"),
-    [("columns", "lack logp"), ("empty", "at least one"), ("json", "not JSON"), ("state", "another batch")],
+    [
+        ("columns", "lack logp"),
+        ("empty", "at least one"),
+        ("json", "not JSON"),
+        ("state", "another batch"),
+        ("nan", "reward is nan in row 0"),
+    ],
 )
 def test_a_loader_that_breaks_a_promise_is_named(flaw: str, promise: str) -> None:
     with pytest.raises(ConformanceError, match=promise):

@@ -29,8 +29,9 @@ from ludus.chess.networks import ChessOutputs
 from ludus.config import TrainConfig
 from ludus.errors import ConfigError, TrainError
 from ludus.policies.networks import PolicyNetwork
+from ludus.train.health import checked
 from ludus.train.learner_state import LearnerState, state_from_tensors, state_tensors
-from ludus.train.learners import Parts, check_health
+from ludus.train.learners import Parts
 from ludus.train.optimizers import build_optimizer, decay_mask, learning_rate
 from ludus.train.swa import averaged, published, start_average, unpublished
 
@@ -124,8 +125,7 @@ class ChessLearner:
                 carry = self._step(carry, ChessBatch(*(tensor[number] for tensor in placed)), share, state.steps)
         state, metrics = self._compiled.end(carry, state)
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()} | {"rows": float(count)}
-        check_health(floats, self._train)
-        return state, floats
+        return state, checked(floats, self._train)
 
     def validate(self, state: LearnerState, rows: Sequence[Any]) -> dict[str, float]:
         """How the network does on positions that it is not trained on.

@@ -18,6 +18,7 @@ from typing import Any
 import typer
 
 from ludus.errors import ConfigError, LudusError
+from ludus.plugin_frames import in_words
 
 UsageError: Any = typer.BadParameter.__mro__[1]
 """What typer raises for any misuse of the command line; which click it comes from is typer's business."""
@@ -58,6 +59,8 @@ TALKATIVE = ("httpcore", "httpcore2", "httpx", "httpx2", "openai")
 
 NO_MEMORY = ("failed to map segment", "annot allocate memory", "can't start new thread", "malloc of size", "bad_alloc")
 """What libraries say when there is no memory left."""
+TRACEBACK_NOTE = "the traceback is in "
+"""How a run's note on its own error begins."""
 ENOUGH_BYTES = 4 << 30
 RAISE_LIMIT = "raise it with `ulimit -v unlimited`"
 
@@ -134,7 +137,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(EXIT_FAILURE) from None
     except LudusError as error:
-        _fail(f"{str(error) or type(error).__name__}{_memory_hint(error)}", EXIT_FAILURE)
+        _fail(f"{str(error) or type(error).__name__}{_memory_hint(error)}{_traceback_hint(error)}", EXIT_FAILURE)
     except UsageError as error:
         hint = f"\nTry: {error.ctx.command_path} --help" if error.ctx else ""
         _fail(f"{error.format_message()}{hint}", EXIT_BAD_INPUT)
@@ -145,8 +148,16 @@ def main() -> None:
 def _crash(error: Exception) -> None:
     if logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger(__name__).exception("unexpected error")
-    what = str(error) or ("no memory left" if isinstance(error, MemoryError) else "no reason given")
-    _fail(f"{type(error).__name__}: {what}{_memory_hint(error)}  (ludus -v shows the traceback)", EXIT_FAILURE)
+    what = in_words(error)
+    if not str(error):
+        what += ": no memory left" if isinstance(error, MemoryError) else ": no reason given"
+    where = _traceback_hint(error) or "; ludus -v shows the traceback"
+    _fail(f"{what}{_memory_hint(error)}{where}", EXIT_FAILURE)
+
+
+def _traceback_hint(error: Exception) -> str:
+    """Where the run kept the traceback, if it did; libraries leave notes of their own."""
+    return "".join(f"; {note}" for note in getattr(error, "__notes__", ()) if note.startswith(TRACEBACK_NOTE))
 
 
 def _address_space() -> int | None:

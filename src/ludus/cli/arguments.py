@@ -53,11 +53,13 @@ def open_run(path: Path) -> tuple[RunDirectory, RunConfig]:
     Of a run in stages that is the newest of them, and people are told so.
     """
     from ludus.config import load_config
+    from ludus.runs.plugin_record import recall_plugins
 
     run = need_run(path)
     if run.path != path:
         typer.echo(f"{path} has stages; this is {run.path}", err=True)
     run.open()
+    recall_plugins(run)
     return run, load_config(run.config)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 
 from ludus.cli.arguments import AsJson, Overrides, Plugins, open_run
 from ludus.errors import ConfigError, EnvError
+from ludus.plugin_frames import plugin_trace
 from ludus.plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -139,4 +139,4 @@ def _attempt(runner: LanguageRunner, task: Task) -> dict[str, Any]:
     if made is None:
         raise EnvError(f"{task.game} is no taskset")
     cause = None if made.failure is None else made.failure.__cause__
-    return {**trace(made, episode), "traceback": "" if cause is None else "".join(traceback.format_exception(cause))}
+    return {**trace(made, episode), "traceback": "" if cause is None else plugin_trace(cause)}

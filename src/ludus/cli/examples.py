@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -37,7 +38,7 @@ def examples(
     home = example_folder()
     found = [path for path in _files(home) if _is_named(path.relative_to(home), name)]
     if not found:
-        raise ConfigError(f"there is no example {name!r}; `ludus examples` lists them")
+        raise ConfigError(f"there is no example {name!r}{_nearest(home, name)}; `ludus examples` lists them")
     if copy is not None:
         _copy(found, home, copy)
     elif as_json:
@@ -78,6 +79,16 @@ def _files(home: Path) -> list[Path]:
 def _is_named(path: Path, name: str) -> bool:
     folders = [folder.as_posix() for folder in path.parents]
     return not name or name.rstrip("/") in (path.as_posix(), path.with_suffix("").as_posix(), *folders)
+
+
+def _nearest(home: Path, name: str) -> str:
+    """The examples and folders that may have been meant: by their whole name, or without folder and suffix."""
+    names: dict[str, str] = {}
+    for path in (path.relative_to(home) for path in _files(home)):
+        names |= {path.as_posix(): path.as_posix(), path.stem: path.as_posix()}
+        names |= {folder.as_posix(): folder.as_posix() for folder in path.parents if folder.name}
+    found = get_close_matches(name, names, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(dict.fromkeys(names[near] for near in found))}?" if found else ""
 
 
 def _copy(files: list[Path], home: Path, directory: Path) -> None:

@@ -161,7 +161,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         + (f" in {facts['starts']} starts" if facts["starts"] > 1 else ""),
         f"seed         {facts['seed']}",
         f"evaluated    {measured}",
-        f"progress     update {progress.get('update', 0):,}, {progress.get('steps', 0):,} steps, "
+        f"progress     {updates_done(progress):,} updates, {progress.get('steps', 0):,} steps, "
         f"{progress.get('episodes', 0):,} episodes" + (", finished" if progress.get("finished") else ""),
         f"checkpoints  {', '.join(map(str, facts['checkpoints'])) or 'none'}",
         f"versions     {versions}, newest {facts['newest_version']}" + (f", {gone} not on disk" if gone else ""),
@@ -194,6 +194,11 @@ def _refusal(row: dict[str, Any]) -> str:
     member = f"#{row['member']}" if row.get("member") else ""
     where = f"{row.get('file', '')}{member} at byte {row.get('offset', 0)}" if row.get("file") else ""
     return ": ".join(part for part in (where, str(row.get("reason", "")), str(row.get("detail", ""))) if part)
+
+
+def updates_done(progress: dict[str, Any]) -> int:
+    """Updates without the one that only marks the end of the run."""
+    return int(progress.get("update", 0)) - bool(progress.get("finished"))
 
 
 def replay(

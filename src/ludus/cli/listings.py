@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ludus.cli.arguments import AsJson
+from ludus.cli.arguments import AsJson, Plugins
 from ludus.errors import ConfigError
+from ludus.plugins import load_plugins
 
 if TYPE_CHECKING:
     from ludus.games import GameListing
@@ -24,9 +25,10 @@ def games(
     ] = "",
     in_words: Annotated[bool, typer.Option("--text", help="Only games that language models can play.")] = False,
     show_all: Annotated[bool, typer.Option("--all", help="Also list what cannot be played, and why.")] = False,
+    plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the games that are installed.
+    """List the games that are installed, and those of a plugin.
 
     Language models play games with WORDS; games with OBSERVATION "text only" are for them alone.
 
@@ -34,9 +36,11 @@ def games(
     Examples:
       ludus games poker
       ludus games 'textarena:*' --all
+      ludus games --plugin my_game.py my_game
     """
     from ludus.games import available_games, available_text_games
 
+    load_plugins(plugin or [])
     listings = sorted([*available_games(), *available_text_games()], key=lambda listing: listing.key)
     found = [listing for listing in listings if _matches(listing.key, pattern) and (listing.in_words or not in_words)]
     playable = [listing for listing in found if listing.ok]

@@ -21,6 +21,7 @@ from ludus.daemon.protocol import Command
 from ludus.daemon.reports import leela_status
 from ludus.daemon.run_watch import News
 from ludus.errors import ConfigError, LudusError
+from ludus.plugin_frames import in_words
 from ludus.runs.staged import AnyRun
 
 log = logging.getLogger(__name__)
@@ -160,7 +161,7 @@ class Service:
                 # Whatever goes wrong in a command is that command's, never the daemon's end.
                 if not isinstance(error, LudusError | OSError):
                     log.exception("%s failed", command.type)
-                reason = str(error) if isinstance(error, LudusError) else f"{type(error).__name__}: {error}"
+                reason = str(error) if isinstance(error, LudusError) else in_words(error)
                 client.refuse(command, "failed", reason)
 
     def _tell(self) -> None:

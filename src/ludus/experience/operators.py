@@ -30,6 +30,7 @@ from ludus.config.sections.experience import (
 from ludus.errors import LudusError
 from ludus.experience.groups import Groups, learnt_rewards
 from ludus.experience.transforms import decisions
+from ludus.plugin_frames import in_words
 from ludus.plugins import Registry
 from ludus.records import Experiences
 
@@ -239,7 +240,7 @@ class PerGroup:
             verdict = self._function(group, **self._options)
         except Exception as error:  # a user's code may raise anything
             what = f"operator {self._name} failed on group {name or group.sequences['episode'][0]}"
-            raise LudusError(f"{what}: {type(error).__name__}: {error}") from error
+            raise LudusError(f"{what}: {in_words(error)}") from error
         return check_verdict(verdict, len(group), self._name)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ludus.errors import LudusError
 from ludus.games.protocol import Game, GameSpec, TextGame
-from ludus.games.registry import GAMES, TEXT_GAMES, make_game, make_text_game, missing_package
+from ludus.games.registry import BACKENDS, GAMES, TEXT_GAMES, make_game, make_text_game, missing_package
 
 CHESS = ("chess:standard", "chess:openings")
 SLOW_TO_LOAD = frozenset({"colored_trails"})
@@ -47,7 +47,8 @@ class GameListing:
 def available_games() -> list[GameListing]:
     """Every game with numbered moves that is known here, playable or not, by key."""
     registered = [_registered_game(name, make_game) for name in GAMES.names()]
-    games = [*registered, *_chess_games(), *_open_spiel_games(), *_pettingzoo_games(), *_pgx_games()]
+    backends = [_own_backend(name) for name in BACKENDS.names() if name not in BACKENDS.built_in]
+    games = [*registered, *backends, *_chess_games(), *_open_spiel_games(), *_pettingzoo_games(), *_pgx_games()]
     return sorted(games, key=lambda listing: listing.key)
 
 
@@ -62,6 +63,11 @@ def _registered_game(name: str, make: Callable[[str], Game | TextGame], *, in_wo
         return _describe(make(name).spec, in_words=in_words)
     except (LudusError, ImportError, AttributeError) as error:
         return GameListing(key=name, ok=False, reason=str(error), in_words=in_words)
+
+
+def _own_backend(name: str) -> GameListing:
+    """A back end of a plugin: only itself knows which names it has games for."""
+    return GameListing(key=f"{name}:...", players="-", dynamics="-", has_chance=None)
 
 
 def _describe(spec: GameSpec, *, in_words: bool = False) -> GameListing:

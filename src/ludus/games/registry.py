@@ -14,10 +14,13 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, TypeVar
 
-from ludus.errors import ConfigError
+from ludus.errors import ConfigError, LudusError
 from ludus.extras import missing_packages
+from ludus.games.missing_methods import refuse_non_game
 from ludus.games.protocol import DeviceGame, Game, TextGame
-from ludus.plugins import Registry
+from ludus.plugin_frames import in_words as in_words_of
+from ludus.plugin_frames import plugin_place
+from ludus.plugins import Registry, plugin_hint
 
 GameFactory = Callable[[], Game]
 TextGameFactory = Callable[[], TextGame]
@@ -89,7 +92,7 @@ def make_game(key: str) -> Game:
     """Make the game that a key names."""
     prefix, colon, _ = key.partition(":")
     backends = f"unknown backend {prefix!r}; expected {' or '.join(BACKENDS.names())}"
-    problem = backends if colon else "no such game; `ludus games` lists them, and one of your own needs --plugin FILE"
+    problem = backends if colon else "no such game; `ludus games` lists them"
     return _make(key, BACKENDS.get(prefix), GAMES.get(key), problem)
 
 
@@ -112,14 +115,37 @@ def _make(
     """The game of a back end or of a factory, whichever the key means; without it, raise what the problem is."""
     _, colon, name = key.partition(":")
     if colon and backend:
-        game = backend(name)
+        game = _made(key, lambda: backend(name), in_words=in_words)
     elif factory and not colon:
-        game = factory()
+        game = _made(key, factory, in_words=in_words)
     else:
-        raise ConfigError(f"game {key}: {problem}{_hint(key, in_words=in_words)}")
+        near = _hint(key, in_words=in_words)
+        raise ConfigError(f"game {key}: {problem}{near}{' Else:' if near else ';'} {plugin_hint()}")
     if game.spec.key != key:
         raise ConfigError(f"game {key}: its spec says key={game.spec.key!r}; the two must be equal")
     return game
+
+
+def _made(key: str, make: Callable[[], AnyGame], *, in_words: bool) -> AnyGame:
+    """The game that a factory or a back end makes; a user's own may raise, or give something else."""
+    try:
+        game = make()
+    except (LudusError, ImportError):
+        raise
+    except Exception as error:
+        if not plugin_place(error):
+            raise
+        raise ConfigError(f"game {key}: could not be made: {in_words_of(error)}") from error
+    refuse_non_game(game, key, in_words=in_words)
+    return game
+
+
+def is_users_own(key: str, *, in_words: bool = False) -> bool:
+    """Whether a key names a game of a plugin or of an installed package."""
+    prefix, colon, _ = key.partition(":")
+    if colon:
+        return not in_words and prefix in BACKENDS and prefix not in BACKENDS.built_in
+    return key in (TEXT_GAMES if in_words else GAMES)
 
 
 def find_device_game(game: Game) -> DeviceGame:

@@ -18,8 +18,9 @@ from ludus.explore.players.fixed import make_player, make_text_player
 from ludus.explore.prompts import find_prompt
 from ludus.extras import LANGUAGE_MODELS, NETWORKS, need_packages
 from ludus.games import Game, make_game
+from ludus.games.missing_methods import refuse_incomplete_game
 from ludus.games.protocol import GameSpec, TextGame
-from ludus.games.registry import find_device_game, make_text_game
+from ludus.games.registry import find_device_game, is_users_own, make_text_game
 from ludus.league import make_sampler
 from ludus.lm.extraction import check_extraction
 from ludus.lm.model_folder import find_model_folder
@@ -104,6 +105,8 @@ def _find_tabular_game(config: RunConfig, problems: list[str]) -> dict[str, Game
 
 def _find_boards(config: RunConfig, problems: list[str]) -> dict[str, Game]:
     games = collect(problems, lambda: {choice.key: make_game(choice.key) for choice in config.games}) or {}
+    for key in filter(is_users_own, games):
+        collect(problems, refuse_incomplete_game, games[key])
     if games:
         collect(problems, check_fits_games, config, {key: game.spec for key, game in games.items()})
     if config.topology == "fused":
@@ -132,6 +135,8 @@ def _find_held_out(config: RunConfig, problems: list[str]) -> dict[str, Game | T
 
 def _find_text_games(config: RunConfig, problems: list[str]) -> dict[str, TextGame]:
     games = collect(problems, lambda: {choice.key: make_text_game(choice.key) for choice in config.games}) or {}
+    for key in filter(partial(is_users_own, in_words=True), games):
+        collect(problems, partial(refuse_incomplete_game, in_words=True), games[key])
     for name in sorted(set(_fixed_players(config)) - config.explore.endpoints.keys()):
         for game in games.values():
             collect(problems, make_text_player, name, game)

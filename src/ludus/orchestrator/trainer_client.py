@@ -127,7 +127,7 @@ class TrainerClient(Learner):
         if batch is not None:
             self._order(batch)
         if self.depth == 1 and self._orders and not self._orders[0].batch.is_pulled:
-            self._workers.wait_until(lambda: bool(self._finished))
+            self._workers.wait_until(lambda: bool(self._finished), whom=NAME)
         elif not self._finished:
             self._workers.serve(0.0 if batch is not None else POLL_S)
         return self._conclude(*self._finished.popleft()) if self._finished else None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from ludus.config import RunConfig
+from ludus.errors import WorkerError
 from ludus.orchestrator.context import RunContext
 from ludus.runtime import Arrived, Lost, Supervisor, WorkerSpec
+from ludus.runtime.supervisor import MOST_GAP_S
 
 POLL_S = 0.05
+IDLE_LIMIT_S = 3600.0
+"""Without a message or a tick of any worker for so long, waiting is given up: an answer was lost."""
 
 Listener = Callable[[Arrived | Lost], None]
 
@@ -25,18 +30,45 @@ class Workers:
         """Give this listener every event from now on."""
         self._listeners.append(listener)
 
-    def serve(self, timeout_s: float) -> None:
-        """Take what the workers bring; wait at most `timeout_s` for it."""
-        for event in self._supervisor.poll(timeout_s):
+    def serve(self, timeout_s: float) -> int:
+        """Take what the workers bring; wait at most `timeout_s` for it. Returns how many events there were."""
+        events = self._supervisor.poll(timeout_s)
+        for event in events:
             for listener in self._listeners:
                 listener(event)
+        return len(events)
 
-    def wait_until(self, is_reached: Callable[[], bool], meanwhile: Callable[[], None] | None = None) -> None:
-        """Serve the workers until something holds. Dead or hung workers are replaced, so this makes progress."""
+    def wait_until(
+        self,
+        is_reached: Callable[[], bool],
+        meanwhile: Callable[[], None] | None = None,
+        *,
+        whom: str,
+        limit_s: float = IDLE_LIMIT_S,
+    ) -> None:
+        """Serve the workers until something holds. Dead or hung workers are replaced, so this makes progress.
+
+        Args:
+            is_reached: looked at after everything that a worker brings.
+            meanwhile: called at least every `POLL_S` seconds.
+            whom: how the names of the workers begin that are waited for.
+            limit_s: for so long no worker may do anything. Time in which this process is stopped does not count.
+
+        Raises:
+            WorkerError: they all live, and none does anything.
+        """
+        idle_s, looked, ticks = 0.0, time.monotonic(), self._supervisor.ticks
         while not is_reached():
-            self.serve(POLL_S)
+            events = self.serve(POLL_S)
             if meanwhile is not None:
                 meanwhile()
+            before, looked = looked, time.monotonic()
+            idle_s += min(looked - before, MOST_GAP_S)
+            if events or self._supervisor.ticks != ticks:
+                idle_s, ticks = 0.0, self._supervisor.ticks
+            if idle_s > limit_s:
+                names = ", ".join(name for name in self._supervisor.names if name.startswith(whom)) or whom
+                raise WorkerError(f"waited {limit_s:g} s for {names}: alive, but idle; the next start resumes the run")
 
 
 def run_one_shot(

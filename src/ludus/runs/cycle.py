@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ludus.config import CycleConfig
+from ludus.errors import LudusError
 from ludus.orchestrator import Progress, Workers
 from ludus.runs.driver import Controls, CycleStatus
 from ludus.sources.async_rollouts import AsyncRollouts
@@ -175,8 +176,18 @@ class CycleSource(BatchSource):
     telemetry: Telemetry
     looked_at: int = -1
     """The update at which all that was new was taken in."""
-    loop: Loop = field(init=False)
-    """Set once, when there is a loop around this source."""
+    _loop: Loop | None = None
+
+    def bind(self, loop: Loop) -> None:
+        """Let the source ask its loop for checkpoints. Once, before `start`: a loop is made around its source."""
+        self._loop = loop
+
+    @property
+    def loop(self) -> Loop:
+        """The loop around this source."""
+        if self._loop is None:
+            raise LudusError("a CycleSource belongs to a loop: call bind first")
+        return self._loop
 
     @property
     def is_exhausted(self) -> bool:

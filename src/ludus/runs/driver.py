@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ludus.config import RunConfig
-from ludus.errors import ConfigError, LudusError
+from ludus.errors import ConfigError, LudusError, describe
 from ludus.orchestrator.loader_watch import LoaderStatus
 from ludus.plugins import load_plugins
 from ludus.telemetry import RoomReading, Sink, SinkStatus
@@ -286,7 +286,7 @@ class Driveable(ABC):
 
     @property
     def _failure(self) -> str:
-        return "" if self._error is None else f"{type(self._error).__name__}: {self._error}"
+        return "" if self._error is None else describe(self._error)
 
     def _main(self) -> None:
         try:

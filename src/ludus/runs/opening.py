@@ -174,7 +174,7 @@ def _split(parts: Parts) -> Loop:
     )
     loop = Loop(parts, source, learner, explorers, _evaluator(parts, explorers))
     if isinstance(rollouts, CycleSource):
-        rollouts.loop = loop
+        rollouts.bind(loop)
     return loop
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,15 @@ from typing import Any
 from msgspec import to_builtins
 
 from ludus.config import RunConfig, check_resumable, dump_config, resolve, with_values
-from ludus.errors import ConfigError, LudusError
+from ludus.errors import ConfigError, LudusError, StorageError, describe
 from ludus.ingest.gathering import gather
 from ludus.ingest.warm_start import warm_up
 from ludus.loop import Loop
 from ludus.orchestrator import Playables, RunContext, RunStore, check_parts, open_context
+from ludus.plugin_frames import plugin_place
 from ludus.runs.driver import CycleStatus, Driveable, Status
 from ludus.runs.opening import open_loop
+from ludus.runs.plugin_record import recall_plugins, record_plugins
 from ludus.runtime import Stop
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
@@ -27,6 +30,9 @@ from ludus.storage.run_directory import RunDirectory, move_to_earlier
 from ludus.telemetry import RoomReading, SinkStatus, attach_trackers, check_trackers
 
 log = logging.getLogger(__name__)
+
+LOOP_LOG = "loop.log"
+"""Where the loop's own process writes the traceback of what ended it, beside the workers' logs."""
 
 
 class DirectoryRun(Driveable):
@@ -55,15 +61,18 @@ class DirectoryRun(Driveable):
                 begin_from_scratch(self.run.path)
             _open_directory(self.run, self.config)
             write_lm_config(self.run, lm_config)
+            record_plugins(self.run, self._plugins)
             store = RunStore(config, self.run)
-            context = open_context(config, playables, self.run, self.run.new_attempt(), self._plugins)
+            logs = self.run.new_attempt()
+            context = open_context(config, playables, self.run, logs, self._plugins)
             self._context = context
             context.telemetry.event("opened")
             try:
                 attach_trackers(context.telemetry, self.config, self.run, self._sinks)
                 yield context, store
             except BaseException as error:
-                context.telemetry.event("failed", error=f"{type(error).__name__}: {error}")
+                context.telemetry.event("failed", error=describe(error))
+                keep_traceback(error, logs)
                 raise
             finally:
                 self._record_rooms(context)
@@ -95,6 +104,7 @@ class SingleRun(DirectoryRun):
         self.config = resolve(config)
         check_trackers(self.config)
         self.run = RunDirectory(path)
+        recall_plugins(self.run)
         self._playables = check_parts(self.config, self.run)
 
     def status(self) -> Status:
@@ -158,6 +168,14 @@ def begin_from_scratch(path: Path) -> None:
     """Make room for another run, under the lock of the one that is there; its files stay, where people are told."""
     if (moved_to := move_to_earlier(path)) is not None:
         log.warning("beginning from scratch; the run that was in %s is now in %s", path, moved_to)
+
+
+def keep_traceback(error: BaseException, logs: Path) -> None:
+    """Write where an error of somebody else's code came from into the attempt's logs, and let the error say so."""
+    if isinstance(error, Exception) and (not isinstance(error, LudusError) or plugin_place(error)):
+        with suppress(StorageError, OSError):  # the error itself is worth more
+            write_text(logs / LOOP_LOG, "".join(traceback.format_exception(error)))
+            error.add_note(f"the traceback is in {logs / LOOP_LOG}")
 
 
 def write_lm_config(run: RunDirectory, lm_config: RunConfig | None) -> None:

@@ -12,13 +12,14 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ludus.errors import LudusError
+from ludus.plugin_frames import in_words, short_path
 from ludus.runtime.channel import Channel, Stop
 from ludus.runtime.node_files import NodeFiles
 from ludus.runtime.pulse import Pulse
@@ -76,9 +77,15 @@ def run_worker(incoming: object, serve: Serve, broken: Callable[[str], msgspec.S
         log.info("the loop is gone; ending")
     except Exception as error:
         log.exception("cannot go on")
-        channel.send(broken("".join(traceback.format_exception_only(error)).strip()))
+        channel.send(broken(str(error) if isinstance(error, LudusError) else f"{in_words(error)}{_log_hint()}"))
         channel.drain(FAREWELL_DEADLINE_S)
         raise SystemExit(1) from error
+
+
+def _log_hint() -> str:
+    """Where the traceback is to be read: what a worker logs goes to a file."""
+    file = os.readlink(f"/proc/self/fd/{sys.stderr.fileno()}") if sys.platform == "linux" else ""
+    return f"; the traceback is in {short_path(file)}" if os.path.isfile(file) else ""
 
 
 def run_one_shot_worker(

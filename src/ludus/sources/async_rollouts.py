@@ -160,7 +160,11 @@ class ExploreOnly(AsyncRollouts):
         """Wait for one batch of episodes."""
         counts, episodes = self._rows.sink.counts, self._rows.batch_episodes
         goal, steps = counts.training_episodes + episodes, counts.training_steps
-        self._workers.wait_until(lambda: counts.training_episodes >= goal or self.is_exhausted, self._keep_busy)
+        self._workers.wait_until(
+            lambda: counts.training_episodes >= goal or self.is_exhausted,
+            self._keep_busy,
+            whom="explorer",
+        )
         return Batch(explored=(counts.training_steps - steps, episodes))
 
     def commit(self, batch: Batch) -> None:

@@ -117,7 +117,7 @@ class SyncRollouts(BatchSource):
 
     def _wait_until(self, is_reached: Callable[[], bool]) -> None:
         """Serve the workers, and cut stragglers off; what came back last may be one, too."""
-        self._workers.wait_until(is_reached, self._meanwhile)
+        self._workers.wait_until(is_reached, self._meanwhile, whom="explorer")
         self._cut_off()
 
     def _meanwhile(self) -> None:

@@ -9,6 +9,7 @@
              tensorboard/  wandb/  wandb.json (the trackers' own files; which Weights & Biases run this is)
              earlier/<n>/ (runs that were here before one began from scratch)
              lm_config.json (of a population with language models, and of its learners: how they speak)
+             plugins.json (the --plugin files of the newest start, and their hashes)
              recorded.sqlite (games that were recorded by `ludus league --play` and `ludus match --record`)
              feeds.json (the runs that it was fed by, and the numbers of their tasks here)
              refused_chunks.jsonl (what a loader refused, and why)
@@ -103,6 +104,7 @@ class RunDirectory:
     policies = _Below("policies")
     quarantine = _Below("quarantine")
     logs = _Below("logs")
+    plugins = _Below("plugins.json")
 
     def __init__(self, path: Path, *, fs: FileSystem = REAL) -> None:
         self.path = path

@@ -25,6 +25,7 @@ from ludus.config.sections.tasks import (
     ShuffleConfig,
 )
 from ludus.errors import ConfigError, StorageError
+from ludus.plugin_frames import in_words
 from ludus.plugins import Registry
 from ludus.records import derive_seed
 from ludus.tasks.evidence import Evidence
@@ -276,7 +277,7 @@ def _make_custom(config: CustomOrderConfig, rows: Rows, seed: int) -> Curriculum
     try:
         made = factory(rows, seed, **config.options)
     except Exception as error:  # a user's code
-        raise ConfigError(f"curriculum {config.name}: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"curriculum {config.name}: {in_words(error)}") from error
     if not isinstance(made, Curriculum):
         raise ConfigError(f"curriculum {config.name}: it lacks adapts, choose, feedback, state or load_state")
     return made

@@ -30,6 +30,7 @@ from ludus.config.sections.tasks import (
     TaskMapConfig,
 )
 from ludus.errors import ConfigError
+from ludus.plugin_frames import in_words
 from ludus.plugins import Registry
 from ludus.tasks.rows import DIFFICULTY, MOST_ROW_BYTES, Flaw, RefusedRows, Row, as_number, measure
 
@@ -224,7 +225,7 @@ def process_each(rows: list[Row], refused: RefusedRows, *, name: str, function: 
         try:
             fields = function(deepcopy(row.fields))
         except Exception as error:  # a user's code: whatever it raises is about this row
-            raise Flaw(f"processor {name}: {type(error).__name__}: {error}") from error
+            raise Flaw(f"processor {name}: {in_words(error)}") from error
         if fields is None:
             return None
         if not isinstance(fields, dict):
@@ -241,7 +242,7 @@ def process_set(rows: list[Row], refused: RefusedRows, *, name: str, function: S
     try:
         made = function(list(given))
     except Exception as error:  # a user's code, and all rows depend on it
-        raise ConfigError(f"processor {name}: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"processor {name}: {in_words(error)}") from error
     if not isinstance(made, list) or not all(isinstance(fields, dict) for fields in made):
         raise ConfigError(f"processor {name}: expected a list of rows from it")
     found = [Row(line=lines.get(id(fields), 0), fields=fields) for fields in made]

@@ -18,6 +18,7 @@ from ludus.records import Experiences, derive_seed
 from ludus.tasks import Curriculum
 from ludus.testing.conformance import ConformanceError, call, require, through_json
 from ludus.testing.experiences import are_equal, sample_batches, sample_experiences
+from ludus.train.health import not_finite_row
 from ludus.train.loaders import Loader
 
 GROUPS = 64
@@ -70,10 +71,12 @@ def _give_feedback(curriculum: Curriculum, seed: int) -> None:
 def check_loader(make: Callable[[], Loader]) -> None:
     """Raise `ConformanceError` naming the promise that the loader breaks.
 
-    Covered: batches with at least one row and the columns that a learner reads; a state that is JSON, and from which a
-    new loader gives the same batches. Not covered: whether the rows are the ones you meant.
+    Covered: batches with at least one row and the columns that a learner reads, all of them finite; a state that is
+    JSON, and from which a new loader gives the same batches. Not covered: whether the rows are the ones you meant.
     """
     loader = make()
+    lacking = [name for name in ("next", "state", "load_state", "close") if not hasattr(loader, name)]
+    require(not lacking, f"{type(loader).__name__} lacks {', '.join(f'{name}()' for name in lacking)}")
     try:
         for _ in range(BATCHES):
             _next_batch(loader)
@@ -97,6 +100,8 @@ def _next_batch(loader: Loader) -> Experiences:
     require(len(batch) > 0, "a batch has at least one sequence")
     missing = [name for name in NEEDED if name not in batch.steps]
     require(not missing, f"the steps lack {', '.join(missing)}")
+    found = not_finite_row(batch.steps)
+    require(not found, found)
     return batch
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.games.missing_methods import missing_methods
 from ludus.games.protocol import Game, GameSpec, Position, StatePosition, TextGame
 from ludus.testing.conformance import ConformanceError, call, require, require_refusal
 
@@ -68,6 +69,8 @@ def check_game(game: Game, *, games: int = 20, seed: int = 0) -> None:
 @contextmanager
 def checked_spec(game: Game | TextGame) -> Iterator[GameSpec]:
     """The spec of a game, after what every spec promises; promises that are broken inside are named after the game."""
+    lacking = [name for name in ("spec", "start") if not hasattr(game, name)]
+    require(not lacking, f"{type(game).__name__} lacks {' and '.join(lacking)}")
     spec: object = call("spec", lambda: game.spec)
     if not isinstance(spec, GameSpec):
         raise ConformanceError(f"{type(game).__name__}: spec is a GameSpec; got {type(spec).__name__}")
@@ -112,7 +115,8 @@ def check_chance(spec: GameSpec, start: Callable[[int], object]) -> None:
 
 def _start(game: Game, seed: int) -> Position:
     position = call(f"start({seed})", game.start, seed)
-    require(isinstance(position, Position), "start() gives a Position")
+    lacking = ", ".join(f"{name}()" for name in missing_methods(position, Position))
+    require(not lacking, f"start() gives a {type(position).__name__}, which lacks {lacking}")
     return position
 
 

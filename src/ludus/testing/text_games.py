@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from ludus.games.missing_methods import missing_methods
 from ludus.games.protocol import GameSpec, InvalidMove, TextGame, TextPosition
 from ludus.testing.conformance import ConformanceError, call, require
 from ludus.testing.games import PlayedGame, check_chance, check_payoffs, check_returns, checked_spec
@@ -57,7 +58,8 @@ def check_text_game(
 
 def _start(game: TextGame, seed: int) -> TextPosition:
     position = call(f"start({seed})", game.start, seed)
-    require(isinstance(position, TextPosition), "start() gives a TextPosition")
+    lacking = ", ".join(f"{name}()" for name in missing_methods(position, TextPosition))
+    require(not lacking, f"start() gives a {type(position).__name__}, which lacks {lacking}")
     return position
 
 

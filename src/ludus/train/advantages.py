@@ -78,6 +78,10 @@ def _own(experiences: Experiences, name: str, options: Mapping[str, Any]) -> Cre
         shapes = " and ".join(str(column.shape) for column in found)
         raise TrainError(f"advantage {name} must give two columns of {len(mask)} numbers, got {shapes or 'none'}")
     advantage, target = (np.where(mask, column, np.float32(0.0)) for column in found)
+    for what, column in (("advantage", advantage), ("target", target)):
+        if not np.isfinite(column).all():
+            step = int(np.flatnonzero(~np.isfinite(column))[0])
+            raise TrainError(f"advantage {name}: its {what} is {column[step]} at step {step} of {len(mask)}")
     return advantage, target
 
 

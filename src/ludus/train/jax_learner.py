@@ -31,10 +31,11 @@ from ludus.records import Experiences
 from ludus.train.advantages import compute_on_policy
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Batch, Rows, bucket, from_zero, make_rows, pad
+from ludus.train.health import checked, not_finite_row
 from ludus.train.jax_shards import agree, conclude, meet
 from ludus.train.jax_steps import EpochState, Metrics, Pass, Steps, start_epochs
 from ludus.train.learner_state import LearnerState, state_from_tensors, state_tensors
-from ludus.train.learners import Parts, check_health
+from ludus.train.learners import Parts
 from ludus.train.minibatches import deal, make_deck, own_weight, round_keys, shuffle, whitened
 from ludus.train.objective import Objective, build_objective
 from ludus.train.optimizers import learning_rate
@@ -117,8 +118,7 @@ class JaxLearner:
         batch = self.padded(state, experiences)
         state, metrics = self._jitted_update(state, batch, key_of(seed), np.float32(progress))
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()}
-        check_health(floats, self._train)
-        return state, floats
+        return state, checked(floats, self._train, lambda: not_finite_row(batch, batch["weight"]))
 
     def state_tensors(self, state: LearnerState) -> Parts:
         """The state in two parts, `weights` and `optimizer`; `weights` are what is published."""

@@ -30,12 +30,12 @@ from ludus.policies import PolicyShape
 from ludus.records import Experiences
 from ludus.runtime import Channel, Stop
 from ludus.train.batches import Batch
+from ludus.train.health import checked, not_finite_row
 from ludus.train.helper_processes import HelperProcesses
 from ludus.train.jax_learner import JaxLearner
 from ludus.train.jax_share import FromHelper, JaxShare, Ready, ShareBatch, ShareMinibatch
 from ludus.train.jax_steps import EpochState, Metrics
 from ludus.train.learner_state import LearnerState
-from ludus.train.learners import check_health
 
 Floats = NDArray[np.float32]
 
@@ -130,8 +130,7 @@ class ParallelJaxLearner(JaxLearner):
             )
         state, metrics = self._conclude(epochs, state, self._share.batch, np.float32(progress))
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()}
-        check_health(floats, self._train)
-        return state, floats
+        return state, checked(floats, self._train, lambda: not_finite_row(batch, batch["weight"]))
 
     def close(self) -> None:
         """End the helpers."""

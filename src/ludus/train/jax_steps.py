@@ -28,6 +28,7 @@ from ludus.policies.value_scale import scale_of
 from ludus.train.aggregation import at_least_something
 from ludus.train.arrays import masked_log_softmax, take_last
 from ludus.train.batches import Decisions
+from ludus.train.health import NOT_FINITE
 from ludus.train.learner_state import LearnerState
 from ludus.train.loss_inputs import LossInputs
 from ludus.train.losses import entropy
@@ -75,6 +76,8 @@ class EpochState(NamedTuple):
     skipped_in_a_row: jax.Array
     stopped: jax.Array
     """Whether the KL went over its bound."""
+    flags: Metrics
+    """For every metric: 1 if it was not finite in the newest minibatch that was skipped."""
 
 
 def start_epochs(vector: jax.Array, state: LearnerState, metrics: Iterable[str]) -> EpochState:
@@ -87,6 +90,7 @@ def start_epochs(vector: jax.Array, state: LearnerState, metrics: Iterable[str])
         skipped=jnp.int32(0),
         skipped_in_a_row=state.skipped,
         stopped=jnp.bool_(False),
+        flags={name: jnp.zeros(()) for name in (*metrics, "grad_norm")},
     )
 
 
@@ -162,8 +166,12 @@ class Steps:
 
         def skip() -> EpochState:
             bad = (~is_finite).astype(jnp.int32)
+            fresh = {name: (~jnp.isfinite(metrics[name])).astype(jnp.float32) for name in epochs.flags}
             return epochs._replace(
-                skipped=epochs.skipped + bad, skipped_in_a_row=epochs.skipped_in_a_row + bad, stopped=stopped
+                skipped=epochs.skipped + bad,
+                skipped_in_a_row=epochs.skipped_in_a_row + bad,
+                stopped=stopped,
+                flags={name: jnp.where(is_finite, epochs.flags[name], flag) for name, flag in fresh.items()},
             )
 
         after: EpochState = lax.cond(is_finite & ~stopped, take, skip)
@@ -190,7 +198,8 @@ class Steps:
         own = {**batch, "weight": own_weight(batch)}
         taken = jnp.maximum(epochs.taken, 1).astype(jnp.float32)
         means = {name: total / taken for name, total in epochs.sums.items()}
-        return after, {**means, **_batch_metrics(own), **counts}
+        flags = {f"{NOT_FINITE}{name}": flag for name, flag in epochs.flags.items()}
+        return after, {**means, **_batch_metrics(own), **counts, **flags}
 
 
 def share_of(part: Columns, share: Share, pieces: int) -> Columns:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.config import CHESS_LOSS_OPTIONS, RunConfig, TrainConfig
-from ludus.errors import CorruptRecord, TrainError
+from ludus.config import CHESS_LOSS_OPTIONS, RunConfig
+from ludus.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from ludus.train.jax_learner import JaxLearner
@@ -140,16 +140,6 @@ def make_torch_learner(
         reducer=reducer,
         teacher=judge,
     )
-
-
-def check_health(metrics: Mapping[str, Any], train: TrainConfig) -> None:
-    """Raise TrainError when too many optimizer steps in a row were skipped."""
-    in_a_row = int(metrics["skipped_in_a_row"])
-    if in_a_row >= train.max_skipped:
-        raise TrainError(
-            f"the last {in_a_row} optimizer steps were skipped because loss or gradient was not finite; "
-            f"lower train.optimizer.learning_rate, or look for extreme rewards"
-        )
 
 
 def check_tensors(

@@ -12,7 +12,6 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ludus.config import LoaderConfig, RunConfig
@@ -20,6 +19,7 @@ from ludus.config.parts import LOADERS
 from ludus.errors import ConfigError, TrainError
 from ludus.extras import need_packages
 from ludus.records import Experiences
+from ludus.train.health import not_finite_row
 from ludus.train.messages import LoaderRefusal, LoaderReport, LoaderStage
 
 Tensors = tuple[NDArray[Any], ...]
@@ -142,9 +142,8 @@ def check_rows(rows: Experiences, shape: Mapping[str, Any]) -> None:
     action = steps["action"][steps["mask"]]
     if len(action) and not (action.min() >= 0 and action.max() < actions):
         raise TrainError(f"the loader's actions are {action.min()} to {action.max()}, {game} has 0 to {actions - 1}")
-    for name in ("observation", "logp", "value", "reward"):
-        if name in steps and steps[name].dtype.kind == "f" and not np.isfinite(steps[name]).all():
-            raise TrainError(f"the loader's {name} has numbers that are not finite")
+    if found := not_finite_row(steps):
+        raise TrainError(f"the loader's {found}")
 
 
 def report_on(loader: Loader, *, update: int) -> LoaderReport | None:

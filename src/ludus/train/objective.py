@@ -97,11 +97,8 @@ class Objective:
                 seen[term.source] = _only(term.source, inputs)
             mine = seen[term.source]
             elements: Elements = term.loss(mine, **term.options)
-            if term.kind not in LOSS_OPTIONS and tuple(elements.loss.shape) != tuple(mine.mask.shape):
-                raise TrainError(
-                    f"loss {term.kind} gave the shape {list(elements.loss.shape)}, expected one number for each "
-                    f"element, {list(mine.mask.shape)}; leave the mean to ludus"
-                )
+            if term.kind not in LOSS_OPTIONS:
+                _check_elements(term.kind, elements, mine.mask)
             value = term.aggregation.total(elements.loss, mine.mask) / normaliser
             loss = loss + term.weight_at(progress, self.mu) * value
             metrics[term.name] = value
@@ -141,6 +138,19 @@ class Objective:
     def needs_reference(self) -> frozenset[str]:
         """The sources whose rows are compared with the model before training."""
         return frozenset(term.source for term in self.terms if term.needs_reference)
+
+
+def _check_elements(name: str, elements: object, mask: Array) -> None:
+    """Raise TrainError unless a loss of the user's own gave what a loss gives."""
+    if not isinstance(elements, Elements):
+        found = "an array" if hasattr(elements, "shape") else f"a {type(elements).__name__}"
+        raise TrainError(f"loss {name} gave {found}, expected Elements(loss=...)")
+    shape = tuple(getattr(elements.loss, "shape", ()))
+    if shape != tuple(mask.shape):
+        raise TrainError(
+            f"loss {name} gave the shape {list(shape)}, expected one number for each element, {list(mask.shape)}; "
+            f"leave the mean to ludus"
+        )
 
 
 def _divisors(term: Term, mask: Array, source: Array | None) -> tuple[Array, Array] | None:

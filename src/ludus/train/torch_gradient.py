@@ -17,6 +17,7 @@ import torch
 
 from ludus.config import AdvantageConfig, TrainConfig
 from ludus.records import Experiences
+from ludus.train.health import NOT_FINITE
 from ludus.train.importance import MISMATCH_TOTALS, mismatch, mismatch_totals
 from ludus.train.loss_inputs import LossInputs
 from ludus.train.objective import Objective, Scales, rows_of
@@ -146,6 +147,8 @@ class UpdateTotals:
     skipped: int = 0
     stopped: bool = False
     """Whether the KL went over its bound."""
+    flagged: list[str] = field(default_factory=list)
+    """Metrics that were not finite in the newest step that was skipped."""
 
     def add(self, metrics: Mapping[str, float]) -> None:
         """Count one optimizer step."""
@@ -168,6 +171,7 @@ class UpdateTotals:
             "learning_rate": learning_rate,
         }
         figures = {**means, **figures, **mismatch(self.apart), **_credit_figures(rows, critic), **counts}
+        figures |= {f"{NOT_FINITE}{name}": 1.0 for name in self.flagged}
         return {name: float(np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)) for name, x in figures.items()}
 
 

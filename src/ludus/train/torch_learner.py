@@ -24,7 +24,7 @@ from ludus.errors import ConfigError
 from ludus.lm.language_models import LanguageModel
 from ludus.records import Experiences
 from ludus.train.aggregation import build_aggregation
-from ludus.train.learners import check_health
+from ludus.train.health import checked, not_finite_row
 from ludus.train.objective import build_objective
 from ludus.train.token_rows import minibatches, trainable_rows
 from ludus.train.torch_credit import Credit, Teacher
@@ -137,8 +137,7 @@ class TorchLearner:
         metrics = totals.report(
             rows, figures, skipped_in_a_row=state.skipped, learning_rate=rate, critic=self.has_critic
         )
-        check_health(metrics, self._train)
-        return state, metrics
+        return state, checked(metrics, self._train, lambda: not_finite_row(rows.steps, rows.steps["mask"]))
 
     def _step(
         self, state: TorchState, leaves: Leaves, totals: UpdateTotals, part: Experiences, progress: float
@@ -150,6 +149,7 @@ class TorchLearner:
         norm = float(torch.linalg.vector_norm(gradient))
         if not (np.isfinite(norm) and np.isfinite(metrics["loss"])):
             totals.skipped, state.skipped = totals.skipped + 1, state.skipped + 1
+            totals.flagged = [name for name, value in metrics.items() if not np.isfinite(value)]
             return
         if kl_stop is not None and metrics.get("approx_kl", 0.0) > kl_stop:
             totals.stopped = True

@@ -12,6 +12,7 @@ from numbers import Real
 from typing import Any, Protocol
 
 from ludus.errors import ConfigError, EnvError
+from ludus.plugin_frames import in_words
 from ludus.plugins import Registry
 from ludus.records import Task
 from ludus.rewards.attempt import check_value
@@ -88,7 +89,7 @@ class CustomWorkflow:
             try:
                 self._made = found(**options)
             except Exception as error:  # whatever a user's class may raise
-                raise ConfigError(f"workflow {name!r} could not be made: {type(error).__name__}: {error}") from error
+                raise ConfigError(f"workflow {name!r} could not be made: {in_words(error)}") from error
         run = found if self._made is None else getattr(self._made, "run", None)
         if not inspect.iscoroutinefunction(run):
             raise ConfigError(f"workflow {name!r}: expected an async function of a task and a model")

@@ -99,7 +99,12 @@ def _measuring(config: RunConfig) -> list[Row]:
 
 
 def _tasks(config: RunConfig) -> list[Row]:
-    sets = ", ".join(f"{each.name} ({each.weight:g}, {each.order.kind})" for each in config.tasks)
+    total = sum(each.weight for each in config.tasks)
+    one = len(config.tasks) == 1
+    shares = ["" if one else f"{each.weight / total:.0%} of the tasks, " for each in config.tasks]
+    sets = "; ".join(
+        f"{each.name} ({share}order: {each.order.kind})" for each, share in zip(config.tasks, shares, strict=True)
+    )
     own = [(f"rewards of {each.name}", _rewards(each.rewards)) for each in config.tasks if each.rewards is not None]
     shared = [] if len(own) == len(config.tasks) else [("rewards", _rewards(config.rewards))]
     return [("tasks", sets), *shared, *own]

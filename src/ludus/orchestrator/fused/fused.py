@@ -34,8 +34,9 @@ from ludus.records import PolicyName, PolicyRef, derive_seed
 from ludus.sources.protocol import Batch, OwnSource
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.tensors import save_tensors
+from ludus.train.health import checked
 from ludus.train.learner_state import LearnerState
-from ludus.train.learners import begun_with, check_health
+from ludus.train.learners import begun_with
 
 UNIFORM_PLAYER = "random"
 POPULATION_LANES = 8
@@ -219,7 +220,7 @@ class FusedLearner(Learner, OwnSource):
         telemetry.meters.add("explore", int(tally.episodes))
         telemetry.meters.add("train", 1)
         self._workers.serve(0.0)
-        check_health(metrics, self._context.config.train)
+        metrics = checked(metrics, self._context.config.train)
         steps, rated = self._context.config.train.batch_steps or 0, float(tally.block_episodes.sum())
         return UpdateReport(
             steps=steps,
