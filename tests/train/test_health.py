@@ -11,10 +11,11 @@ from tests.train.test_jax_learner import experiences, learner
 from ludus.config import AdvantageConfig, AlgorithmConfig, TermConfig, TrainConfig
 from ludus.config.parts import ADVANTAGES, LOSSES
 from ludus.errors import TrainError
+from ludus.records import Experiences
 from ludus.testing.experiences import sample_experiences
 from ludus.train import compute, register_advantage, register_loss
 from ludus.train.health import NOT_FINITE, checked, not_finite_row
-from ludus.train.loaders import check_rows
+from ludus.train.loaders import check_rows, refuse_other_than_rows
 from ludus.train.loss_inputs import Elements
 
 
@@ -96,3 +97,16 @@ def test_rows_of_a_loader_that_are_not_finite_are_named() -> None:
     shape = {"observation_shape": rows.steps["observation"].shape[1:], "actions": 3, "games": ["mine"]}
     with pytest.raises(TrainError, match="the loader's reward is nan in row 1 of the batch"):
         check_rows(rows, shape)
+
+
+def test_what_a_loader_gives_instead_of_rows_is_named() -> None:
+    rows = sample_experiences((3,))
+    refuse_other_than_rows(rows)
+    with pytest.raises(TrainError, match=r"next\(\) gave a dict, expected Experiences"):
+        refuse_other_than_rows({"action": 1})
+    short = Experiences(sequences=rows.sequences, offsets=rows.offsets, steps={**rows.steps, "value": np.zeros(1)})
+    with pytest.raises(TrainError, match="the loader's value has 1 rows, the offsets end at 3"):
+        refuse_other_than_rows(short)
+    fewer = {name: column for name, column in rows.steps.items() if name != "logp"}
+    with pytest.raises(TrainError, match="the loader's steps lack logp"):
+        refuse_other_than_rows(Experiences(sequences=rows.sequences, offsets=rows.offsets, steps=fewer))

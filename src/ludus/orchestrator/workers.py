@@ -67,7 +67,7 @@ class Workers:
             if events or self._supervisor.ticks != ticks:
                 idle_s, ticks = 0.0, self._supervisor.ticks
             if idle_s > limit_s:
-                names = ", ".join(name for name in self._supervisor.names if name.startswith(whom)) or whom
+                names = ", ".join(name for name in self._supervisor.ticks if name.startswith(whom)) or whom
                 raise WorkerError(f"waited {limit_s:g} s for {names}: alive, but idle; the next start resumes the run")
 
 

@@ -124,14 +124,9 @@ class Supervisor:
         return earlier + sum(live.worker.channel.dropped for live in self._live.values())
 
     @property
-    def names(self) -> list[str]:
-        """Of all workers."""
-        return list(self._workers)
-
-    @property
-    def ticks(self) -> int:
-        """How often the workers have said that they get on with their work."""
-        return sum(worker.pulse.ticks for worker in self._workers.values())
+    def ticks(self) -> dict[str, int]:
+        """How often each worker has said that it gets on with its work."""
+        return {name: live.worker.pulse.ticks for name, live in self._live.items()}
 
     def send(self, worker: str, message: msgspec.Struct, blob: bytes | memoryview = b"") -> None:
         """Queue a message. A worker that is gone is reported by the next poll, not here."""

@@ -19,11 +19,10 @@ from ludus.tasks import Curriculum
 from ludus.testing.conformance import ConformanceError, call, require, through_json
 from ludus.testing.experiences import are_equal, sample_batches, sample_experiences
 from ludus.train.health import not_finite_row
-from ludus.train.loaders import Loader
+from ludus.train.loaders import NEEDED, Loader
 
 GROUPS = 64
 BATCHES = 3
-NEEDED = ("action", "mask", "logp", "value", "reward")
 _ROWS = tuple({"prompt": f"{i} + {i} =", "answer": str(2 * i), "difficulty": i / 9} for i in range(10))
 
 CurriculumFactory = Callable[[Sequence[dict[str, Any]], int], Curriculum]

@@ -24,6 +24,8 @@ from ludus.train.messages import LoaderRefusal, LoaderReport, LoaderStage
 
 Tensors = tuple[NDArray[Any], ...]
 """Columns `[B, ...]`."""
+NEEDED = ("action", "mask", "logp", "value", "reward")
+"""Columns of steps that every learner reads."""
 
 
 class Loader(Protocol):
@@ -127,7 +129,25 @@ def make_loader(config: RunConfig, waiting: Callable[[], None]) -> Loader | None
         return None
     check_loader(config)
     factory: LoaderFactory = _factory(chosen.kind)
-    return factory(**_arguments(factory, config, chosen, waiting))
+    loader = factory(**_arguments(factory, config, chosen, waiting))
+    if lacking := [name for name in ("next", "state", "load_state", "close") if not hasattr(loader, name)]:
+        methods = ", ".join(f"{name}()" for name in lacking)
+        raise ConfigError(f"loader {chosen.kind}: its factory gives a {type(loader).__name__}, which lacks {methods}")
+    return loader
+
+
+def refuse_other_than_rows(rows: object) -> None:
+    """Raise TrainError unless a loader's `next` gave experiences with the columns that a learner reads, or tensors."""
+    if isinstance(rows, tuple):
+        return
+    if not isinstance(rows, Experiences):
+        raise TrainError(f"the loader's next() gave a {type(rows).__name__}, expected Experiences")
+    if missing := [name for name in NEEDED if name not in rows.steps]:
+        raise TrainError(f"the loader's steps lack {', '.join(missing)}")
+    count = int(rows.offsets[-1])
+    for name, column in rows.steps.items():
+        if len(column) != count:
+            raise TrainError(f"the loader's {name} has {len(column)} rows, the offsets end at {count}")
 
 
 def check_rows(rows: Experiences, shape: Mapping[str, Any]) -> None:

@@ -22,7 +22,16 @@ from ludus.storage.atomic import read_json, write_json
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.tensors import load_tensors, save_tensors
 from ludus.train.learners import ValidatingLearner, begun_with, make_learner
-from ludus.train.loaders import Loader, RoundLoader, Tensors, ValidatingLoader, check_rows, make_loader, report_on
+from ludus.train.loaders import (
+    Loader,
+    RoundLoader,
+    Tensors,
+    ValidatingLoader,
+    check_rows,
+    make_loader,
+    refuse_other_than_rows,
+    report_on,
+)
 from ludus.train.messages import (
     LOADER,
     LoaderReport,
@@ -118,6 +127,7 @@ class Trainer:
         if admits and isinstance(self._loader, RoundLoader):
             self._loader.admit(admits)
         rows = self._loader.next()
+        refuse_other_than_rows(rows)
         if not _amounts(rows)[1]:
             raise TrainError("the loader gave a batch without rows; next() must block until there are some")
         if isinstance(rows, Experiences):
