@@ -11,6 +11,7 @@ pytest.importorskip("ludus_chess", reason="the native part of chess is not built
 
 from ludus import SingleRun, load_config
 from ludus.chess.evaluators import open_evaluator
+from ludus.chess.network_source import open_network
 from ludus.config import RunConfig
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "chess.yaml"
@@ -70,6 +71,9 @@ def test_games_arrive_while_it_trains_and_networks_come_out(stockfish: str, tmp_
     assert all(began)
     assert engines() == []
     assert open_evaluator(str(run)).name == "run-main-2"
+    loader = open_network(str(run)).config.buffer.loader  # type: ignore[union-attr]
+    assert loader is not None
+    assert loader.options["directory"] == str(run / "chunks")
 
 
 @pytest.mark.slow

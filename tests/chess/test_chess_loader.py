@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("chess")
@@ -103,6 +104,23 @@ def test_a_part_of_the_chunks_is_held_out_and_never_trained_on(tmp_path: Path) -
     # Games begin alike; their late positions do not.
     assert any(plane.tobytes() not in trained for plane in held_out[0][:, :104])
     loader.close()
+
+
+def test_measurements_are_of_all_games_that_are_there_and_of_the_same_where_asked(tmp_path: Path) -> None:
+    write_games(tmp_path, range(2))
+    moving = make(tmp_path, CONFIG, validation=0.5, validation_positions=64)
+    fixed = make(tmp_path, CONFIG, validation=0.5, validation_positions=64, validation_fixed=True)
+    write_games(tmp_path, range(2, 24))
+    for loader in (moving, fixed):
+        while loader.new_sequences() < 6 or (first := loader.held_out()) is None:
+            pass
+        kept = first[0].copy()
+        # Eight positions of each game at most: 64 of two games would repeat themselves.
+        assert len({plane.tobytes() for plane in kept}) > 16
+        again = loader.held_out()
+        assert again is not None
+        assert np.array_equal(again[0], kept) == (loader is fixed)
+        loader.close()
 
 
 def test_a_round_whose_chunks_are_gone_trains_on_those_that_are_left_and_says_so(tmp_path: Path) -> None:

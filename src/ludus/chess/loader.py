@@ -90,7 +90,7 @@ class ChessChunks:
         self._waiting, self._admit_wait_s = waiting, admit_wait_s
         self._is_in_rounds = config.cycle is not None
         self._supply = ChunkSupply(Path(directory))
-        self._waiting, self._is_fixed = waiting, validation_fixed
+        self._is_fixed = validation_fixed
         self._fixed: Tensors | None = None
         shared: dict[str, Any] = {
             "directory": directory,
@@ -119,13 +119,15 @@ class ChessChunks:
             )
         except (TypeError, ValueError) as error:
             raise ConfigError(f"buffer.loader.options: {error}") from error
-        # Few positions of each game, so that they differ; little memory, so that games are inflated again.
+        # Few positions of each game, so that they differ; little memory, so that games are inflated again. Games are
+        # admitted when they are measured on: batches made ahead of that would be of the first few alone.
         held_out: dict[str, Any] = {
             "batch_size": validation_positions,
             "count": 8,
             "memory_mb": 16,
             "threads": 1,
             "reservoir": 1,
+            "admit_at_anchor": True,
         }
         self._held_out = ChunkLoader(NativeConfig(**shared, part="validation", **held_out)) if validation else None
         self._stats = self._loader.get_stats()
@@ -146,7 +148,12 @@ class ChessChunks:
         """Positions of chunks that are never trained on; None if there are not enough yet."""
         if self._fixed is not None:
             return self._fixed
-        if self._held_out is None or not self._held_out.get_stats().chunks_since_anchor:
+        if self._held_out is None:
+            return None
+        stats = self._held_out.get_stats()
+        if stats.chunks_since_anchor:
+            self._held_out.reset_anchor()
+        elif not stats.chunks:
             return None
         found = self._held_out.get_next_batch(HELD_OUT_S)
         if found is not None and self._is_fixed:

@@ -100,6 +100,9 @@ def _open(text: str) -> NetworkSource:
         raise ConfigError(f"{folder} is neither a run nor a network (.pb.gz)")
     run.open()
     config = load_config(run.config)
+    if config.buffer.loader is not None:
+        buffer = config.buffer.model_copy(update={"loader": config.buffer.loader.of_run(str(run.path))})
+        config = config.model_copy(update={"buffer": buffer})
     ref = choose_policy(run, config, version)
     loaded = PolicyStore(run.policies).load(ref)
     return _of_policy(f"{run.path.name}-{ref.name}-{ref.version}", loaded, run=run, config=config)
