@@ -70,7 +70,7 @@ class ChessChunks:
             pool_chunks: A sliding window over the newest.
             min_chunks: No first batch before so many are there.
             reservoir: Positions that are mixed.
-            memory_mb: For decoded games.
+            memory_mb: For decoded games, or the positions of the reservoir and the next ones of each chunk.
             rate: Share of a game's positions that one use takes.
             count: Or how many; 0: by rate.
             focus: Prefers positions that the search judged otherwise than the network (`ludus_chess.Focus`).

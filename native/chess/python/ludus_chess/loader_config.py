@@ -46,7 +46,8 @@ class LoaderConfig:
     reservoir: int = 100_000
     """Positions that are mixed. Output begins at 16 batches or one pass over the pool, and it fills up from there."""
     memory_mb: int = 256
-    """Of decoded games (about 280 bytes a position). Beyond it, games are inflated again when they are drawn."""
+    """Of decoded games (350 bytes a position); if they do not fit, of the reservoir's positions and the next ones of each
+    chunk (450 bytes each). It should hold the reservoir."""
     rate: float = 1.0
     """Share of a game's positions that one use takes: other ones at each use, all of them in 1/rate uses."""
     count: int = 0

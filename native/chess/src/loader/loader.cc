@@ -16,7 +16,7 @@ constexpr double kWait_s = 0.1;
 
 struct Loader::Work {
   uint64_t number = 0;
-  std::vector<PositionRef> positions;
+  std::vector<Drawn> positions;
   std::shared_ptr<Batch> batch;
   std::vector<uint8_t> is_lost;
   std::atomic<size_t> tasks_left{0};
@@ -24,9 +24,9 @@ struct Loader::Work {
 
 Loader::Loader(LoaderConfig config, std::span<const uint8_t> state)
     : config_(std::move(config)),
-      shuffler_((check(config_), config_)),
+      store_((check(config_), config_), [this](ChunkId chunk, Decoder& decoder) { return decode(chunk, decoder); }),
+      shuffler_(config_),
       admissions_(config_, [this](Refusal refusal) { refusals_.add(std::move(refusal)); }),
-      cache_(config_.memory_mb << 20, [this](ChunkId chunk, Decoder& decoder) { return decode(chunk, decoder); }),
       directory_(config_.directory, config_.rescan_s, config_.settle_s),
       // Those that are made, one that is taken, and one that is held while the next is taken.
       memory_(BatchMemory::make(config_.batch_size, config_.prefetch_batches + 2)) {
@@ -38,6 +38,7 @@ Loader::Loader(LoaderConfig config, std::span<const uint8_t> state)
   }
   queue_ = std::make_unique<BatchQueue>(config_.prefetch_batches, first);
   workers_ = std::make_unique<Workers>(config_);
+  if (first > 0) workers_->when_idle([this](Decoder& decoder) { return refill_one(decoder); });
   watching_ = std::thread([this] { watch(); });
   shuffling_ = std::thread([this] { shuffle(); });
 }
@@ -66,6 +67,8 @@ void Loader::restore(LoaderState state) {
   }
   admissions_.restore(std::move(state.admissions), sources);
   shuffler_.restore(std::move(sources), std::move(state.shuffler), state.batch);
+  shuffler_.list_missing(refill_);
+  note_counts();
 }
 
 void Loader::watch() {
@@ -98,9 +101,10 @@ void Loader::shuffle_one(uint64_t number) {
   {
     const std::lock_guard lock(shuffle_mutex_);
     shuffler_.forget_before(taken);
+    shuffler_.put_copies(refill_.collect());
     admit(admissions_.take_before(number));
   }
-  std::vector<PositionRef> positions;
+  std::vector<Drawn> positions;
   positions.reserve(config_.batch_size);
   while (true) {
     {
@@ -130,6 +134,7 @@ void Loader::admit(const std::vector<Source>& sources) {
 
 void Loader::note_counts() {
   const ChunkPool& pool = shuffler_.pool();
+  store_.set_pool_size(pool.alive());
   const std::lock_guard lock(counts_mutex_);
   shuffler_counts_ = {.alive = pool.alive(),
                       .passes = pool.passes(),
@@ -137,7 +142,7 @@ void Loader::note_counts() {
                       .reservoir = shuffler_.reservoir().size()};
 }
 
-void Loader::make(uint64_t number, std::vector<PositionRef> positions) {
+void Loader::make(uint64_t number, std::vector<Drawn> positions) {
   auto work = std::make_shared<Work>();
   work->number = number;
   work->batch = memory_->take();
@@ -158,23 +163,61 @@ void Loader::make(uint64_t number, std::vector<PositionRef> positions) {
 
 void Loader::make_rows(Work& work, size_t from, size_t to, Decoder& decoder) {
   std::vector<std::shared_ptr<const Game>> games;
-  for (size_t row = from; row < to; ++row) games.push_back(cache_.get(work.positions[row].chunk, decoder));
+  for (size_t row = from; row < to; ++row) games.push_back(game_of(work.positions[row], decoder));
   {
     const Busy busy(meters_.expanding);
     Batch& batch = *work.batch;
+    const auto write = [&batch](size_t row, const auto&... position) {
+      write_planes(position..., batch.planes + row * kPlaneFloats);
+      write_policy(position..., batch.policy + row * kMoves);
+      write_values(position..., batch.values + row * kValueFloats);
+    };
     for (size_t row = from; row < to; ++row) {
+      Drawn& drawn = work.positions[row];
       const auto& game = games[row - from];
-      const size_t index = work.positions[row].index;
-      if (!game || index >= game->size()) {
+      const size_t index = drawn.position.index;
+      if (drawn.copy) {
+        write(row, drawn.copy);
+        drawn.copy = {};
+      } else if (game && index < game->size()) {
+        write(row, *game, index);
+      } else {
         work.is_lost[row] = 1;
-        continue;
       }
-      write_planes(*game, index, batch.planes + row * kPlaneFloats);
-      write_policy(*game, index, batch.policy + row * kMoves);
-      write_values(*game, index, batch.values + row * kValueFloats);
     }
   }
   if (--work.tasks_left == 0) finish(work);
+}
+
+// Null: it has a copy, or its chunk is refused.
+std::shared_ptr<const Game> Loader::game_of(const Drawn& drawn, Decoder& decoder) {
+  if (drawn.copy) return nullptr;
+  const ChunkId chunk = drawn.position.chunk;
+  auto game = store_.game(chunk, decoder);
+  if (game && store_.is_tight()) refill(chunk, *game, refill_.take(chunk));
+  return game;
+}
+
+bool Loader::refill_one(Decoder& decoder) {
+  try {
+    const auto missing = refill_.take_any();
+    if (!missing) return false;
+    const auto game = store_.game(missing->first, decoder);
+    if (game && store_.is_tight()) refill(missing->first, *game, missing->second);
+  } catch (const std::exception& error) {
+    queue_->fail(std::string("the loader cannot read the reservoir again: ") + error.what());
+    return false;
+  }
+  return true;
+}
+
+void Loader::refill(ChunkId chunk, const Game& game, const std::vector<Refill::Slot>& slots) {
+  for (const auto& [slot, index] : slots) {
+    if (index >= game.size()) continue;
+    Packed copy = store_.copy(game, index);
+    if (!copy) return;
+    refill_.give({.slot = slot, .drawn = {.position = {.chunk = chunk, .index = index}, .copy = std::move(copy)}});
+  }
 }
 
 // A file that has gone since its positions were chosen leaves holes; another row of the batch fills each.
@@ -224,20 +267,20 @@ std::shared_ptr<const Game> Loader::decode(ChunkId chunk, Decoder& decoder) {
   }
 }
 
-void Loader::expect(ChunkId chunk) {
-  if (cache_.contains(chunk)) return;
-  workers_->add([this, chunk](Decoder& decoder) {
+void Loader::expect(ChunkUse use) {
+  if (store_.is_ready(use)) return;
+  workers_->add([this, use](Decoder& decoder) {
     try {
-      cache_.prefetch(chunk, decoder);
+      store_.prefetch(use, decoder);
     } catch (const std::exception& error) {
       queue_->fail(std::string("the loader cannot keep a game: ") + error.what());
     }
   });
 }
 
-std::shared_ptr<const Game> Loader::get(ChunkId chunk) {
+std::optional<Use> Loader::use(ChunkUse use) {
   if (is_stopping_) throw LoaderStopped();
-  return cache_.get(chunk, *shuffling_decoder_);
+  return store_.use(use, *shuffling_decoder_);
 }
 
 void Loader::refuse_duplicate(ChunkId chunk) {
@@ -247,6 +290,7 @@ void Loader::refuse_duplicate(ChunkId chunk) {
                  .file = source->path,
                  .member = source->is_tar ? std::to_string(index) : ""});
   ++meters_.chunks_refused;
+  store_.forget(chunk);
 }
 
 std::shared_ptr<Batch> Loader::next_batch(std::chrono::duration<double> most) { return queue_->take(most); }

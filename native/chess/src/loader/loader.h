@@ -17,7 +17,8 @@
 #include "loader/batch_queue.h"
 #include "loader/config.h"
 #include "loader/directory_watch/directory_watch.h"
-#include "loader/game_cache.h"
+#include "loader/game_store.h"
+#include "loader/refill.h"
 #include "loader/shuffler.h"
 #include "loader/state.h"
 #include "loader/stats.h"
@@ -61,15 +62,19 @@ class Loader : private Games {
   void shuffle_one(uint64_t number);
   void admit(const std::vector<Source>& sources);
   void note_counts();  // For stats(), which must not wait for the shuffler.
-  void make(uint64_t number, std::vector<PositionRef> positions);
+  void make(uint64_t number, std::vector<Drawn> positions);
   void make_rows(Work& work, size_t from, size_t to, Decoder& decoder);
   void finish(Work& work);
   void add_loads(std::vector<StageStats>& stages);
   std::shared_ptr<const Game> decode(ChunkId chunk, Decoder& decoder);
+  std::shared_ptr<const Game> game_of(const Drawn& drawn, Decoder& decoder);
+  bool refill_one(Decoder& decoder);
+  void refill(ChunkId chunk, const Game& game, const std::vector<Refill::Slot>& slots);
 
-  void expect(ChunkId chunk) override;
-  std::shared_ptr<const Game> get(ChunkId chunk) override;
+  void expect(ChunkUse use) override;
+  std::optional<Use> use(ChunkUse use) override;
   void refuse_duplicate(ChunkId chunk) override;
+  GameStore& store() override { return store_; }
 
   const LoaderConfig config_;
   Refusals refusals_;
@@ -78,9 +83,10 @@ class Loader : private Games {
   std::atomic<bool> is_starved_{false};  // The shuffler waits for chunks. False before it takes any.
   std::mutex stop_mutex_;
   mutable std::mutex shuffle_mutex_;  // Of the shuffler. Taken before any other.
+  GameStore store_;                   // Before whatever holds copies: it counts them.
+  Refill refill_;
   Shuffler shuffler_;
   Admissions admissions_;
-  GameCache cache_;
   DirectoryWatch directory_;
   std::shared_ptr<BatchMemory> memory_;
   std::unique_ptr<BatchQueue> queue_;

@@ -6,7 +6,7 @@ namespace ludus::chess::loader {
 
 LoaderStats Loader::stats() {
   const Admissions::Counts files = admissions_.counts();
-  const GameCache::Counts cache = cache_.counts();
+  const GameStore::Counts cache = store_.counts();
   const auto& watch = directory_.counts();
   LoaderStats stats;
   stats.refused = refusals_.counts();
@@ -46,6 +46,7 @@ LoaderStats Loader::stats() {
                   {"waiting_files", files.waiting},
                   {"games_cached", cache.games},
                   {"positions_cached", cache.positions},
+                  {"positions_ahead", cache.copies_ahead},
                   {"cache_hits", cache.hits},
                   {"cache_misses", cache.misses},
                   {"cache_evictions", cache.evictions}}},

@@ -5,7 +5,6 @@
 namespace ludus::chess::loader {
 namespace {
 
-constexpr size_t kPending = 32;      // Chunks that are drawn, and decoded, ahead. A constant: it is part of the order.
 constexpr size_t kWarmBatches = 16;  // In the reservoir before the first one comes out.
 
 }  // namespace
@@ -18,30 +17,30 @@ Shuffler::Shuffler(const LoaderConfig& config)
   mark();
 }
 
-bool Shuffler::compose(Games& games, std::vector<PositionRef>& batch) {
-  PositionRef position;
+bool Shuffler::compose(Games& games, std::vector<Drawn>& batch) {
+  Drawn position;
   while (batch.size() < config_.batch_size) {
     if (!next_position(games, position)) return false;
     if (!is_warm_) {
-      reservoir_.add(position);
+      reservoir_.add(std::move(position));
       const bool is_pass_over = used_chunks_ >= pool_.alive() && incoming_at_ == incoming_.size();
       is_warm_ = is_pass_over || reservoir_.size() >= std::min(config_.reservoir, kWarmBatches * config_.batch_size);
       continue;
     }
     if (!reservoir_.is_full()) {
-      reservoir_.add(position);
+      reservoir_.add(std::move(position));
       if (!next_position(games, position)) return false;
     }
-    batch.push_back(reservoir_.exchange(position, random_));
+    batch.push_back(reservoir_.exchange(std::move(position), random_));
   }
   return true;
 }
 
-bool Shuffler::next_position(Games& games, PositionRef& position) {
+bool Shuffler::next_position(Games& games, Drawn& position) {
   while (incoming_at_ == incoming_.size()) {
     if (!open_next_chunk(games)) return false;
   }
-  position = incoming_[incoming_at_++];
+  position = std::move(incoming_[incoming_at_++]);
   return true;
 }
 
@@ -49,40 +48,74 @@ bool Shuffler::open_next_chunk(Games& games) {
   while (pending_.size() < kPending) {
     const auto drawn = pool_.draw(random_);
     if (!drawn) break;
-    games.expect(drawn->chunk);
+    games.expect(*drawn);
     pending_.push_back(*drawn);
   }
   if (pending_.empty()) return false;
+  if (!has_copied_ && games.store().is_tight()) copy_what_is_known(games.store());
   const ChunkUse next = pending_.front();
   pending_.pop_front();
   if (!pool_.is_alive(next.chunk)) return true;  // It has left since it was drawn.
-  const auto game = games.get(next.chunk);
-  if (!game) {
+  auto use = games.use(next);
+  if (!use) {
     pool_.drop(next.chunk);
     return true;
   }
-  if (!pool_.note_content(next.chunk, game->content)) {
+  if (!pool_.note_content(next.chunk, use->content)) {
     games.refuse_duplicate(next.chunk);
     pool_.drop(next.chunk);
     return true;
   }
-  const Sampling sampling{.rate = config_.rate, .count = config_.count};
-  const uint64_t chunk_seed = mix(config_.seed ^ game->content);
-  sample_positions(sampling, chunk_seed, next.use, game->size(), game->weights, chosen_);
   incoming_.clear();
   incoming_at_ = 0;
-  for (const uint16_t index : chosen_) incoming_.push_back({.chunk = next.chunk, .index = index});
+  for (Sampled& one : use->sampled) {
+    incoming_.push_back({.position = {.chunk = next.chunk, .index = one.index}, .copy = std::move(one.copy)});
+  }
   ++used_chunks_;
   ++uses;
-  sampled += chosen_.size();
-  offered += game->size();
+  sampled += incoming_.size();
+  offered += use->game_size;
   return true;
 }
 
+// Games are given up one by one, each when the reservoir has its positions: both together stay within the memory.
+void Shuffler::copy_what_is_known(GameStore& store) {
+  std::vector<std::pair<ChunkId, uint32_t>> known;
+  for (uint32_t slot = 0; slot < reservoir_.size(); ++slot) {
+    if (!reservoir_.has_copy(slot)) known.emplace_back(reservoir_.position(slot).chunk, slot);
+  }
+  std::sort(known.begin(), known.end());
+  for (auto at = known.begin(); at != known.end();) {
+    const ChunkId chunk = at->first;
+    const auto game = store.kept_game(chunk);
+    for (; at != known.end() && at->first == chunk; ++at) {
+      if (!game) continue;
+      reservoir_.set_copy(at->second, store.copy(*game, reservoir_.position(at->second).index));
+    }
+    store.give_up(chunk);
+  }
+  store.give_up_games();
+  has_copied_ = true;
+}
+
+void Shuffler::list_missing(Refill& refill) const {
+  for (uint32_t slot = 0; slot < reservoir_.size(); ++slot) {
+    if (!reservoir_.has_copy(slot)) refill.add(reservoir_.position(slot), slot);
+  }
+}
+
+void Shuffler::put_copies(std::vector<Refill::Copied> copies) {
+  for (auto& [slot, drawn] : copies) {
+    if (reservoir_.position(slot) == drawn.position) reservoir_.set_copy(slot, std::move(drawn.copy));
+  }
+}
+
 void Shuffler::mark() {
+  std::vector<PositionRef> incoming;
+  for (size_t i = incoming_at_; i < incoming_.size(); ++i) incoming.push_back(incoming_[i].position);
   marks_.push_back({.random = random_,
                     .pending = {pending_.begin(), pending_.end()},
-                    .incoming = {incoming_.begin() + static_cast<std::ptrdiff_t>(incoming_at_), incoming_.end()},
+                    .incoming = std::move(incoming),
                     .used_chunks = used_chunks_,
                     .is_warm = is_warm_,
                     .pool = pool_.marks(),
@@ -115,7 +148,8 @@ void Shuffler::restore(std::vector<std::shared_ptr<const ChunkSource>> sources, 
   reservoir_.restore(std::move(saved.reservoir));
   random_ = saved.random;
   pending_.assign(saved.pending.begin(), saved.pending.end());
-  incoming_ = std::move(saved.incoming);
+  incoming_.clear();
+  for (const PositionRef& position : saved.incoming) incoming_.push_back({.position = position, .copy = {}});
   incoming_at_ = 0;
   used_chunks_ = saved.used_chunks;
   is_warm_ = saved.is_warm;

@@ -12,9 +12,9 @@
 
 #include "loader/chunk_pool/chunk_pool.h"
 #include "loader/config.h"
+#include "loader/game_store.h"
+#include "loader/refill.h"
 #include "loader/reservoir/reservoir.h"
-#include "loader/sampling/sampling.h"
-#include "loader/tensors/game.h"
 
 namespace ludus::chess::loader {
 
@@ -22,9 +22,10 @@ namespace ludus::chess::loader {
 class Games {
  public:
   virtual ~Games() = default;
-  virtual void expect(ChunkId chunk) = 0;                           // It will be asked for soon.
-  virtual std::shared_ptr<const Game> get(ChunkId chunk) = 0;       // Null: refused.
+  virtual void expect(ChunkUse use) = 0;             // It will be asked for soon.
+  virtual std::optional<Use> use(ChunkUse use) = 0;  // Nothing: refused.
   virtual void refuse_duplicate(ChunkId chunk) = 0;
+  virtual GameStore& store() = 0;
 };
 
 class Shuffler {
@@ -48,7 +49,10 @@ class Shuffler {
   const Reservoir& reservoir() const { return reservoir_; }
 
   // Adds positions to `batch` until it is full. False: the pool is empty; admit chunks and call again.
-  bool compose(Games& games, std::vector<PositionRef>& batch);
+  bool compose(Games& games, std::vector<Drawn>& batch);
+
+  void list_missing(Refill& refill) const;          // Positions of the reservoir that have no copy.
+  void put_copies(std::vector<Refill::Copied> copies);  // Where the position is still there.
 
   void mark();                       // A batch is complete.
   void forget_before(uint64_t batch);  // States before this number of batches are not asked for any more.
@@ -71,19 +75,20 @@ class Shuffler {
     uint64_t reservoir = 0;
   };
 
-  bool next_position(Games& games, PositionRef& position);
+  bool next_position(Games& games, Drawn& position);
   bool open_next_chunk(Games& games);
+  void copy_what_is_known(GameStore& store);
 
   const LoaderConfig& config_;
   ChunkPool pool_;
   Reservoir reservoir_;
   Random random_;
   std::deque<ChunkUse> pending_;
-  std::vector<PositionRef> incoming_;
+  std::vector<Drawn> incoming_;
   size_t incoming_at_ = 0;
   uint64_t used_chunks_ = 0;
   bool is_warm_ = false;
-  std::vector<uint16_t> chosen_;
+  bool has_copied_ = false;
   std::deque<Mark> marks_;
   uint64_t first_mark_ = 0;
 };

@@ -16,6 +16,15 @@ void Workers::add(Task task) {
   changed_.notify_one();
 }
 
+void Workers::when_idle(std::function<bool(Decoder&)> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    idle_work_ = std::move(work);
+    has_idle_work_ = true;
+  }
+  changed_.notify_all();
+}
+
 void Workers::stop() {
   {
     const std::lock_guard lock(mutex_);
@@ -39,12 +48,19 @@ void Workers::run() {
     Task task;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return is_stopping_ || !tasks_.empty(); });
+      changed_.wait(lock, [this] { return is_stopping_ || has_idle_work_ || !tasks_.empty(); });
       if (is_stopping_) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      if (!tasks_.empty()) {
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
     }
-    task(decoder);
+    if (task) {
+      task(decoder);
+    } else if (!idle_work_(decoder)) {
+      const std::lock_guard lock(mutex_);
+      has_idle_work_ = false;
+    }
   }
 }
 

@@ -23,6 +23,7 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
 
   void add(Task task);
+  void when_idle(std::function<bool(Decoder&)> work);  // Until it returns false. Once, from one thread.
   void stop();  // What has not begun is left undone. Waits for what has.
   size_t waiting() const;
 
@@ -33,6 +34,8 @@ class Workers {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;
+  std::function<bool(Decoder&)> idle_work_;
+  bool has_idle_work_ = false;
   bool is_stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <span>
 #include <stdexcept>
@@ -35,6 +36,11 @@ void expand_all(const Decoded& decoded) {
     write_planes(*decoded.game, i, planes);
     write_policy(*decoded.game, i, policy);
     write_values(*decoded.game, i, values);
+    static std::atomic<size_t> total;
+    const Packed copy(*decoded.game, i, total);
+    write_planes(copy, planes);
+    write_policy(copy, policy);
+    write_values(copy, values);
   }
 }
 

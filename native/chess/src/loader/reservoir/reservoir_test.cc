@@ -11,9 +11,11 @@ TEST(what_goes_in_comes_out_once) {
   Reservoir reservoir(10);
   Random random(1);
   std::set<uint32_t> out;
-  for (uint32_t i = 0; i < 10; ++i) reservoir.add({.chunk = i, .index = 0});
+  for (uint32_t i = 0; i < 10; ++i) reservoir.add({.position = {.chunk = i, .index = 0}, .copy = {}});
   CHECK(reservoir.is_full());
-  for (uint32_t i = 10; i < 1000; ++i) out.insert(reservoir.exchange({.chunk = i, .index = 0}, random).chunk);
+  for (uint32_t i = 10; i < 1000; ++i) {
+    out.insert(reservoir.exchange({.position = {.chunk = i, .index = 0}, .copy = {}}, random).position.chunk);
+  }
   CHECK_EQ(out.size(), 990U);
   CHECK_EQ(reservoir.size(), 10U);
 }

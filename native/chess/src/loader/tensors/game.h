@@ -17,17 +17,20 @@ namespace ludus::chess::loader {
 
 inline constexpr size_t kValues = 17;  // The six rows of (q, d, m), but for the last m, which is unknown.
 
-struct Position {
-  uint32_t boards = 0;         // Where its bitboards begin.
-  uint32_t moves = 0;          // Where its move indices begin: visited ones first.
-  uint32_t probabilities = 0;  // Where the probabilities of the visited ones begin.
+struct Facts {  // What a position has beside its boards and moves.
   uint16_t legal = 0;
   uint16_t visited = 0;
-  uint8_t kept_steps = 0;     // History steps that are kept, with the position itself.
-  uint8_t derived_steps = 0;  // Steps behind these that the positions before it give; what is left is empty.
   uint8_t format = 0;
   std::array<uint8_t, 7> bytes{};  // Castling (4), side or en passant, rule50, invariance: as in the record.
   std::array<float, kValues> values{};
+};
+
+struct Position : Facts {
+  uint32_t boards = 0;         // Where its bitboards begin.
+  uint32_t moves = 0;          // Where its move indices begin: visited ones first.
+  uint32_t probabilities = 0;  // Where the probabilities of the visited ones begin.
+  uint8_t kept_steps = 0;      // History steps that are kept, with the position itself.
+  uint8_t derived_steps = 0;   // Steps behind these that the positions before it give; what is left is empty.
 };
 
 class Game {

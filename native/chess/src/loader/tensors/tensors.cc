@@ -50,7 +50,7 @@ uint64_t reversed(uint8_t byte) {  // Castling and en passant have file a in the
   return result;
 }
 
-void put_aux(const Position& position, float* out) {
+void put_aux(const Facts& position, float* out) {
   const auto& bytes = position.bytes;
   const int format = position.format;
   const auto at = [out](size_t plane) { return out + plane * 64; };
@@ -73,28 +73,48 @@ void put_aux(const Position& position, float* out) {
   put_constant(at(7), 1);
 }
 
+void put_planes(const Planes& boards, const Facts& facts, float* planes) {
+  for (size_t plane = 0; plane < kPlanes; ++plane) put_plane(planes + plane * 64, boards[plane]);
+  put_aux(facts, planes + kPlanes * 64);
+  finish_writing();
+}
+
+void put_policy(const Facts& facts, const uint16_t* moves, const float* probabilities, float* policy) {
+  std::fill_n(policy, kMoves, -1.0F);
+  for (size_t i = 0; i < facts.visited; ++i) policy[moves[i]] = probabilities[i];
+  for (size_t i = facts.visited; i < facts.legal; ++i) policy[moves[i]] = 0;
+}
+
+void put_values(const Facts& facts, float* values) {
+  std::copy_n(facts.values.data(), kValues, values);
+  values[kValues] = std::numeric_limits<float>::quiet_NaN();
+}
+
 }  // namespace
 
 void write_planes(const Game& game, size_t index, float* planes) {
   Planes boards;
   game.planes(index, boards);
-  for (size_t plane = 0; plane < kPlanes; ++plane) put_plane(planes + plane * 64, boards[plane]);
-  put_aux(game.position(index), planes + kPlanes * 64);
-  finish_writing();
+  put_planes(boards, game.position(index), planes);
 }
 
 void write_policy(const Game& game, size_t index, float* policy) {
   const Position& position = game.position(index);
-  const uint16_t* moves = game.moves(position);
-  const float* probabilities = game.probabilities(position);
-  std::fill_n(policy, kMoves, -1.0F);
-  for (size_t i = 0; i < position.visited; ++i) policy[moves[i]] = probabilities[i];
-  for (size_t i = position.visited; i < position.legal; ++i) policy[moves[i]] = 0;
+  put_policy(position, game.moves(position), game.probabilities(position), policy);
 }
 
-void write_values(const Game& game, size_t index, float* values) {
-  std::copy_n(game.position(index).values.data(), kValues, values);
-  values[kValues] = std::numeric_limits<float>::quiet_NaN();
+void write_values(const Game& game, size_t index, float* values) { put_values(game.position(index), values); }
+
+void write_planes(const Packed& position, float* planes) {
+  Planes boards;
+  position.planes(boards);
+  put_planes(boards, position.facts(), planes);
 }
+
+void write_policy(const Packed& position, float* policy) {
+  put_policy(position.facts(), position.moves(), position.probabilities(), policy);
+}
+
+void write_values(const Packed& position, float* values) { put_values(position.facts(), values); }
 
 }  // namespace ludus::chess::loader

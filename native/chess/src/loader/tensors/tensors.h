@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "loader/tensors/game.h"
+#include "loader/tensors/packed.h"
 
 namespace ludus::chess::loader {
 
@@ -14,5 +15,9 @@ inline constexpr size_t kValueFloats = 6 * 3;
 void write_planes(const Game& game, size_t index, float* planes);
 void write_policy(const Game& game, size_t index, float* policy);
 void write_values(const Game& game, size_t index, float* values);
+
+void write_planes(const Packed& position, float* planes);
+void write_policy(const Packed& position, float* policy);
+void write_values(const Packed& position, float* values);
 
 }  // namespace ludus::chess::loader

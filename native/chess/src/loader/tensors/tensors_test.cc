@@ -1,6 +1,8 @@
 #include "loader/tensors/tensors.h"
 
+#include <atomic>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "loader/decoder.h"
@@ -53,6 +55,44 @@ TEST(a_packed_game_gives_back_every_plane) {
       for (size_t plane = 0; plane < kPlanes; ++plane) CHECK_EQ(planes[plane], records[i].planes[plane]);
     }
   }
+}
+
+TEST(a_copy_of_a_position_gives_back_all_of_it_and_its_memory_is_counted) {
+  std::atomic<size_t> total{0};
+  const auto records = wild_records(7, 40);
+  Game game;
+  LegalMoves moves;
+  for (size_t i = 0; i < records.size(); ++i) {
+    const Record record{.data = reinterpret_cast<const uint8_t*>(&records[i]), .version = 6};
+    find_legal_moves(record, moves);
+    game.add(record, numbers_of(record), moves, i > 0);
+  }
+  game.finish();
+  const auto rows = [](const auto&... position) {
+    alignas(64) static float planes[kPlaneFloats];
+    std::vector<float> all(kMoves + kValueFloats);
+    write_planes(position..., planes);
+    write_policy(position..., all.data());
+    write_values(position..., all.data() + kMoves);
+    all.insert(all.end(), planes, planes + kPlaneFloats);
+    std::vector<uint32_t> bits(all.size());  // NaN is equal to itself here.
+    std::memcpy(bits.data(), all.data(), all.size() * sizeof(float));
+    return bits;
+  };
+  {
+    std::vector<Packed> copies;
+    size_t bytes = 0;
+    for (size_t i = 0; i < game.size(); ++i) {
+      copies.emplace_back(game, i, total);
+      bytes += copies.back().bytes();
+      CHECK(rows(copies.back()) == rows(game, i));
+    }
+    CHECK_EQ(total.load(), bytes);
+    const Packed moved = std::move(copies[3]);
+    CHECK(!copies[3] && moved);
+    CHECK_EQ(total.load(), bytes);
+  }
+  CHECK_EQ(total.load(), 0U);
 }
 
 TEST(memory_of_a_batch_is_used_again_when_it_is_dropped) {
