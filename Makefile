@@ -25,12 +25,13 @@ CHESS_CURVES := --metric "top-1 agreement on held-out games=train/validation/pol
 
 # Tests never reach for the network, and never for more threads than they are given.
 TEST_JOBS ?= 3
+SECONDS ?= 600
 TEST_ARGS := -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
 TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREADS=1
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
+.PHONY: help fuzz test-native demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -90,6 +91,15 @@ types: $(DEV_STAMP) ## mypy --strict
 contracts: $(DEV_STAMP) ## which room may import which
 	@$(BIN)/lint-imports --no-logo
 
+test-native: ## the C++ tests, a short fuzz among them, under AddressSanitizer and UndefinedBehaviorSanitizer, with zlib
+	@cmake -S native/chess -B native/chess/build-tests -DLUDUS_CHESS_TESTS=ON -DLUDUS_CHESS_PYTHON=OFF -DLUDUS_CHESS_SANITIZE=ON \
+		-DLUDUS_CHESS_LIBDEFLATE=OFF -DCMAKE_UNITY_BUILD=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 >/dev/null
+	@cmake --build native/chess/build-tests -j2 >native/chess/build-tests/build.log 2>&1 || { tail -40 native/chess/build-tests/build.log; exit 1; }
+	@ctest --test-dir native/chess/build-tests --output-on-failure --no-tests=error -j2
+
+fuzz: ## fuzz the C++ readers of chess under sanitizers (SECONDS=600; libFuzzer with clang, else a mutator of our own)
+	@native/chess/fuzz/run.sh $(SECONDS)
+
 faults: $(DEV_STAMP) ## kill, truncate, fill the disk: all of tests/faults, the slow ones too
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/faults -m "not gpu and not ray and not net" --timeout=1800 $(ARGS)
 
@@ -105,6 +115,7 @@ golden-check: $(DEV_STAMP) ## compare every cut example with the recorded weight
 
 oracles: $(DEV_STAMP) ## compare losses, advantages and meta-solvers with independent implementations (installs rlax and cvxpy)
 	@$(PIP_INSTALL) -e ".[games,dev,oracles]"
+	@$(PIP_INSTALL) --no-deps lczerolens==0.5.1
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/oracles $(ARGS)
 
 test-oracles: $(DEV_STAMP) ## losses and advantages beside verl's and Trinity's own code, in an environment of its own

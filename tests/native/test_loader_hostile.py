@@ -169,3 +169,83 @@ def test_a_state_whose_files_have_gone_goes_on_with_those_that_are_left(tmp_path
         loader.load_state(state)
         take(loader, 40)
         assert loader.get_stats().refused["gone"] == 5
+
+
+def test_links_to_nothing_to_themselves_and_to_devices_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").symlink_to(tmp_path / "b.gz")
+    (tmp_path / "b.gz").symlink_to(tmp_path / "a.gz")
+    (tmp_path / "c.gz").symlink_to(tmp_path / "nothing")
+    (tmp_path / "d.gz").symlink_to("/dev/zero")
+    (tmp_path / "e.tar").symlink_to("/dev/zero")
+    (tmp_path / "f.gz").symlink_to(tmp_path)
+    (tmp_path / "folder").symlink_to(tmp_path)
+    write_chunk(tmp_path, "g.gz", make_game(1))
+    with make_loader(tmp_path, settle_s=0.0) as loader:
+        take(loader, 2)
+        refused = {refusal.file: refusal.detail for refusal in refusals_of(loader, 6)}
+        assert loader.get_stats().chunks == 1
+    assert set(refused) == {"a.gz", "b.gz", "c.gz", "d.gz", "e.tar", "f.gz"}
+    assert "symbolic links" in refused["a.gz"]
+    assert refused["d.gz"] == refused["e.tar"] == refused["f.gz"] == "not a regular file"
+
+
+def test_a_name_that_is_no_utf8_is_read_refused_and_counted_like_any_other(tmp_path: Path) -> None:
+    home = os.fsencode(tmp_path) + b"/caf\xe9"
+    write_chunk(Path(os.fsdecode(home)), "a.gz", make_game(1))
+    Path(os.fsdecode(home + b"/b\xff.gz")).write_bytes(b"no gzip")
+    with make_loader(Path(os.fsdecode(home))) as loader:
+        take(loader, 2)
+        (refusal,) = refusals_of(loader)
+        loader.reset_anchor()
+        stats = loader.get_stats()
+        loader.set_anchor(stats.anchor)
+    assert os.fsencode(refusal.file) == b"b\xff.gz"
+    assert os.fsencode(stats.newest_key) == os.fsencode(stats.anchor) == b"b\xff.gz"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
+    write_chunk(tmp_path, "a.gz", make_game(1)).chmod(0)
+    write_chunk(tmp_path, "b.gz", make_game(2))
+    with make_loader(tmp_path, settle_s=0.0) as loader:
+        take(loader, 2)
+        assert refusals_of(loader)[0].detail == "Permission denied"
+
+
+@pytest.mark.parametrize("change", ["truncated", "replaced", "overwritten"])
+def test_files_that_change_after_they_were_found_are_refused_or_read_anew(tmp_path: Path, change: str) -> None:
+    for seed in range(4):
+        with tarfile.open(tmp_path / f"{seed}.tar", "w") as tar:
+            for member in range(8):
+                _add(tar, f"{member}.gz", gzip.compress(make_game(10 * seed + member)))
+    good = {
+        row.tobytes() for seed in range(4) for member in range(8) for row in decode(make_game(10 * seed + member))[1]
+    }
+    with make_loader(tmp_path, memory_mb=1) as loader:  # Games do not fit: they are read again.
+        take(loader, 4)
+        for seed in range(3):
+            path = tmp_path / f"{seed}.tar"
+            if change == "truncated":
+                os.truncate(path, 700)
+            elif change == "replaced":
+                other = tmp_path / ".other"
+                other.write_bytes(b"x" * 100)
+                other.rename(path)
+            else:
+                path.write_bytes(os.urandom(path.stat().st_size))
+        _, policy, _ = take(loader, 80)
+        refused = refusals_of(loader, 3)
+    assert {refusal.reason for refusal in refused} <= {"unreadable", "gzip", "bomb"}
+    assert {row.tobytes() for row in policy} <= good
+
+
+@pytest.mark.slow
+def test_a_directory_of_two_hundred_thousand_names_is_read_and_its_junk_refused(tmp_path: Path) -> None:
+    for number in range(200_000):
+        os.close(os.open(tmp_path / f"{number:06d}.gz", os.O_CREAT | os.O_WRONLY))
+    write_chunk(tmp_path, "999999.gz", make_game(1))
+    with make_loader(tmp_path, pool_chunks=300_000) as loader:
+        take(loader, 2)
+        stats = loader.get_stats()
+    assert stats.stage("directory_watch").counts["files"] == 200_001
+    assert stats.refused["gzip"] > 0

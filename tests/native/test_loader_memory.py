@@ -8,8 +8,9 @@ import pytest
 pytest.importorskip("chess")
 pytest.importorskip("ludus_chess", reason="the native part of chess is not built")
 
-from ludus.bench.loader import make_game
 from tests.native.chunk_files import assert_same, make_loader, take, write_chunk
+
+from ludus.bench.loader import make_game
 
 GAMES = 90
 """Of 78 positions: 2.4 MB when decoded."""

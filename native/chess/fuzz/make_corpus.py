@@ -1,4 +1,4 @@
-"""Writes what the fuzzer begins with: small good chunks, records, tars, each behind the byte that chooses its reader.
+"""Writes what the fuzzer begins with: small good inputs, each behind the byte that chooses its reader.
 
 usage: make_corpus.py DIRECTORY [CHUNK.gz ...]
 """
@@ -10,6 +10,21 @@ import sys
 import tarfile
 from pathlib import Path
 
+PGN = """[Event "a"]
+[Result "1-0"]
+[FEN "4k3/P7/8/8/8/8/8/4K2R w K - 0 1"]
+
+1. O-O {good} (1. a8=Q+ Kd7) Ke7 $1 2. a8=N ; rest
+1-0
+
+1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Bxc6 dxc6 5. O-O 1/2-1/2
+"""
+MOVES = {
+    "castling": "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1\nO-O e8c8 a4 b4a3 Nxd7",
+    "pawnless": "8/8/8/4k3/8/3K4/8/7R w - - 0 1\nRh5+ e5f6 Kd4 f6g6 Rh1 g6f6",
+    "en-passant": "8/2k5/8/8/3pP3/8/5K2/8 b - e3 0 1\ndxe3+ f2e3 Kd6",
+    "chess960": "nrbkqrbn/pppppppp/8/8/8/8/PPPPPPPP/NRBKQRBN w FBfb - 0 1\nNb3 h8g6 O-O-O g6f4",
+}
 SIZES = {3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 
 
@@ -45,6 +60,7 @@ def main() -> None:
     seeds |= {f"chunk-v{version}": b"\0" + gzip.compress(record(version) * 2) for version in SIZES}
     forms = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
     seeds |= {f"tar-{name}": b"\2" + tar(form) for name, form in forms.items()}
+    seeds |= {"pgn": b"\4" + PGN.encode()} | {f"moves-{name}": b"\5" + text.encode() for name, text in MOVES.items()}
     seeds |= {Path(path).name: b"\0" + Path(path).read_bytes() for path in sys.argv[2:]}
     for name, data in seeds.items():
         (home / name).write_bytes(data)

@@ -1,10 +1,10 @@
 """`ludus bench loader`: positions per CPU-second of the chunk loader, beside what the machine could do at best.
 
 Three ways of drawing from 2,000 games, in batches of 1024: every position with a reservoir of 100,000; 3 % of each game
-at a time; one position a game at a time. The same three from a pool that is several times larger than the loader's memory,
-with a reservoir of 20,000. Each in a process of its own, all threads counted, from steady state; first batch and memory
-are of the first one. Limits are measured in the same run, one thread each: inflating the same chunks
-with zlib, expanding bitboards with NumPy, and copying as many bytes as a position's planes have.
+at a time; one position a game at a time. The same three from a pool that is three times as large as the loader's
+memory, with a reservoir of 20,000. Each in a process of its own, all threads counted, from steady state; first batch
+and memory are of the first one. Limits are measured in the same run, one thread each: inflating the same chunks with
+zlib, expanding bitboards with NumPy, and copying as many bytes as a position's planes have.
 
 The games are synthetic: random legal moves played by the native board, with random visit counts.
 """

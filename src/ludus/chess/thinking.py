@@ -14,6 +14,8 @@ from ludus.chess.evaluators import Evaluated, Evaluator, Floats
 BATCH = 16
 """Leaves that are evaluated together; more think faster and less well."""
 REPORT_S = 1.0
+HISTORY_FILL = "fen_only"
+"""As lc0 plays: a position that was set up is its own history, the usual start has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ def think(
     began = time.monotonic()
     if budget.nodes <= 1:
         return _by_policy(evaluator, board, budget, began)
-    search = Search([board], input_format=evaluator.input_format)
+    search = Search([board], input_format=evaluator.input_format, history_fill=HISTORY_FILL)
     reported = began
     while True:
         planes = search.collect(BATCH, visits=budget.nodes, leaves_per_tree=BATCH)
@@ -78,7 +80,7 @@ def answers(found: Evaluated) -> tuple[Floats, Floats, Floats | None]:
 
 
 def _by_policy(evaluator: Evaluator, board: Board, budget: Budget, began: float) -> Thoughts:
-    planes = board.encode(input_format=evaluator.input_format)[None]
+    planes = board.encode(input_format=evaluator.input_format, history_fill=HISTORY_FILL)[None]
     found = evaluator(planes)
     legal = board.legal_indices().astype(np.int64)
     logits = found.logits[0, legal].astype(np.float64)

@@ -9,6 +9,7 @@ batches, whatever the number of threads.
 
 from __future__ import annotations
 
+import os
 import zlib
 
 import numpy as np
@@ -49,7 +50,7 @@ class ChunkLoader:
 
     def set_anchor(self, key: str) -> None:
         """Count chunks of files behind `key` as new."""
-        self._native.set_anchor(key)
+        self._native.set_anchor(os.fsencode(key))
 
     def reset_anchor(self, chunks: int | None = None) -> int:
         """Move the anchor to the newest file, or over the fewest files with `chunks` new ones; return those passed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -46,8 +47,8 @@ class LoaderConfig:
     reservoir: int = 100_000
     """Positions that are mixed. Output begins at 16 batches or one pass over the pool, and it fills up from there."""
     memory_mb: int = 256
-    """Of decoded games (350 bytes a position); if they do not fit, of the reservoir's positions and the next ones of each
-    chunk (450 bytes each). It should hold the reservoir."""
+    """Of decoded games (350 bytes a position); if they do not fit, of the reservoir's positions and the next ones of
+    each chunk (450 bytes each). It should hold the reservoir."""
     rate: float = 1.0
     """Share of a game's positions that one use takes: other ones at each use, all of them in 1/rate uses."""
     count: int = 0
@@ -79,4 +80,5 @@ class LoaderConfig:
 
     def to_native(self) -> dict[str, Any]:
         """As the C++ side takes it."""
-        return {**asdict(self), "directory": str(self.directory), "split": list(self.split.items())}
+        names = {"directory": os.fsencode(self.directory), "anchor": os.fsencode(self.anchor)}
+        return {**asdict(self), **names, "split": list(self.split.items())}

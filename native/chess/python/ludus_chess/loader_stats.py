@@ -44,8 +44,9 @@ class LoaderStats:
 
     @classmethod
     def from_native(cls, stats: Mapping[str, Any]) -> LoaderStats:
-        """From what C++ gives."""
-        return cls(**{**stats, "stages": tuple(StageStats(**stage) for stage in stats["stages"])})
+        """From what C++ gives; names of files are bytes there."""
+        names = {name: os.fsdecode(stats[name]) for name in ("newest_key", "anchor")}
+        return cls(**{**stats, **names, "stages": tuple(StageStats(**stage) for stage in stats["stages"])})
 
     def stage(self, name: str) -> StageStats:
         """A stage by its name."""

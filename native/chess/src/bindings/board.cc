@@ -39,8 +39,8 @@ py::object outcome(const Game& game) {
 
 using Floats = py::array_t<float, py::array::c_style>;
 
-Floats encode(const Game& game, const py::object& out, int input_format) {
-  const Input input = encode_input(game, input_format);
+Floats encode(const Game& game, const py::object& out, int input_format, const std::string& history_fill) {
+  const Input input = encode_input(game, input_format, parse_history_fill(history_fill));
   Floats planes;
   if (out.is_none()) {
     planes = Floats({kPlanes, 8, 8});
@@ -90,7 +90,8 @@ void bind_board(py::module_& module) {
       .def("parse_san", [](const Game& g, const std::string& text) { return to_uci(g.position(), parse_san(g.position(), text)); },
            py::arg("text"))
       .def("outcome", &outcome)
-      .def("encode", &encode, py::arg("out") = py::none(), py::arg("input_format") = 1)
+      .def("encode", &encode, py::arg("out") = py::none(), py::arg("input_format") = 1,
+           py::arg("history_fill") = "no")
       .def("__repr__", [](const Game& g) { return "Board(\"" + g.position().fen() + "\")"; });
   module.def("perft", &count_leaves, py::arg("fen"), py::arg("depth"));
   module.def("policy_moves", [] { return policy_moves(); });

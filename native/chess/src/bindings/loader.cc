@@ -113,8 +113,8 @@ py::dict stats_of(Loader& self) {
   return py::dict(py::arg("stages") = stages, py::arg("refused") = stats.refused, py::arg("batches") = stats.batches,
                   py::arg("positions") = stats.positions, py::arg("chunks") = stats.chunks,
                   py::arg("chunks_since_anchor") = stats.chunks_since_anchor, py::arg("is_scanned") = stats.is_scanned,
-                  py::arg("is_starved") = stats.is_starved, py::arg("newest_key") = stats.newest_key,
-                  py::arg("anchor") = stats.anchor, py::arg("cache_bytes") = stats.cache_bytes);
+                  py::arg("is_starved") = stats.is_starved, py::arg("newest_key") = py::bytes(stats.newest_key),
+                  py::arg("anchor") = py::bytes(stats.anchor), py::arg("cache_bytes") = stats.cache_bytes);
 }
 
 py::list take_refusals(Loader& self) {

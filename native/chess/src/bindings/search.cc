@@ -156,15 +156,16 @@ void bind_search(py::module_& module) {
   py::class_<Search>(module, "Search")
       .def(py::init([](std::vector<Game> boards, double cpuct, double cpuct_base, double cpuct_factor, double fpu_reduction,
                        double policy_temperature, double noise_epsilon, double noise_alpha, double virtual_loss, int input_format,
-                       std::uint64_t seed) {
+                       const std::string& history_fill, std::uint64_t seed) {
              return std::make_unique<Search>(std::move(boards), SearchOptions{cpuct, cpuct_base, cpuct_factor, fpu_reduction, policy_temperature,
-                                                                              noise_epsilon, noise_alpha, virtual_loss, input_format, seed});
+                                                                              noise_epsilon, noise_alpha, virtual_loss, input_format,
+                                                                              parse_history_fill(history_fill), seed});
            }),
            py::arg("boards"), py::kw_only(), py::arg("cpuct") = defaults.cpuct, py::arg("cpuct_base") = defaults.cpuct_base,
            py::arg("cpuct_factor") = defaults.cpuct_factor, py::arg("fpu_reduction") = defaults.fpu_reduction,
            py::arg("policy_temperature") = defaults.policy_temperature, py::arg("noise_epsilon") = defaults.noise_epsilon,
            py::arg("noise_alpha") = defaults.noise_alpha, py::arg("virtual_loss") = defaults.virtual_loss,
-           py::arg("input_format") = defaults.input_format, py::arg("seed") = defaults.seed)
+           py::arg("input_format") = defaults.input_format, py::arg("history_fill") = "no", py::arg("seed") = defaults.seed)
       .def("__len__", &Search::size)
       .def_property_readonly("pending", &Search::pending)
       .def("collect", &collect, py::arg("max_leaves"), py::kw_only(), py::arg("visits"), py::arg("leaves_per_tree") = 16)

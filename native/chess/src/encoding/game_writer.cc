@@ -15,7 +15,7 @@ constexpr float kSumTolerance = 0.01F;
 
 void write_input(const Input& input, V6Record& record) {
   record.input_format = static_cast<std::uint32_t>(input.format);
-  for (int i = 0; i < kHistoryPlanes; ++i) record.planes[i] = reverse_bits_in_bytes(input.history[i]);
+  for (int i = 0; i < kHistoryPlanes; ++i) record.planes[i] = flip_files(input.history[i]);
   record.castling_us_ooo = input.castling_us_ooo;
   record.castling_us_oo = input.castling_us_oo;
   record.castling_them_ooo = input.castling_them_ooo;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "board/game.h"
 #include "encoding/transform.h"
@@ -15,10 +16,13 @@ inline constexpr int kPlanesPerStep = 13;
 inline constexpr int kHistorySteps = 8;
 
 constexpr bool is_known_format(int format) { return (format >= 1 && format <= 5) || format == 132 || format == 133; }
+// Formats that turn the board so that the mover's king is in one corner, and end the history where play cannot go back.
 constexpr bool is_canonical(int format) { return format >= 3; }
-constexpr bool is_hectoplies(int format) { return format >= 4; }
-constexpr bool is_armageddon(int format) { return format >= 128; }
-constexpr bool keeps_only_repeated(int format) { return format == 5 || format == 133; }
+
+// Steps before a game's first position: empty; that position again, unless it is the usual start; or always that
+// position. Training records have the first, lc0 plays with the second.
+enum class HistoryFill { kNo, kFenOnly, kAlways };
+HistoryFill parse_history_fill(std::string_view name);  // "no", "fen_only", "always"; else std::invalid_argument.
 
 // Squares from the mover's view, a1 = bit 0, after the transform. The bytes are those of a training record.
 struct Input {
@@ -32,7 +36,7 @@ struct Input {
 };
 
 // Throws std::invalid_argument for an unknown format.
-Input encode_input(const Game& game, int format);
+Input encode_input(const Game& game, int format, HistoryFill fill = HistoryFill::kNo);
 // [112][64] floats; plane 109 as training feeds it: rule50 / 99, or / 100 in the formats that say so.
 void write_planes(const Input& input, float* out);
 

@@ -7,10 +7,12 @@ namespace ludus::chess {
 
 enum Transform : int { kNoTransform = 0, kFlip = 1, kMirror = 2, kTranspose = 4 };
 
-constexpr Bitboard reverse_bits_in_bytes(Bitboard v) {
-  v = ((v >> 1) & 0x5555555555555555ULL) | ((v & 0x5555555555555555ULL) << 1);
-  v = ((v >> 2) & 0x3333333333333333ULL) | ((v & 0x3333333333333333ULL) << 2);
-  return ((v >> 4) & 0x0F0F0F0F0F0F0F0FULL) | ((v & 0x0F0F0F0F0F0F0F0FULL) << 4);
+constexpr Bitboard flip_files(Bitboard board) {  // Files two by two, then pairs of files, then halves.
+  for (int width = 1; width < 8; width *= 2) {
+    const Bitboard left = ~Bitboard{0} / ((Bitboard{1} << width) + 1);  // Every other group of so many files.
+    board = (board & left) << width | (board >> width & left);
+  }
+  return board;
 }
 
 constexpr Square transform_square(Square s, int transform) {
@@ -22,7 +24,7 @@ constexpr Square transform_square(Square s, int transform) {
 }
 
 constexpr Bitboard transform_bits(Bitboard v, int transform) {
-  if (transform & kFlip) v = reverse_bits_in_bytes(v);
+  if (transform & kFlip) v = flip_files(v);
   if (transform & kMirror) v = flip_ranks(v);
   if (transform & kTranspose) {
     Bitboard out = 0;

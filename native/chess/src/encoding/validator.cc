@@ -73,7 +73,7 @@ std::optional<std::string> check_probabilities(const V7Record& r) {
 
 // Squares as the mover sees them, without the transform.
 Bitboard mask_of(const V7Record& r, int plane, int transform) {
-  Bitboard v = reverse_bits_in_bytes(r.planes[plane]);
+  Bitboard v = flip_files(r.planes[plane]);
   if (transform & kTranspose) v = transform_bits(v, kTranspose);
   return transform_bits(v, transform & (kFlip | kMirror));
 }

@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kRefusalsPerChunk = 8;  // More say nothing new.
 
-Refusal refuse(std::string reason, std::string detail, uint64_t offset = 0) {
+Refusal refuse_chunk(std::string reason, std::string detail, uint64_t offset = 0) {
   return {.reason = std::move(reason), .detail = std::move(detail), .file = {}, .member = {}, .offset = offset};
 }
 
@@ -72,17 +72,17 @@ void Decoder::read_records(std::span<const uint8_t> raw, Decoded& decoded) {
   if (raw.size() >= 4) std::memcpy(&version, raw.data(), 4);
   const size_t size = record_size(version);
   if (raw.size() < 4 || size == 0) {
-    decoded.refusals.push_back(refuse("version", raw.empty() ? "empty chunk" : "unknown version " + std::to_string(version)));
+    decoded.refusals.push_back(refuse_chunk("version", raw.empty() ? "empty chunk" : "unknown version " + std::to_string(version)));
     return;
   }
   if (raw.size() % size != 0) {
-    decoded.refusals.push_back(refuse("size", std::to_string(raw.size()) + " bytes are no multiple of the " +
+    decoded.refusals.push_back(refuse_chunk("size", std::to_string(raw.size()) + " bytes are no multiple of the " +
                                                   std::to_string(size) + " of a version " + std::to_string(version) +
                                                   " record"));
     return;
   }
   if (raw.size() / size > config_.max_positions) {
-    decoded.refusals.push_back(refuse("bomb", "more than " + std::to_string(config_.max_positions) + " positions"));
+    decoded.refusals.push_back(refuse_chunk("bomb", "more than " + std::to_string(config_.max_positions) + " positions"));
     return;
   }
   const auto started = Clock::now();

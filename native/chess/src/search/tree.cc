@@ -111,7 +111,7 @@ Tree::Step Tree::descend(int& leaf, Input& input) {
         rewind();
         return Step::kCollision;
       }
-      input = encode_input(game_, options_.input_format);
+      input = encode_input(game_, options_.input_format, options_.history_fill);
       rewind();
       for (int i = at; i >= 0; i = nodes_[i].parent) ++nodes_[i].in_flight;
       leaf = at;

@@ -22,6 +22,7 @@ struct SearchOptions {
   double noise_alpha = 0.3;
   double virtual_loss = 1;
   int input_format = 1;
+  HistoryFill history_fill = HistoryFill::kNo;
   std::uint64_t seed = 0;
 
   void check() const;  // throws std::invalid_argument

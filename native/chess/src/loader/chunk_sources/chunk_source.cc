@@ -49,15 +49,16 @@ OpenedSource open_source(const std::string& directory, const std::string& path, 
   source.path = path;
   source.key = name_of(path);
   source.is_tar = path.ends_with(".tar");
-  const File file(directory + "/" + path);
   struct stat status {};
-  if (file.fd() < 0 || ::fstat(file.fd(), &status) != 0) {
-    opened.fault = gone(path);
+  const bool is_there = ::stat((directory + "/" + path).c_str(), &status) == 0;
+  if (is_there && !S_ISREG(status.st_mode)) {  // Not even opened: a device may act on it.
+    opened.fault = Refusal{.reason = "unreadable", .detail = "not a regular file", .file = path, .member = {}};
     source.is_tar = true;  // No members: nothing to read.
     return opened;
   }
-  if (!S_ISREG(status.st_mode)) {
-    opened.fault = Refusal{.reason = "unreadable", .detail = "not a regular file", .file = path, .member = {}};
+  const File file(directory + "/" + path);
+  if (file.fd() < 0 || ::fstat(file.fd(), &status) != 0) {
+    opened.fault = gone(path);
     source.is_tar = true;
     return opened;
   }

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kKeptBytes = size_t{8} << 20;  // A buffer above this is given back after use.
 constexpr size_t kSmallestMember = 18;
 
-Refusal refuse(std::string reason, std::string detail) {
+Refusal refuse_gzip(std::string reason, std::string detail) {
   return {.reason = std::move(reason), .detail = std::move(detail), .file = {}, .member = {}};
 }
 
@@ -78,8 +78,8 @@ Inflater::Outcome Inflater::inflate_member(std::span<const uint8_t> input, size_
 
 std::optional<Refusal> Inflater::inflate(std::span<const uint8_t> input, const InflateLimits& limits) {
   size_ = 0;
-  if (input.size() < kSmallestMember) return refuse("gzip", "shorter than any gzip file");
-  if (input[0] != 0x1F || input[1] != 0x8B) return refuse("gzip", "not a gzip file");
+  if (input.size() < kSmallestMember) return refuse_gzip("gzip", "shorter than any gzip file");
+  if (input[0] != 0x1F || input[1] != 0x8B) return refuse_gzip("gzip", "not a gzip file");
   const auto by_ratio = static_cast<size_t>(static_cast<double>(input.size()) * limits.max_ratio);
   const size_t most = std::min(limits.max_bytes, by_ratio);
   const size_t stated = stated_size(input);
@@ -88,7 +88,7 @@ std::optional<Refusal> Inflater::inflate(std::span<const uint8_t> input, const I
   buffer_.resize(std::max(buffer_.size(), std::min(stated, most) + 1));
   auto refusal = inflate_within(input, most);
   if (!refusal && size_ > most) {
-    refusal = refuse("bomb", "inflates to more than " + std::to_string(most) + " bytes");
+    refusal = refuse_gzip("bomb", "inflates to more than " + std::to_string(most) + " bytes");
   }
   if (refusal) size_ = 0;
   return refusal;
@@ -100,9 +100,9 @@ std::optional<Refusal> Inflater::inflate_within(std::span<const uint8_t> input, 
     size_t consumed = 0;
     size_t produced = 0;
     const Outcome outcome = inflate_member(input, consumed, produced);
-    if (outcome == Outcome::kBad) return refuse("gzip", "damaged or truncated gzip data");
+    if (outcome == Outcome::kBad) return refuse_gzip("gzip", "damaged or truncated gzip data");
     if (outcome == Outcome::kNoSpace) {
-      if (buffer_.size() > most) return refuse("bomb", "inflates to more than " + std::to_string(most) + " bytes");
+      if (buffer_.size() > most) return refuse_gzip("bomb", "inflates to more than " + std::to_string(most) + " bytes");
       buffer_.resize(std::min(most + 1, buffer_.size() * 2 + 65'536));
       continue;
     }

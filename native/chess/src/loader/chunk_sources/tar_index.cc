@@ -100,9 +100,9 @@ bool parse_pax(std::string_view text, Pax& pax) {
   return true;
 }
 
-class Reader {
+class TarReader {
  public:
-  Reader(int fd, uint64_t file_size, uint64_t max_members)
+  TarReader(int fd, uint64_t file_size, uint64_t max_members)
       : fd_(fd), file_size_(file_size), max_members_(max_members) {}
 
   TarIndex read() {
@@ -177,7 +177,7 @@ class Reader {
 }  // namespace
 
 TarIndex index_tar(int fd, uint64_t file_size, uint64_t max_members) {
-  return Reader(fd, file_size, max_members).read();
+  return TarReader(fd, file_size, max_members).read();
 }
 
 }  // namespace ludus::chess::loader

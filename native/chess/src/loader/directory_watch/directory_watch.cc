@@ -24,24 +24,29 @@ constexpr int kMaxDepth = 16;
 constexpr size_t kMaxSkippedNames = 100'000;
 constexpr uint32_t kEvents = IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR;
 
-enum class Writer { kNone, kSome, kUnknown };
+enum class WriterState { kNone, kSome, kUnknown };
 
 // A read lease is granted only where nobody has the file open for writing. It is given back at once; should someone
 // open the file in between, the signal about it is one that is ignored.
-Writer find_writer(const std::string& path) {
+WriterState find_writer(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return Writer::kUnknown;
-  Writer writer = Writer::kUnknown;
+  if (fd < 0) return WriterState::kUnknown;
+  WriterState writer = WriterState::kUnknown;
   if (::fcntl(fd, F_SETSIG, SIGURG) == 0) {
     if (::fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
-      writer = Writer::kNone;
+      writer = WriterState::kNone;
       ::fcntl(fd, F_SETLEASE, F_UNLCK);
     } else if (errno == EAGAIN) {
-      writer = Writer::kSome;
+      writer = WriterState::kSome;
     }
   }
   ::close(fd);
   return writer;
+}
+
+bool is_gone(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) != 0 && errno == ENOENT;
 }
 
 std::string joined(const std::string& folder, const std::string& name) {
@@ -163,8 +168,13 @@ void DirectoryWatch::handle(int watch, uint32_t mask, const std::string& name) {
 
 void DirectoryWatch::check_unsettled() {
   std::vector<std::string> settled;
-  for (auto& [path, state] : unsettled_) {
-    if (is_settled(path, state)) settled.push_back(path);
+  for (auto entry = unsettled_.begin(); entry != unsettled_.end();) {
+    if (is_gone(directory_ + "/" + entry->first)) {
+      entry = unsettled_.erase(entry);  // It is found anew should it come back.
+      continue;
+    }
+    if (is_settled(entry->first, entry->second)) settled.push_back(entry->first);
+    ++entry;
   }
   for (const std::string& path : settled) report(path);
   counts_.waiting = unsettled_.size();
@@ -173,18 +183,21 @@ void DirectoryWatch::check_unsettled() {
 bool DirectoryWatch::is_settled(const std::string& path, Unsettled& state) const {
   const std::string whole = directory_ + "/" + path;
   struct stat status {};
-  if (::stat(whole.c_str(), &status) != 0) return false;  // Gone again, perhaps for a moment.
+  if (::stat(whole.c_str(), &status) != 0) {  // A link to nothing or to itself: refused if it stays so.
+    if (state.since == Clock::time_point()) state.since = Clock::now();
+    return Clock::now() - state.since >= settle_;
+  }
   if (!S_ISREG(status.st_mode)) return true;              // Refused when it is opened.
-  const Writer writer = find_writer(whole);
-  if (writer == Writer::kNone) return true;
+  const WriterState writer = find_writer(whole);
+  if (writer == WriterState::kNone) return true;
   const int64_t changed = static_cast<int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
   if (state.size != status.st_size || state.changed_ns != changed) {
     state = {.size = status.st_size, .changed_ns = changed, .since = Clock::now()};
     // What was last changed long ago needs no watching.
     const auto age = std::chrono::system_clock::now().time_since_epoch() - std::chrono::nanoseconds(changed);
-    return writer == Writer::kUnknown && age >= settle_;
+    return writer == WriterState::kUnknown && age >= settle_;
   }
-  return writer == Writer::kUnknown && Clock::now() - state.since >= settle_;
+  return writer == WriterState::kUnknown && Clock::now() - state.since >= settle_;
 }
 
 void DirectoryWatch::report(const std::string& path) {

@@ -6,10 +6,18 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <span>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "board/game.h"
+#include "board/notation.h"
+#include "board/pgn.h"
+#include "encoding/planes.h"
+#include "encoding/policy.h"
 #include "loader/chunk_sources/tar_index.h"
 #include "loader/decoder.h"
 #include "loader/random.h"
@@ -96,6 +104,41 @@ void fuzz_state(std::span<const uint8_t> bytes) {
   }
 }
 
+void fuzz_pgn(std::string text) {
+  PgnReader reader(std::make_unique<std::istringstream>(std::move(text)));
+  PgnGame game;
+  while (reader.next(game)) {
+    chess::Position position = chess::Position::from_fen(game.start_fen);
+    for (const std::string& move : game.moves) position.apply(parse_uci(position, move));  // What it gives is legal.
+  }
+}
+
+// A line with a FEN, then moves; each position in every input format, and there and back in FEN and SAN.
+void fuzz_moves(const std::string& text) {
+  std::istringstream lines(text);
+  std::string fen;
+  std::getline(lines, fen);
+  try {
+    chess::Game game(chess::Position::from_fen(fen));
+    if (chess::Position::from_fen(game.position().fen()).key() != game.position().key()) __builtin_trap();
+    std::string word;
+    for (int ply = 0; ply < 64 && lines >> word; ++ply) {
+      for (const int format : {1, 2, 3, 4, 5, 132, 133}) {
+        const Input input = encode_input(game, format, static_cast<HistoryFill>(ply % 3));
+        for (const Move legal : game.position().legal_moves()) {
+          if (policy_index(game.position(), legal, input.transform) < 0) __builtin_trap();
+        }
+      }
+      const bool is_san = ply % 2 == 0;
+      const Move move = is_san ? parse_san(game.position(), word) : parse_uci(game.position(), word);
+      if (parse_san(game.position(), to_san(game.position(), move)) != move) __builtin_trap();
+      game.push(move);
+      static_cast<void>(game.outcome());
+    }
+  } catch (const std::invalid_argument&) {
+  }
+}
+
 }  // namespace
 
 void fuzz_one(const uint8_t* data, size_t size) {
@@ -103,11 +146,14 @@ void fuzz_one(const uint8_t* data, size_t size) {
   static const LoaderConfig config = small_config();
   static thread_local Decoder decoder(config);
   const std::span<const uint8_t> rest(data + 1, size - 1);
-  switch (data[0] % 4) {
+  const std::string text(rest.begin(), rest.end());
+  switch (data[0] % 6) {
     case 0: expand_all(decoder.decode_bytes(rest)); break;
     case 1: expand_all(decoder.decode_bytes(stored_gzip(rest))); break;
     case 2: fuzz_tar(rest); break;
-    default: fuzz_state(rest);
+    case 3: fuzz_state(rest); break;
+    case 4: fuzz_pgn(text); break;
+    default: fuzz_moves(text);
   }
 }
 

@@ -1,4 +1,4 @@
-// What a fuzzer does with bytes: read them as a chunk, as records, as a tar, and as a state.
+// What a fuzzer does with bytes: read them as a chunk, as records, as a tar, as a state, as PGN, and as a FEN with moves.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,11 @@
-// A short run of the fuzzer with a fixed seed, for every build: damaged chunks, records, tars and states.
+// A short run of the fuzzer with a fixed seed, for every build: damaged chunks, records, tars, states, games and positions.
 #include "loader/fuzzing/fuzzing.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "loader/random.h"
 #include "loader/state.h"
@@ -15,6 +16,13 @@ using namespace ludus::chess::loader;
 using ludus::chess::loader::testing::Bytes;
 
 namespace {
+
+constexpr std::string_view kPgn =
+    "[Event \"a\"]\n[Result \"1-0\"]\n[FEN \"4k3/P7/8/8/8/8/8/4K2R w K - 0 1\"]\n\n1. O-O {good} (1. a8=Q+ Kd7) Ke7 $1 2. "
+    "a8=N ; rest\n1-0\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 1/2-1/2\n";
+constexpr std::string_view kMoves = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1\nO-O e8c8 a4 b4a3 Nxd7";
+
+Bytes bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
 
 std::vector<Bytes> make_corpus() {
   namespace chunks = ludus::chess::loader::testing;
@@ -42,7 +50,7 @@ std::vector<Bytes> make_corpus() {
   older.resize(2 * 8308);
   older[8308] = 5;
   return {tagged(0, chunks::gzip(chunks::make_chunk(2))), tagged(1, chunks::make_chunk(2)), tagged(1, older),
-          tagged(2, tar), tagged(3, saved)};
+          tagged(2, tar), tagged(3, saved), tagged(4, bytes_of(kPgn)), tagged(5, bytes_of(kMoves))};
 }
 
 void mutate(Bytes& bytes, Random& random) {
@@ -65,11 +73,13 @@ void mutate(Bytes& bytes, Random& random) {
 
 TEST(damaged_input_is_read_without_a_fault) {
   const char* seconds = std::getenv("FUZZ_SECONDS");
+  const char* count = std::getenv("FUZZ_INPUTS");
+  const long inputs = count ? std::atol(count) : 4000;
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds ? std::atol(seconds) : 0);
   const auto corpus = make_corpus();
   Random random(20261118);
   for (const Bytes& whole : corpus) fuzz_one(whole.data(), whole.size());
-  for (long run = 0; run < 4000 || std::chrono::steady_clock::now() < until; ++run) {
+  for (long run = 0; run < inputs || std::chrono::steady_clock::now() < until; ++run) {
     Bytes bytes = corpus[random.below(static_cast<uint32_t>(corpus.size()))];
     mutate(bytes, random);
     fuzz_one(bytes.data(), bytes.size());
