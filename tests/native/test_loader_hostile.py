@@ -217,9 +217,12 @@ def test_files_that_change_after_they_were_found_are_refused_or_read_anew(tmp_pa
     for seed in range(4):
         with tarfile.open(tmp_path / f"{seed}.tar", "w") as tar:
             for member in range(8):
-                _add(tar, f"{member}.gz", gzip.compress(make_game(10 * seed + member)))
+                _add(tar, f"{member}.gz", gzip.compress(make_game(10 * seed + member, 120)))
     good = {
-        row.tobytes() for seed in range(4) for member in range(8) for row in decode(make_game(10 * seed + member))[1]
+        row.tobytes()
+        for seed in range(4)
+        for member in range(8)
+        for row in decode(make_game(10 * seed + member, 120))[1]
     }
     with make_loader(tmp_path, memory_mb=1) as loader:  # Games do not fit: they are read again.
         take(loader, 4)
@@ -233,7 +236,7 @@ def test_files_that_change_after_they_were_found_are_refused_or_read_anew(tmp_pa
                 other.rename(path)
             else:
                 path.write_bytes(os.urandom(path.stat().st_size))
-        _, policy, _ = take(loader, 80)
+        _, policy, _ = take(loader, 260)  # Into the second pass.
         refused = refusals_of(loader, 3)
     assert {refusal.reason for refusal in refused} <= {"unreadable", "gzip", "bomb"}
     assert {row.tobytes() for row in policy} <= good
