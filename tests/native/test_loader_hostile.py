@@ -224,7 +224,7 @@ def test_files_that_change_after_they_were_found_are_refused_or_read_anew(tmp_pa
         for member in range(8)
         for row in decode(make_game(10 * seed + member, 120))[1]
     }
-    with make_loader(tmp_path, memory_mb=1) as loader:  # Games do not fit: they are read again.
+    with make_loader(tmp_path, reservoir=500, memory_mb=1) as loader:  # Games do not fit: they are read again.
         take(loader, 4)
         for seed in range(3):
             path = tmp_path / f"{seed}.tar"

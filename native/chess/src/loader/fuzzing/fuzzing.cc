@@ -108,6 +108,7 @@ void fuzz_pgn(std::string text) {
   PgnReader reader(std::make_unique<std::istringstream>(std::move(text)));
   PgnGame game;
   while (reader.next(game)) {
+    if (game.moves.empty()) continue;  // Nor need its FEN be one.
     chess::Position position = chess::Position::from_fen(game.start_fen);
     for (const std::string& move : game.moves) position.apply(parse_uci(position, move));  // What it gives is legal.
   }
