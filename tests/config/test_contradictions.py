@@ -132,19 +132,19 @@ def make(*overrides: str) -> RunConfig:
         ),
         (
             [f"{OBJECTIVE}=[{{loss: ppo_clp}}]"],
-            f'{OBJECTIVE}.0.loss: "ppo_clp": no such loss; did you mean ppo_clip?',
+            f'{OBJECTIVE}.0.loss: "ppo_clp": no such loss; did you mean ppo_clip? Else: one of your own needs --plugin FILE',
         ),
         (
             ["train.algorithm.preset=pppo"],
-            'train.algorithm.preset: "pppo": no such preset; did you mean ppo?',
+            'train.algorithm.preset: "pppo": no such preset; did you mean ppo? Else: one of your own needs --plugin FILE',
         ),
         (
             ["train.optimizer.schedule=cosin"],
-            'train.optimizer.schedule: "cosin": no such schedule; did you mean cosine?',
+            'train.optimizer.schedule: "cosin": no such schedule; did you mean cosine? Else: one of your own needs --plugin FILE',
         ),
         (
             ["topology=split", "train.algorithm.advantage={kind: custom, name: mine}"],
-            'train.algorithm.advantage.name: "mine": no such advantage; register it in a file given with --plugin',
+            'train.algorithm.advantage.name: "mine": no such advantage; one of your own needs --plugin FILE',
         ),
         (
             ["train.algorithm.advantage.name=mine"],
@@ -152,7 +152,7 @@ def make(*overrides: str) -> RunConfig:
         ),
         (
             ["policy.network={kind: custom, name: mine}"],
-            'policy.network.name: "mine": no such network; register it in a file given with --plugin',
+            'policy.network.name: "mine": no such network; one of your own needs --plugin FILE',
         ),
         (
             [f"{OBJECTIVE}=[{{loss: value, options: {{clip_low: 1}}}}]"],

@@ -139,7 +139,7 @@ def test_a_loader_that_waits_shows_signs_of_life(tmp_path: Path) -> None:
         ),
         ({"legal": np.ones((4, 7), np.bool_)}, r"legal is \[7\], open_spiel:tic_tac_toe has \[9\]"),
         ({"action": np.array([0, 5, 13, 2], np.int32)}, "actions are 0 to 13, open_spiel:tic_tac_toe has 0 to 8"),
-        ({"reward": np.array([0, np.nan, 0, 0], np.float32)}, "reward has numbers that are not finite"),
+        ({"reward": np.array([0, np.nan, 0, 0], np.float32)}, "reward is nan in row 1 of the batch"),
     ],
 )
 def test_rows_that_do_not_fit_the_game_are_refused_in_a_sentence(change: dict[str, Any], complaint: str) -> None:

@@ -124,9 +124,7 @@ def test_tables_that_are_none_are_refused_with_a_sentence() -> None:
 def test_unknown_names_and_options_are_named_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="meta-solver 'nsh': no such meta-solver; did you mean nash"):
         find_meta_solver("nsh")
-    with pytest.raises(
-        ConfigError, match=r"there are alpha_rank, cce, ce, .*; or register it in a file given with --plugin"
-    ):
+    with pytest.raises(ConfigError, match=r"there are alpha_rank, cce, ce, .*; one of your own needs --plugin FILE"):
         find_meta_solver("xyz")
     with pytest.raises(ConfigError, match="meta-solver prd has no option 'rounds'; it takes steps, dt, floor"):
         solve("prd", ROCK_PAPER_SCISSORS, rounds=3)
