@@ -131,7 +131,7 @@ def test_a_minibatch_that_is_not_finite_changes_nothing_and_is_counted() -> None
     state = states[1]
     for _ in range(4):
         state, _ = learner.train_batch(state, bad, 0, 0.0)
-    with pytest.raises(TrainError, match="skipped because loss or gradient was not finite"):
+    with pytest.raises(TrainError, match="were skipped: the planes of position 0 of the batch are not finite"):
         learner.train_batch(state, bad, 0, 0.0)
 
 

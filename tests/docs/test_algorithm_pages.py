@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ludus.config import ALGORITHMS, LOSS_OPTIONS, build_config
+from ludus.config import ALGORITHMS, LOSS_OPTIONS, TermConfig, build_config
+from ludus.config.sections.chess_losses import CHESS_LOSS_OPTIONS, CHESS_OBJECTIVE
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "algorithms"
+PRESETS = {*ALGORITHMS, "chess"}
 
 
 def test_every_preset_has_a_page_in_the_folder_the_index_and_the_menu() -> None:
-    assert {page.stem for page in FOLDER.glob("*.md")} == ALGORITHMS.keys() | {"index"}
+    assert {page.stem for page in FOLDER.glob("*.md")} == PRESETS | {"index"}
     index, menu = (FOLDER / "index.md").read_text(), (ROOT / "mkdocs.yml").read_text()
-    assert set(re.findall(r"^\| \[(\w+)\]\(\1\.md\)", index, re.MULTILINE)) == ALGORITHMS.keys()
-    assert set(re.findall(r"algorithms/(\w+)\.md", menu)) == ALGORITHMS.keys() | {"index"}
+    assert set(re.findall(r"^\| \[(\w+)\]\(\1\.md\)", index, re.MULTILINE)) == PRESETS
+    assert set(re.findall(r"algorithms/(\w+)\.md", menu)) == PRESETS | {"index"}
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -41,3 +43,13 @@ def test_the_index_lists_every_loss_with_its_options() -> None:
     for loss, options in LOSS_OPTIONS.items():
         named = set(re.findall(r"`(\w+)`", rows[loss])) | ({"importance"} if "importance" in rows[loss] else set())
         assert named == {name for name in options if not name.startswith("importance_")}, loss
+
+
+def test_the_page_of_chess_has_its_preset_and_every_option_of_its_losses() -> None:
+    page = (FOLDER / "chess.md").read_text()
+    block = yaml.safe_load(re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0])
+    terms = [TermConfig.model_validate(term) for term in block["train"]["algorithm"]["objective"]]
+    assert tuple(terms) == CHESS_OBJECTIVE
+    named = set(re.findall(r"`(\w+)`", page)) | set(re.findall(r"^(\w+) ", page, re.MULTILINE))
+    for loss, options in CHESS_LOSS_OPTIONS.items():
+        assert {loss, *options} <= named, loss

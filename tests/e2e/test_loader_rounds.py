@@ -110,7 +110,8 @@ def test_a_checkpoint_before_the_first_update_of_a_round_remembers_what_it_admit
 
     def source() -> LoaderRounds:
         part: Any = Nothing()
-        return LoaderRounds(part, part, Cycle(CycleConfig(new_sequences=10, updates=3)), part, part, part, part)
+        cycle = Cycle(CycleConfig(new_sequences=10, updates=3))
+        return LoaderRounds(part, part, cycle, part, part, part, part, lambda: None)
 
     Nothing.loader.absorb(LoaderReport(new_sequences=12), ordered=0)
     first = source()

@@ -42,7 +42,7 @@ def test_every_archive_is_tried_and_small() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("command", "words"),
-    [("inspect", ("update 8, 252 steps", "finished", "verified")), ("league", ("main@7", "random"))],
+    [("inspect", ("7 updates, 252 steps", "finished", "verified")), ("league", ("main@7", "random"))],
 )
 def test_an_older_run_is_shown(
     name: str,

@@ -46,9 +46,9 @@ def test_an_example_plugin_trains_and_evaluates(name: str, tmp_path: Path) -> No
         ("spo", 'train.algorithm.preset: "spo": no such preset'),
         (
             "csv_rows",
-            'buffer.loader.kind: "csv": no such loader; there are chess_chunks; or register it in a file given with --plugin',
+            'buffer.loader.kind: "csv": no such loader; there are chess_chunks; one of your own needs --plugin FILE',
         ),
-        ("gated", 'policy.network.name: "gated": no such network; register it in a file given with --plugin'),
+        ("gated", 'policy.network.name: "gated": no such network; one of your own needs --plugin FILE'),
         ("nim", "game nim:12: unknown backend 'nim'"),
     ],
 )

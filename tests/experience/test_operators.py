@@ -228,7 +228,10 @@ def test_unknown_operators_are_named_with_their_place_and_the_nearest() -> None:
     with pytest.raises(ConfigError) as refused:
         make_filters("validity", {"kind": "custom", "name": "no_long_one"}, {"kind": "custom", "name": "xyz"})
     first, second = refused.value.problems
-    assert first == "experience.operators.1: operator 'no_long_one': no such operator; did you mean no_long_ones?"
+    assert (
+        first
+        == "experience.operators.1: operator 'no_long_one': no such operator; did you mean no_long_ones? Else: one of your own needs --plugin FILE"
+    )
     assert "--plugin" in second
     with pytest.raises(ConfigError, match="expected a new name"):
         register_operator("", no_long_ones)

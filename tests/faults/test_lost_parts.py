@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -378,4 +379,4 @@ def test_a_run_that_lost_its_episodes_or_policies_says_so_and_uses_no_version_nu
         assert "main@1 cannot be used" in caplog.text
         assert "published again from checkpoint" in caplog.text
     if "catalog.sqlite" not in names:  # it alone knows which segments there were
-        assert ("episodes: 8 segments are gone" in caplog.text) == ("episodes" in names)
+        assert bool(re.search(r"episodes: \d+ segments are gone", caplog.text)) == ("episodes" in names)

@@ -177,8 +177,8 @@ def test_a_cancelled_attempt_ends_at_once_and_frees_its_slot(make_runner: Make) 
             raise
         return Outcome(response=reply, reward=1.0)
 
-    register_workflow("waits", waits)
-    runner, engine = make_runner(lambda prompt: "4", custom("waits"), slots=1)
+    register_workflow("waits_for_ever", waits)
+    runner, engine = make_runner(lambda prompt: "4", custom("waits_for_ever"), slots=1)
     runner.submit([attempt(0), attempt(1), attempt(2)])
     while not any(steps for _, steps in runner.progress()):
         runner.step()

@@ -125,7 +125,7 @@ class ChessLearner:
                 carry = self._step(carry, ChessBatch(*(tensor[number] for tensor in placed)), share, state.steps)
         state, metrics = self._compiled.end(carry, state)
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()} | {"rows": float(count)}
-        return state, checked(floats, self._train)
+        return state, checked(floats, self._train, lambda: _what_is_not_finite(batch))
 
     def validate(self, state: LearnerState, rows: Sequence[Any]) -> dict[str, float]:
         """How the network does on positions that it is not trained on.
@@ -277,3 +277,11 @@ def _spread(devices: list[Any], rows: int) -> NamedSharding | None:
         )
     cut: Any = jax.sharding.PartitionSpec
     return NamedSharding(Mesh(np.array(devices), ("data",)), cut(None, None, "data"))
+
+
+def _what_is_not_finite(batch: ChessBatch) -> str:
+    """Why steps were skipped. Targets that are not known are NaN and masked, so of the batch only planes can be bad."""
+    rows = np.flatnonzero(~np.isfinite(np.asarray(batch.planes)).reshape(len(batch.planes), -1).all(1))
+    if len(rows):
+        return f"the planes of position {rows[0]} of the batch are not finite"
+    return "a loss or the gradient is not finite, although the positions are: lower train.optimizer.learning_rate"
