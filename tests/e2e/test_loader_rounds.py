@@ -94,31 +94,49 @@ def test_each_round_waits_for_new_files_and_carries_the_surplus_over(unbroken: P
     assert len(weights(unbroken)) == 4
 
 
-def test_a_checkpoint_before_the_first_update_of_a_round_remembers_what_it_admits(tmp_path: Path) -> None:
-    class Nothing:
-        """What the source asks of the parts around it."""
+class Around:
+    """What a source of rounds asks of the parts around it."""
 
-        in_flight, depth, unpublished, is_hurried = 0, 1, 0, False
-        loader = LoaderWatch(tmp_path / "refused_chunks.jsonl", lambda kind, **fields: None)
+    in_flight, depth, unpublished, is_hurried, is_exhausted = 0, 1, 0, False, False
 
-        def state(self) -> dict[str, Any]:
-            return {}
+    def __init__(self, folder: Path, new_sequences: int) -> None:
+        self.loader = LoaderWatch(folder / "refused_chunks.jsonl", lambda kind, **fields: None)
+        self.loader.absorb(LoaderReport(new_sequences=new_sequences), ordered=0)
 
-        def load_state(self, state: Any) -> None: ...
-        def enter(self, activity: str) -> None: ...
-        def event(self, kind: str, **fields: Any) -> None: ...
+    def state(self) -> dict[str, Any]:
+        return {}
 
-    def source() -> LoaderRounds:
-        part: Any = Nothing()
+    def load_state(self, state: Any) -> None: ...
+    def enter(self, activity: str) -> None: ...
+    def start(self) -> None: ...
+    def serve(self, timeout_s: float) -> None: ...
+    def event(self, kind: str, **fields: Any) -> None: ...
+
+    def source(self) -> LoaderRounds:
+        part: Any = self
         cycle = Cycle(CycleConfig(new_sequences=10, updates=3))
-        return LoaderRounds(part, part, cycle, part, part, part, part, lambda: None)
+        return LoaderRounds(part, part, cycle, part, part, part, part, part)
 
-    Nothing.loader.absorb(LoaderReport(new_sequences=12), ordered=0)
-    first = source()
+
+def test_a_round_does_not_wait_for_more_than_its_program_will_write(tmp_path: Path) -> None:
+    around = Around(tmp_path, new_sequences=4)
+    source = around.source()
+    assert source.next() is None
+    around.is_exhausted = True
+    batch = source.next()
+    assert batch is not None
+    assert batch.admits == 4
+    nothing = Around(tmp_path, new_sequences=0)
+    nothing.is_exhausted = True
+    assert nothing.source().next() is None  # other programs may write, and there is nothing to train on yet
+
+
+def test_a_checkpoint_before_the_first_update_of_a_round_remembers_what_it_admits(tmp_path: Path) -> None:
+    first = Around(tmp_path, new_sequences=12).source()
     batch = first.next()
     assert batch is not None
     assert batch.admits == 12
-    again = source()
+    again = Around(tmp_path, new_sequences=12).source()
     again._cycle.load_state(first._cycle.state())
     again.load_state(first.state())
     repeated = again.next()

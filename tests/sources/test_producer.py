@@ -15,7 +15,7 @@ from ludus.config import parse_config
 from ludus.errors import WorkerError
 from ludus.orchestrator.workers import Workers
 from ludus.runtime import Supervisor
-from ludus.sources.producer import NAME, start_producer
+from ludus.sources.producer import NAME, Producer
 
 DEADLINE_S = 60.0
 RUNS_ON = "import os, time; open({at!r}, 'w').write(str(os.getpid())); time.sleep(3600)"
@@ -54,7 +54,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         context: Any = Context(tmp_path, list(command))
         started.append(context)
         workers = Workers(context.supervisor)
-        start_producer(context, workers)
+        Producer(context, workers).start()
         return context, workers
 
     yield begin

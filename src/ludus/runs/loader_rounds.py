@@ -6,13 +6,14 @@ again, so it admits the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ludus.orchestrator import Progress, Workers
 from ludus.orchestrator.trainer_client import TrainerClient
 from ludus.runs.cycle import WAIT_S, Cycle
 from ludus.runs.driver import Controls
+from ludus.sources.producer import Producer
 from ludus.sources.protocol import Batch
 from ludus.sources.row_store import RowStore
 from ludus.sources.without_rollouts import PulledRows
@@ -33,17 +34,18 @@ class LoaderRounds(PulledRows):
         workers: Workers,
         progress: Progress,
         telemetry: Telemetry,
-        produce: Callable[[], None],
+        producer: Producer,
     ) -> None:
         super().__init__(
             rows,
             in_flight=lambda: learner.in_flight,
             most_in_flight=learner.depth,
             told=learner.loader.metrics,
-            produce=produce,
+            produce=producer.start,
         )
         self._learner, self._cycle, self._controls = learner, cycle, controls
         self._workers, self._progress, self._telemetry = workers, progress, telemetry
+        self._producer = producer
         self._admitted = 0
         """Sequences that all rounds so far were given."""
         self._uncommitted = 0
@@ -89,7 +91,9 @@ class LoaderRounds(PulledRows):
             return False
         cycle.see(self._admitted + self._learner.loader.new_sequences)
         has_any = self._admitted or self._learner.loader.new_sequences
-        if cycle.missing and not (self._controls.is_hurried and has_any):
+        # Nothing more is to come when the program that makes the data is done: waiting would never end.
+        goes_on = self._controls.is_hurried or self._producer.is_exhausted
+        if cycle.missing and not (goes_on and has_any):
             self._controls.enter("waiting for data")
             self._workers.serve(WAIT_S)
             return False

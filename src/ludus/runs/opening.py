@@ -39,7 +39,7 @@ from ludus.sources.async_rollouts import AsyncRollouts, ExploreOnly
 from ludus.sources.feeds import FeedSource
 from ludus.sources.mixed import MixedSource
 from ludus.sources.offline import open_offline
-from ludus.sources.producer import start_producer
+from ludus.sources.producer import Producer
 from ludus.sources.protocol import BatchSource
 from ludus.sources.row_store import RowStore
 from ludus.sources.sync_rollouts import SyncRollouts
@@ -182,20 +182,17 @@ def _rollouts(parts: Parts, rows: RowStore, issuer: TaskIssuer, learner: Trainer
     """Where the policy's own experience comes from."""
     context, config, progress, store = parts.context, parts.context.config, parts.progress, parts.store
     if config.buffer.loader is not None:
-
-        def produce() -> None:
-            start_producer(context, parts.workers)
-
+        producer = Producer(context, parts.workers)
         if config.cycle is None:
             return PulledRows(
                 rows,
                 in_flight=lambda: learner.in_flight,
                 most_in_flight=learner.depth,
                 told=learner.loader.metrics,
-                produce=produce,
+                produce=producer.start,
             )
         telemetry, controls = context.telemetry, parts.controls
-        return LoaderRounds(rows, learner, parts.cycle, controls, parts.workers, progress, telemetry, produce)
+        return LoaderRounds(rows, learner, parts.cycle, controls, parts.workers, progress, telemetry, producer)
     if "on_policy" not in wanted_sources(config.train.algorithm):
         return NoRollouts(rows)
     if config.mode == "both" and config.schedule == "sync" and config.cycle is None:
