@@ -169,6 +169,7 @@ def test_an_attention_body_learns_too() -> None:
     assert losses[-1] < 0.7 * losses[0]
 
 
+@pytest.mark.slow
 def test_two_devices_compute_what_one_computes() -> None:
     batch = make_batch(16)
     batch.policy[2], batch.values[5] = np.nan, np.nan

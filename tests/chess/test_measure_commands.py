@@ -136,6 +136,7 @@ def test_bounds_are_the_entropies_of_targets() -> None:
     assert lower_bounds(ChessBatch(planes, policy, values), kl)["chess_policy"] == pytest.approx(2 * np.log(2) / 3)
 
 
+@pytest.mark.slow
 def test_one_batch_is_learnt_down_to_its_bounds(home: Path) -> None:
     words = ["overfit", "tiny.yaml", "--positions", "8", "--learning-rate", "0.02", "--within", "0.1"]
     told = json.loads(invoke(*words, "--steps", "400", "--json"))

@@ -138,6 +138,7 @@ def compare(where: Path, *, rounds: int, kills: list[tuple[int, str]], seed: int
     return script
 
 
+@pytest.mark.slow
 def test_a_killed_daemon_and_trainer_publish_the_same_networks_once(tmp_path: Path) -> None:
     script = compare(tmp_path, rounds=2, kills=[(1, "trainer"), (2, "daemon")], seed=1)
     assert len(script.done) == 2
