@@ -102,6 +102,7 @@ def test_a_resumed_learner_has_the_same_bits() -> None:
         np.testing.assert_array_equal(one.params[name], two.params[name])
 
 
+@pytest.mark.slow
 def test_accumulated_gradients_are_those_of_the_whole_minibatch() -> None:
     batch = make_batch(16)
     batch.policy[2], batch.values[5] = np.nan, np.nan

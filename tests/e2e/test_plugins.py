@@ -28,7 +28,7 @@ def test_every_plugin_has_a_config_and_is_run_here() -> None:
     assert {path.stem for path in PLUGINS.glob("*.py")} == {path.stem for path in PLUGINS.glob("*.yaml")} == {*SMALL}
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one == "gated")) for one in SMALL])
 def test_an_example_plugin_trains_and_evaluates(name: str, tmp_path: Path) -> None:
     plugin, run = PLUGINS / f"{name}.py", tmp_path / "run"
     done = ludus("run", plugin.with_suffix(".yaml"), "--plugin", plugin, "--run-dir", run, "-q", *SMALL[name], *SHORT)

@@ -112,9 +112,9 @@ VTRACE = {"advantage": AdvantageConfig(kind="vtrace")}
 @pytest.mark.parametrize(
     ("trainers", "preset", "more"),
     [
-        (3, "mix", {"accumulate": 2, "algorithm": {"kl_stop": 0.08}}),
+        pytest.param(3, "mix", {"accumulate": 2, "algorithm": {"kl_stop": 0.08}}, marks=SLOW),
         pytest.param(2, "a2c", {"minibatch": 7, "algorithm": VTRACE}, marks=SLOW),
-        pytest.param(2, "ppo", {}, marks=SLOW),
+        (2, "ppo", {}),
         pytest.param(3, "ppo", {"minibatch": 5, "epochs": 3}, marks=SLOW),
         pytest.param(2, "reinforce", {"minibatch": 5}, marks=SLOW),
         pytest.param(2, "reinforce_pp", {}, marks=SLOW),

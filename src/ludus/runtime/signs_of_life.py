@@ -30,9 +30,11 @@ class SignsOfLife:
         """Whether people know that it is silent."""
 
     def expect_answer(self, now: float) -> None:
-        """It was sent something."""
-        if not self._owes and not self._worker.pulse.is_busy:
-            self._owes, self._progress = True, now
+        """It was sent something. It may still call itself busy with what it has just answered."""
+        if not self._owes:
+            self._owes = True
+            if not self._worker.pulse.is_busy:
+                self._progress = now
 
     def hear(self, now: float) -> None:
         """It has sent something. Without this, a worker that took long to begin would count as hung right then."""
