@@ -89,4 +89,4 @@ def stockfish() -> str:
     try:
         return str(find_program("stockfish"))
     except ConfigError:
-        pytest.skip("stockfish is not installed (apt-get install stockfish)")
+        pytest.skip("stockfish is not installed: make system-packages")

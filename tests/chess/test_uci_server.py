@@ -74,6 +74,56 @@ def test_a_search_finds_what_the_policy_does_not() -> None:
     assert ask(f"position fen {MATE_IN_ONE}", "go", nodes=200)[-1] == "bestmove d8h4"
 
 
+class Counting(Fixed):
+    """Counts the positions that it is asked about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = 0
+
+    def __call__(self, planes: NDArray[np.float32]) -> Evaluated:
+        self.rows += len(planes)
+        return super().__call__(planes)
+
+
+def test_a_position_that_goes_on_keeps_its_part_of_the_tree() -> None:
+    opening = ("position startpos moves e2e4", "go nodes 200")
+    said = ask(*opening)
+    line = said[-2].split(" pv ")[1].split()
+    onward = (f"position startpos moves e2e4 {line[0]} {line[1]}", "go nodes 50")
+    kept, afresh = Counting(), Counting()
+    assert ask(*opening, *onward, evaluator=kept)[-1].startswith("bestmove ")
+    assert ask(*opening, "ucinewgame", *onward, evaluator=afresh)[-1].startswith("bestmove ")
+    assert kept.rows < afresh.rows
+
+
+def test_another_position_begins_an_empty_tree() -> None:
+    other = ("position startpos moves d2d4 d7d5", "go nodes 50")
+    both, alone = Counting(), Counting()
+    ask("position startpos moves e2e4", "go nodes 200", *other, evaluator=both)
+    ask("position startpos moves e2e4", "go nodes 200", "ucinewgame", *other, evaluator=alone)
+    assert both.rows == alone.rows
+
+
+def test_a_depth_ends_the_search_when_the_best_line_is_so_long() -> None:
+    said = ask("position startpos", "go depth 3", nodes=1_000_000)
+    assert said[-1].startswith("bestmove ")
+    assert int(said[-2].split()[2]) >= 3
+    assert int(said[-2].split(" nodes ")[1].split()[0]) < 100_000
+
+
+def test_a_mate_that_is_asked_for_is_found_and_told() -> None:
+    said = ask(f"position fen {MATE_IN_ONE}", "go mate 1", nodes=1_000_000)
+    assert said[-1] == "bestmove d8h4"
+    assert " score mate 1 " in said[-2]
+
+
+def test_a_search_whose_end_is_proven_answers_before_its_last_visit() -> None:
+    said = ask(f"position fen {MATE_IN_ONE}", "go depth 40", nodes=1_000_000)
+    assert said[-1] == "bestmove d8h4"
+    assert int(said[-2].split(" nodes ")[1].split()[0]) < 100_000
+
+
 def test_a_network_cannot_move_what_is_mated() -> None:
     assert ask(f"position fen {MATED}", "go nodes 5") == ["bestmove (none)"]
 

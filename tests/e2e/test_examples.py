@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from ludus import SingleRun, load_config
+from ludus.chess.engines.naming import find_program
 from ludus.config import resolve_stages
+from ludus.errors import ConfigError
 from ludus.plugins import load_plugins
 from ludus.runs.staged import check_stages
 
@@ -14,8 +16,17 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("**/*.yaml"))
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_part_that_an_example_names_exists_and_fits(path: Path) -> None:
+    if "uci:stockfish" in path.read_text():
+        _need_stockfish()
     load_plugins(path.parent.glob(f"{path.stem}.py"))
     check_stages(resolve_stages(load_config(path)))
+
+
+def _need_stockfish() -> None:
+    try:
+        find_program("stockfish")
+    except ConfigError:
+        pytest.skip("stockfish is not installed: make system-packages")
 
 
 SMALL = {

@@ -100,10 +100,10 @@ def test_many_kills_of_an_asynchronous_run(tmp_path: Path, language_run: Any) ->
 @pytest.mark.timeout(1800)
 def test_a_warm_start_that_is_killed_again_and_again_comes_to_the_same_model(tmp_path: Path, language_run: Any) -> None:
     config = write(tmp_path, long(language_run.text.replace("games: 20", "games: 1600"), steps=100))
-    moments = [Moment(event="warm_start", within_s=8.0)]
+    moments = [Moment(event="warm_start", within_s=1.5)]
     for who in random.Random(17).choices((RUN, WARM_START), k=7):
         # The event is written once for each start of the run, not for each start of the worker.
-        moments.append(Moment(who=who, event="warm_start", more=int(moments[-1].who == RUN), within_s=8.0))
+        moments.append(Moment(who=who, event="warm_start", more=int(moments[-1].who == RUN), within_s=1.5))
     run_through(config, tmp_path / "run", moments, seed=17)
     code, error = finish(start(config, tmp_path / "whole"))
     assert code == 0, error

@@ -86,7 +86,7 @@ def test_a_population_killed_in_mid_generation_comes_to_the_same(tmp_path: Path)
 def test_twelve_kills_of_a_population_change_nothing(tmp_path: Path) -> None:
     config = write(tmp_path)
     config.write_text(CONFIG.replace("generations: 3", "generations: 8"))
-    assert run_with_kills(config, tmp_path / "broken", kills=12, longest_s=3.0, seed=5) > 3
+    assert run_with_kills(config, tmp_path / "broken", kills=12, longest_s=1.5, seed=5) > 3
     check_same(tmp_path, config)
 
 

@@ -48,5 +48,5 @@ def test_a_killed_population_ends_with_the_same_payoffs_and_meta_strategy(tmp_pa
 def test_ten_kills_change_nothing(tmp_path: Path) -> None:
     config = write(tmp_path)
     config.write_text(CONFIG.replace("0.05", "0.002"))
-    assert run_with_kills(config, tmp_path / "broken", kills=10, longest_s=0.8, seed=5) == 10
+    assert run_with_kills(config, tmp_path / "broken", kills=10, longest_s=0.4, seed=5) == 10
     check_same(tmp_path, config)

@@ -2,7 +2,8 @@
 
 Invariants: stdout carries UCI alone. A line that is not understood is ignored, and a position that is not sound leaves
 the one before in place, as the protocol asks. Every `go` is answered with exactly one `bestmove`; one that arrives
-while a search runs ends that search first.
+while a search runs ends that search first. A position that follows from the last one searched keeps its part of the
+tree, until `ucinewgame`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from ludus_chess import START_FEN, Board
 
 from ludus.chess.evaluators import Evaluator
-from ludus.chess.thinking import BATCH, Budget, Thought, Thoughts, think
+from ludus.chess.thinking import BATCH, Budget, KeptTree, Thought, Thoughts, think
 
 MOST_NODES = 10_000_000
 CP_PER_DECADE = 400.0
@@ -55,6 +56,8 @@ class UciServer:
         self._settings = Settings(nodes=nodes)
         self._say = say
         self._board = Board()
+        self._start, self._moves = "startpos", tuple[str, ...]()
+        self._tree = KeptTree()
         self._prepared: set[int] = set()
         self._stop = threading.Event()
         self._held = False
@@ -114,7 +117,8 @@ class UciServer:
 
     def _new_game(self) -> None:
         self._finish()
-        self._board = Board()
+        self._tree.forget()
+        self._board, self._start, self._moves = Board(), "startpos", ()
 
     def _set(self, words: Sequence[str]) -> None:
         match = re.fullmatch(r"name\s+(.+?)(?:\s+value\s+(.*))?", " ".join(words), flags=re.IGNORECASE)
@@ -142,7 +146,7 @@ class UciServer:
         except ValueError as error:
             self._say(f"info string position ignored: {' '.join(str(error).split())}")
             return
-        self._board = board
+        self._board, self._start, self._moves = board, " ".join(place), tuple(moves)
 
     def _go(self, words: Sequence[str]) -> None:
         self._finish()
@@ -163,12 +167,19 @@ class UciServer:
             moves = min(max(asked.get("movestogo", MOVES_LEFT), 1), MOVES_LEFT)
             ends = time.monotonic() + min(left / moves + 0.7 * asked.get(f"{colour}inc", 0) / 1000, left / 2)
         if nodes is None:
-            # A clock alone lets the search go on; so does `infinite`. Policy alone stays policy alone.
-            by_time = (ends is not None or self._held) and self._settings.nodes > 1
-            nodes = MOST_NODES if by_time else self._settings.nodes
+            # A clock or a depth alone lets the search go on; so does `infinite`. A mate may not be there, and policy
+            # alone stays policy alone.
+            goes_on = ends is not None or self._held or "depth" in asked
+            nodes = MOST_NODES if goes_on and self._settings.nodes > 1 else self._settings.nodes
         only = words[words.index("searchmoves") + 1 :] if "searchmoves" in words else ()
         legal = set(self._board.legal_moves())
-        return Budget(nodes=max(1, min(MOST_NODES, nodes)), ends=ends, only=[move for move in only if move in legal])
+        return Budget(
+            nodes=max(1, min(MOST_NODES, nodes)),
+            ends=ends,
+            depth=asked.get("depth"),
+            mate=asked.get("mate"),
+            only=[move for move in only if move in legal],
+        )
 
     # -- the search -------------------------------------------------------------------------------------------------
 
@@ -183,7 +194,10 @@ class UciServer:
         best = "(none)"
         try:
             if board.legal_moves():
-                found = think(self._evaluator, board, budget, self._stop.is_set, self._report)
+                search = (
+                    self._tree.search(self._evaluator, board, self._start, self._moves) if budget.nodes > 1 else None
+                )
+                found = think(self._evaluator, board, budget, self._stop.is_set, self._report, search)
                 self._report(found)
                 best = found.ranked[0].moves[0]
         except Exception as error:  # a search that dies in silence would leave the other side waiting
@@ -197,10 +211,11 @@ class UciServer:
         speed = int(found.nodes / max(found.seconds, 1e-3))
         depth = max(len(found.ranked[0].moves), 1)
         for rank, thought in enumerate(found.ranked[: self._settings.multipv], 1):
+            score = f"cp {_centipawns(thought.q)}" if thought.mate is None else f"mate {thought.mate}"
             wdl = f" wdl {_permille(thought)}" if self._settings.shows_wdl else ""
             self._say(
                 f"info depth {depth} multipv {rank} nodes {found.nodes} nps {speed} time {int(1000 * found.seconds)} "
-                f"score cp {_centipawns(thought.q)}{wdl} pv {' '.join(thought.moves)}"
+                f"score {score}{wdl} pv {' '.join(thought.moves)}"
             )
 
 

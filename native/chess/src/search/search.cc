@@ -15,6 +15,14 @@ Search::Search(std::vector<Game> games, const SearchOptions& options) : options_
   waiting_.resize(trees_.size());
 }
 
+namespace {
+
+// Visits of one tree in one collect() that end in what is proven and so need no network. A tree whose root is proven would
+// take all its visits in one call, which nobody could stop.
+constexpr int kMostBackUps = 4096;
+
+}  // namespace
+
 // Whether this tree can still give something.
 bool Search::step(int index, int visits, int leaves_per_tree) {
   Tree& tree = trees_[index];
@@ -23,7 +31,7 @@ bool Search::step(int index, int visits, int leaves_per_tree) {
   Input input;
   switch (tree.descend(leaf.node, input)) {
     case Tree::Step::kCollision: return false;
-    case Tree::Step::kBackedUp: return true;
+    case Tree::Step::kBackedUp: return ++backed_up_[index] < kMostBackUps;
     case Tree::Step::kLeaf: break;
   }
   leaves_.push_back(leaf);
@@ -35,6 +43,7 @@ bool Search::step(int index, int visits, int leaves_per_tree) {
 int Search::collect(int max_leaves, int visits, int leaves_per_tree) {
   if (!leaves_.empty()) throw std::invalid_argument("the leaves collected before wait for apply()");
   if (max_leaves < 1 || leaves_per_tree < 1) throw std::invalid_argument("max_leaves and leaves_per_tree must be 1 or more");
+  backed_up_.assign(trees_.size(), 0);
   int idle = 0;  // trees in a row that gave nothing
   std::vector<char> blocked(trees_.size(), 0);
   while (idle < size() && pending() < max_leaves) {

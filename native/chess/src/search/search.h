@@ -13,7 +13,7 @@ class Search {
   Search(std::vector<Game> games, const SearchOptions& options);
 
   // Go down the trees in turns until `max_leaves` wait for the network, or no tree has a leaf to give: each has `visits`
-  // visits, its game is over, or its next leaf waits already. `leaves_per_tree` bounds how far virtual loss bends a tree.
+  // visits, its game is over, its next leaf waits already, or some thousand visits met only what is proven. `leaves_per_tree` bounds how far virtual loss bends a tree.
   int collect(int max_leaves, int visits, int leaves_per_tree);
   const std::vector<Input>& inputs() const { return inputs_; }
   // `logits` [N][1858] and one evaluation a leaf, in the order of inputs(). Throws std::invalid_argument, changing nothing,
@@ -38,7 +38,8 @@ class Search {
   std::vector<Tree> trees_;
   std::vector<Leaf> leaves_;
   std::vector<Input> inputs_;
-  std::vector<int> waiting_;  // leaves in flight of each tree
+  std::vector<int> waiting_;    // leaves in flight of each tree
+  std::vector<int> backed_up_;  // visits of each tree in this collect() that needed no network
   int cursor_ = 0;
   std::uint64_t streams_ = 0;
 };
