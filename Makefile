@@ -18,10 +18,9 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c c
 
 SYSTEM_PACKAGES := stockfish g++ cmake zlib1g-dev libdeflate-dev clang libclang-rt-dev
 APT := $(if $(filter 0,$(shell id -u)),,sudo )apt-get install -y --no-install-recommends
-CHESS_SCORE := evaluate/chess:openings
 CHESS_CURVES := --metric "top-1 agreement on held-out games=train/validation/policy_top1" \
-	--metric "score against a random mover=$(CHESS_SCORE)/random/score" \
-	--metric "score against stockfish at one node=$(CHESS_SCORE)/uci:stockfish?nodes=1/score"
+	--metric "score against a random mover, policy alone=evaluate/chess:openings/random/score" \
+	--metric "score against stockfish at one node, 64 nodes of search=evaluate/chess:openings+64_nodes/uci:stockfish?nodes=1/score"
 
 # Tests never reach for the network, and never for more threads than they are given.
 TEST_JOBS ?= 3

@@ -7,7 +7,7 @@ Invariant: batches are padded to a few sizes, so a program is compiled a few tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -40,17 +40,28 @@ class Evaluated(NamedTuple):
 class Evaluator:
     """A network and its weights."""
 
-    def __init__(self, shape: PolicyShape, weights: Mapping[str, Any], *, name: str, input_format: int = 1) -> None:
+    def __init__(
+        self,
+        shape: PolicyShape,
+        weights: Mapping[str, Any],
+        *,
+        name: str,
+        input_format: int = 1,
+        sizes: Sequence[int] = SIZES,
+    ) -> None:
+        """`sizes` are those of batches, ascending; with a single one, what a row gets does not depend on the others."""
         if tuple(shape.observation_shape) != SHAPE or shape.actions != CHESS_MOVES:
             raise ConfigError(f"{name} plays {', '.join(shape.games)}, not chess:standard")
         self.name = name
         self.input_format = input_format
+        self._sizes = tuple(sizes)
         self._params = {key: jnp.asarray(tensor) for key, tensor in weights.items()}
         self._program = jax.jit(_program(shape))
 
     def __call__(self, planes: Floats) -> Evaluated:
         """Evaluate planes `[n, 112, 8, 8]`."""
-        parts = [self._batch(planes[start : start + SIZES[-1]]) for start in range(0, len(planes), SIZES[-1])]
+        most = self._sizes[-1]
+        parts = [self._batch(planes[start : start + most]) for start in range(0, len(planes), most)]
         logits, values, moves_left = zip(*parts, strict=True)
         has_length = moves_left[0] is not None
         return Evaluated(
@@ -62,7 +73,7 @@ class Evaluator:
         self(np.zeros((rows, *SHAPE), np.float32))
 
     def _batch(self, planes: Floats) -> tuple[Floats, Floats, Floats | None]:
-        size = next(size for size in SIZES if size >= len(planes))
+        size = next(size for size in self._sizes if size >= len(planes))
         padded = planes
         if size != len(planes):
             padded = np.zeros((size, *SHAPE), np.float32)

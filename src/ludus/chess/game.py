@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import index
+from typing import TYPE_CHECKING
 
 import numpy as np
 from ludus_chess import Board
@@ -17,6 +18,11 @@ from numpy.typing import NDArray
 
 from ludus.errors import ConfigError, EnvError
 from ludus.games.protocol import GameSpec
+
+if TYPE_CHECKING:
+    from ludus.chess.network_search import ChessNetworkSearch
+    from ludus.config import RunConfig
+    from ludus.policies import PolicyStore
 
 ACTIONS = 1858
 PLANES = (112, 8, 8)
@@ -50,6 +56,13 @@ class ChessGame:
     def start(self, seed: int) -> ChessPosition:
         """Begin a game. In `chess:standard` the seed decides nothing, in `chess:openings` the opening."""
         return _opening(seed) if self._has_openings else ChessPosition()
+
+    def network_search(self, store: PolicyStore, config: RunConfig) -> ChessNetworkSearch:
+        """The search that a run's networks play with, on the planes that they were trained on."""
+        from ludus.chess.network_search import ChessNetworkSearch
+        from ludus.chess.network_source import input_format_of
+
+        return ChessNetworkSearch(store, input_format=input_format_of(config))
 
 
 class ChessPosition:

@@ -23,6 +23,12 @@ Plugins = Annotated[list[Path] | None, typer.Option("--plugin", help="Python fil
 GamePlugins = Annotated[list[Path] | None, typer.Option("--plugin", help="Python file that registers the run's game.")]
 GameKey = Annotated[str | None, typer.Option(help="Which of the run's games. Default: the first.")]
 StrictResume = Annotated[bool, typer.Option(help="Refuse to fall back when the newest checkpoint is damaged.")]
+SearchNodes = Annotated[
+    int,
+    typer.Option(
+        min=1, max=1_000_000, help="Chess: positions that a network's search evaluates for each move; 1: policy alone."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -45,6 +51,14 @@ def split_config(first: Path | None, rest: Sequence[str] | None) -> tuple[Path |
     if first is not None and "=" in str(first) and not first.exists():
         return None, [str(first), *overrides]
     return first, overrides
+
+
+def check_search(game: object, nodes: int) -> None:
+    """Refuse `--nodes` at games whose networks cannot search."""
+    from ludus.explore.runners.search_decisions import SearchedGame
+
+    if nodes > 1 and not isinstance(game, SearchedGame):
+        raise ConfigError("--nodes: networks search at chess alone; leave it out")
 
 
 def open_run(path: Path) -> tuple[RunDirectory, RunConfig]:
@@ -80,7 +94,8 @@ def need_run(path: Path) -> RunDirectory:
 
 def games_of(config: RunConfig) -> list[str]:
     """Keys of the games that a run plays, and of those that it is only measured on."""
-    return [*(game.key for game in config.games), *(game.key for game in config.evaluate.held_out_games)]
+    keys = [*(game.key for game in config.games), *(game.key for game in config.evaluate.held_out_games)]
+    return list(dict.fromkeys(keys))
 
 
 def choose_game(run: Path, keys: Sequence[str], wanted: str | None, *, none: str) -> str:

@@ -221,7 +221,7 @@ def replay(
     directory, _ = open_run(run)
     found = find_episode(directory.path, episode)
     task = found.task
-    seats = ", ".join(f"{seat}: {who.policy}{' (greedy)' if who.greedy else ''}" for seat, who in enumerate(task.seats))
+    seats = ", ".join(f"{seat}: {who.label}" for seat, who in enumerate(task.seats))
     typer.echo(f"episode {found.id}  {task.game}  seed {task.seed}  {task.purpose}  {seats}")
     typer.echo(f"result: {result_words(found)}")
     is_watched = sys.stdin.isatty() and sys.stdout.isatty() and not all_moves and not moves_only

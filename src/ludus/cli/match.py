@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ludus.cli.arguments import AsJson, GameKey, GamePlugins, Run, open_run
+from ludus.cli.arguments import AsJson, GameKey, GamePlugins, Run, SearchNodes, check_search, open_run
 from ludus.errors import ConfigError
 from ludus.plugins import load_plugins
 
@@ -42,6 +42,7 @@ def match(
     record: Annotated[
         bool, typer.Option("--record", help="Count the games in the run's ladder and payoff table.")
     ] = False,
+    nodes: SearchNodes = 1,
     game: GameKey = None,
     plugin: GamePlugins = None,
     moves_only: Annotated[bool, typer.Option("--moves", help="Show moves without the positions.")] = False,
@@ -68,20 +69,23 @@ def match(
     from ludus.reports.match_report import expected_score, make_report
 
     table = Table(directory, config, game)
+    check_search(table.game, nodes)
     sides = table.find(a), table.find(b)
     labels, rated_greedy = (sides[0].label, sides[1].label), evaluates_greedily(table, sides)
     if record:
-        check_recordable(config, labels, greedy=greedy, rated_greedy=rated_greedy)
+        check_recordable(config, labels, greedy=greedy, rated_greedy=rated_greedy, nodes=nodes)
     greedy = (record and rated_greedy) if greedy is None else greedy
-    expected = expected_score(directory, config, sides[0].ref, sides[1].ref)  # before these games count
+    expected = None  # ratings are of play by policy alone
+    if nodes == 1:
+        expected = expected_score(directory, config, sides[0].ref, sides[1].ref)  # before these games count
     with following(games) as tell_count:
         recorder = Recorder(directory.recorded if record else None, lambda _: labels, tell_count)
-        episodes = play_match(table, sides, games=games, seed=seed, greedy=greedy, advance=recorder)
+        episodes = play_match(table, sides, games=games, seed=seed, greedy=greedy, advance=recorder, nodes=nodes)
     report = make_report(episodes, sides=labels, expected=expected, rated_greedy=rated_greedy)
     sound = [episode for episode in episodes if not episode.error]
     shown = [shown_game(episode, report, moves_only=moves_only or as_json) for episode in sound[:show]]
     if as_json:
-        facts = {"run": str(directory.path), "seed": seed, "greedy": greedy}
+        facts = {"run": str(directory.path), "seed": seed, "greedy": greedy, "nodes": nodes}
         kept = {"recorded": recorder.new} if record else {}
         typer.echo(json.dumps({**facts, **report.to_json(), **kept, "shown": shown}))
         return
@@ -92,12 +96,16 @@ def match(
         typer.echo(f"recorded {recorder.new:,} games in {directory.recorded}{again}")
 
 
-def check_recordable(config: RunConfig, labels: tuple[str, str], *, greedy: bool | None, rated_greedy: bool) -> None:
+def check_recordable(
+    config: RunConfig, labels: tuple[str, str], *, greedy: bool | None, rated_greedy: bool, nodes: int
+) -> None:
     """Refuse games that would not mean the same as those in the table."""
     if config.population is not None:
         raise ConfigError("--record: a population's table is its own; it plays the games it needs itself")
     if labels[0] == labels[1]:
         raise ConfigError(f"--record: games of {labels[0]} against itself say nothing about ratings")
+    if nodes > 1:
+        raise ConfigError("--record: the run's own games are by policy alone; leave out --nodes")
     if greedy is not None and greedy != rated_greedy:
         way, flag = ("the likeliest moves", "--sample") if rated_greedy else ("sampled moves", "--greedy")
         raise ConfigError(f"--record: the run's own games between these two have {way}; leave out {flag}")

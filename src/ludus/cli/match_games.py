@@ -18,6 +18,7 @@ from ludus.errors import ConfigError, RolloutError
 from ludus.explore.messages import Setup
 from ludus.explore.players.fixed import BUILT_IN, PLAYERS, UCI, Player, TextPlayer, make_player, make_text_player
 from ludus.explore.runners.host_runner import HostRunner
+from ludus.explore.runners.search_decisions import SearchDecisions
 from ludus.games import make_game
 from ludus.games.protocol import GameSpec
 from ludus.games.registry import make_text_game
@@ -131,10 +132,11 @@ class Table:
 
 
 def play_match(
-    table: Table, sides: tuple[Side, Side], *, games: int, seed: int, greedy: bool, advance: Advance
+    table: Table, sides: tuple[Side, Side], *, games: int, seed: int, greedy: bool, advance: Advance, nodes: int = 1
 ) -> list[Episode]:
     """Play all games, in order; the first side begins in seat 0, then in seat 1, and so on; raises as `play_tasks`."""
-    return play_tasks(table, sides, make_tasks(table, sides, games=games, seed=seed, greedy=greedy), advance)
+    tasks = make_tasks(table, sides, games=games, seed=seed, greedy=greedy, nodes=nodes)
+    return play_tasks(table, sides, tasks, advance)
 
 
 def play_tasks(table: Table, sides: Sequence[Side], tasks: list[Task], advance: Advance) -> list[Episode]:
@@ -170,17 +172,26 @@ def evaluates_greedily(table: Table, sides: tuple[Side, Side]) -> bool:
 
 
 def make_tasks(
-    table: Table, sides: tuple[Side, Side], *, games: int, seed: int, greedy: bool, begin: int = 0, first_id: int = 0
+    table: Table,
+    sides: tuple[Side, Side],
+    *,
+    games: int,
+    seed: int,
+    greedy: bool,
+    begin: int = 0,
+    first_id: int = 0,
+    nodes: int = 1,
 ) -> list[Task]:
-    """The games of a match as tasks, from game number `begin` on."""
+    """The games of a match as tasks, from game number `begin` on; versions search with `nodes`."""
     first, second = (_seated(table, side) for side in sides)
+    of_sides = nodes if sides[0].is_version else 1, nodes if sides[1].is_version else 1
     return [
         Task(
             id=TaskId(first_id + number - begin),
             purpose="evaluate",
             game=table.key,
             seed=derive_seed(seed, "match", number),
-            seats=evaluation_seats(table.spec, first, second, number, greedy=greedy),
+            seats=evaluation_seats(table.spec, first, second, number, greedy=greedy, nodes=of_sides),
             inputs={"first": _places(table, number)},
         )
         for number in range(begin, begin + games)
@@ -220,7 +231,7 @@ def _play(runner: HostRunner | LanguageRunner | MixedRunner, tasks: list[Task], 
 def _board_runner(table: Table, sides: Sequence[Side], slots: int) -> HostRunner:
     from ludus.explore.actors import NetworkActors
 
-    players = _players(table, sides)
+    players, pulse = _players(table, sides), Pulse()
     return HostRunner(
         run=f"{table.config.name}/match",
         games=lambda _: table.game,
@@ -228,6 +239,8 @@ def _board_runner(table: Table, sides: Sequence[Side], slots: int) -> HostRunner
         players=lambda name, _: players[name],
         slots=slots,
         max_length=table.config.explore.max_length,
+        pulse=pulse,
+        searches=SearchDecisions(table.store, table.config, pulse),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ludus.cli.arguments import GameKey, GamePlugins, choose_game, games_of, open_run
+from ludus.cli.arguments import GameKey, GamePlugins, SearchNodes, check_search, choose_game, games_of, open_run
 from ludus.errors import ConfigError, RolloutError
 from ludus.games.board_text import label_board
 from ludus.plugins import load_plugins
@@ -35,6 +35,7 @@ def play(
     ] = None,
     seat: Annotated[int, typer.Option(help="Your seat, counted from 0; seat 0 moves first.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of chance and of the policy's sampling.")] = 0,
+    nodes: SearchNodes = 1,
     game: GameKey = None,
     plugin: GamePlugins = None,
     sample: Annotated[
@@ -54,6 +55,7 @@ def play(
     key = choose_game(run, games_of(config), game, none=none)
     ref = choose_policy(directory, config, policy)
     if config.policy.model is not None:
+        check_search(None, nodes)
         talk(directory, config, key, ref, seat=seat, seed=seed, greedy=not sample)
         return
     from ludus.cli.tables import Table, TabularTable
@@ -61,7 +63,7 @@ def play(
     table: Table | TabularTable = (
         TabularTable(directory, key, ref, seed=seed)
         if config.population is not None and config.population.oracle == "exact"
-        else Table(directory, key, ref, seed=seed, greedy=not sample)
+        else Table(directory, config, key, ref, seed=seed, greedy=not sample, nodes=nodes)
     )
     greet(table.spec.players, seat, ref, key, HELP)
     returns = converse(table, seat)

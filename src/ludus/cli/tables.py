@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.cli.arguments import check_search
 from ludus.errors import ConfigError
+from ludus.explore.runners.search_decisions import find_search
 from ludus.games import make_game
 from ludus.policies import PolicyStore, TabularShape
 from ludus.policies.shapes import LISTING
@@ -20,6 +22,7 @@ from ludus.runtime import limit_threads
 from ludus.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    from ludus.config import RunConfig
     from ludus.games.protocol import Position
 
 Lookup = dict[str, tuple[list[int], list[float]]]
@@ -28,26 +31,42 @@ Lookup = dict[str, tuple[list[int], list[float]]]
 class Table:
     """One game with a network on every seat but the person's."""
 
-    def __init__(self, run: RunDirectory, game_key: str, ref: PolicyRef, *, seed: int, greedy: bool) -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        config: RunConfig,
+        game_key: str,
+        ref: PolicyRef,
+        *,
+        seed: int,
+        greedy: bool,
+        nodes: int,
+    ) -> None:
         limit_threads(1, os.environ)
         from ludus.explore.actors import NetworkActors
 
-        self._actors = NetworkActors(PolicyStore(run.policies))
+        store, game = PolicyStore(run.policies), make_game(game_key)
+        check_search(game, nodes)
+        search = find_search(game, store, config)
+        self._search = search if search is not None and search.decides(nodes) else None
+        self._nodes = nodes
+        self._actors = NetworkActors(store)
         self._ref = ref
         self._seed = np.uint64(derive_seed(seed, "act"))
         self._greedy = greedy
         self._ply = 0
         self._memories: dict[int, NDArray[np.float32]] = {}
-        game = make_game(game_key)
         self.spec = game.spec
         self.position = game.start(derive_seed(seed, "game"))
 
     def decide(self, seat: int) -> int:
         """What the policy plays in this seat."""
-        observation, legal = self._look(seat)
         uniform = uniforms(np.array([self._seed]), np.array([self._ply], np.uint64), np.array([seat], np.uint64))
         self._ply += 1
         memory, greedy = self._memories.get(seat), np.array([self._greedy])
+        if self._search is not None:
+            return self._search.choose(self._ref, [self.position], nodes=self._nodes, uniform=uniform, greedy=greedy)[0]
+        observation, legal = self._look(seat)
         decided = self._actors.act(self._ref, observation, legal, uniform, greedy, memory=memory)
         self._memories[seat] = decided.memory
         return int(decided.actions[0])
@@ -57,6 +76,8 @@ class Table:
 
         Each legal action is asked for beside the likeliest alone, which tells the odds between the two.
         """
+        if self._search is not None:
+            return self._search.think(self._ref, self.position, nodes=self._nodes)
         observation, legal = self._look(seat)
         actions, memory, one = self.position.legal(seat), self._memories.get(seat), np.zeros(1, np.float32)
         decided = self._actors.act(self._ref, observation, legal, one, one == 0, memory=memory)

@@ -63,7 +63,7 @@ def episode_news(episode: Episode) -> EpisodeNews:
         game=task.game,
         task=int(task.id),
         purpose=task.purpose,
-        seats=tuple(f"{seat.policy}{' (greedy)' if seat.greedy else ''}" for seat in task.seats),
+        seats=tuple(seat.label for seat in task.seats),
         rewards=tuple(float(value) for value in episode.returns),
         plies=episode.length,
         lines=_lines(episode),

@@ -16,6 +16,7 @@ from ludus.errors import ConfigError
 from ludus.experience import build_filters, build_pipeline
 from ludus.explore.players.fixed import make_player, make_text_player
 from ludus.explore.prompts import find_prompt
+from ludus.explore.runners.search_decisions import SearchedGame
 from ludus.extras import LANGUAGE_MODELS, NETWORKS, need_packages
 from ludus.games import Game, make_game
 from ludus.games.missing_methods import refuse_incomplete_game
@@ -127,6 +128,8 @@ def _find_held_out(config: RunConfig, problems: list[str]) -> dict[str, Game | T
         if game is None:
             continue
         found[choice.key] = game
+        if choice.nodes > 1 and not isinstance(game, SearchedGame):
+            problems.append(f"evaluate.held_out_games: {choice.key}: no search for its networks; leave nodes out")
         against = config.evaluate.against if choice.against is None else choice.against
         for name in sorted(set(against) - config.explore.endpoints.keys()):
             collect(problems, make_text_player if speaks else make_player, name, game)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -227,23 +228,29 @@ class Evaluation:
     def _lineups(self, job: Job) -> list[tuple[str, tuple[Seat, ...]]]:
         lineups: list[tuple[str, tuple[Seat, ...]]] = []
         specs = {**self._specs, **self._held_out.specs}
-        for game, opponents in self._opponents(job):
+        for game, opponents, nodes in self._opponents(job):
             spec = specs[game]
             for opponent in (job.learner,) if spec.is_cooperative else opponents:
                 # Two greedy networks would play the same game over and over; against each other they sample.
                 has_variety = opponent.name != job.learner.name or (spec.is_cooperative and spec.has_chance)
                 wanted = not spec.must_mix if self._config.greedy is None else self._config.greedy
-                for number in range(job.games):
-                    seats = evaluation_seats(spec, job.learner, opponent, number, greedy=wanted and has_variety)
-                    lineups.append((game, seats))
+                seat_up = partial(
+                    evaluation_seats,
+                    spec,
+                    job.learner,
+                    opponent,
+                    greedy=wanted and has_variety,
+                    nodes=(nodes, 1),
+                )
+                lineups += [(game, seat_up(number)) for number in range(job.games)]
         return lineups
 
-    def _opponents(self, job: Job) -> Iterator[tuple[str, tuple[PolicyRef, ...]]]:
-        """Who is met in each game; in held-out games fixed players alone."""
-        yield from ((game, job.opponents) for game in self._specs)
+    def _opponents(self, job: Job) -> Iterator[tuple[str, tuple[PolicyRef, ...], int]]:
+        """Who is met in each game, with how many nodes of search; in held-out games fixed players alone."""
+        yield from ((game, job.opponents, 1) for game in self._specs)
         for choice in self._config.held_out_games:
             against = self._config.against if choice.against is None else choice.against
-            yield choice.key, tuple(PolicyRef(name=PolicyName(name)) for name in against)
+            yield choice.key, tuple(PolicyRef(name=PolicyName(name)) for name in against), choice.nodes
 
 
 def _is_of(episode: Episode | None, task: Task) -> bool:

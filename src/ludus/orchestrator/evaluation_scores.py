@@ -37,7 +37,8 @@ def score_games(
 ) -> dict[str, float]:
     """By opponent, and with several games also by game and opponent: return, score, wins, draws and losses, by seat.
 
-    Held-out games are told by game and opponent alone.
+    Held-out games are told by game and opponent alone; those that the learner searched in by its nodes, too, as in
+    `chess:openings+32_nodes`.
     """
     others = held_out or {}
     found: dict[str, list[Outcome]] = {}
@@ -45,7 +46,7 @@ def score_games(
     for episode in filter(is_sound, episodes):
         label, outcome = _outcome(episode, learner)
         game = episode.task.game
-        of_game = f"{game}/{label or 'itself'}"
+        of_game = f"{game}{_search(episode, learner)}/{label or 'itself'}"
         prefixes = (of_game,) if game in others else (label, of_game) if len(specs) > 1 else (label,)
         for prefix in prefixes:
             found.setdefault(prefix, []).append(outcome)
@@ -72,6 +73,11 @@ def _outcome(episode: Episode, learner: PolicyRef) -> tuple[str, Outcome]:
     opponent = next(ref for ref in seats if ref != learner)
     label = "past" if opponent.name == learner.name else str(opponent.name)
     return label, Outcome(seat=mine, score=score(episode.returns, mine), value=episode.returns[mine])
+
+
+def _search(episode: Episode, learner: PolicyRef) -> str:
+    nodes = next(seat.nodes for seat in episode.task.seats if seat.policy == learner)
+    return f"+{nodes}_nodes" if nodes > 1 else ""
 
 
 def _returns(path: str, outcomes: Sequence[Outcome]) -> dict[str, float]:

@@ -18,6 +18,14 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
     learns: bool = False
     greedy: bool = False
     """Take the likeliest action instead of sampling."""
+    nodes: int = 1
+    """Positions that a network's search evaluates before each move; with 1 its policy alone decides."""
+
+    @property
+    def label(self) -> str:
+        """Who plays how, for people: `main@3 (greedy, 32 nodes)`."""
+        ways = [*(["greedy"] if self.greedy else []), *([f"{self.nodes:,} nodes"] if self.nodes > 1 else [])]
+        return f"{self.policy} ({', '.join(ways)})" if ways else str(self.policy)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

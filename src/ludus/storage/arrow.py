@@ -61,10 +61,11 @@ _EPISODE_SCHEMA = pa.schema(
             "replies": pa.list_(pa.string()),
             "rewards": pa.string(),
             "sampled": pa.int64(),
+            "nodes": pa.list_(pa.int64()),
         }.items()
     ]
 )
-_LATER = ("rewards", "sampled")
+_LATER = ("rewards", "sampled", "nodes")
 """Columns that tables of earlier versions lack."""
 _MOVE_TYPES: dict[str, type[np.generic]] = {"move_plies": np.int32, "move_seats": np.int16, "move_actions": np.int32}
 
@@ -183,6 +184,7 @@ def episodes_to_table(episodes: Sequence[Episode]) -> pa.Table:
         "replies": [episode.replies for episode in episodes],
         "rewards": [json.dumps(dict(episode.rewards)) if episode.rewards else "{}" for episode in episodes],
         "sampled": [episode.sampled for episode in episodes],
+        "nodes": [[seat.nodes for seat in episode.task.seats] for episode in episodes],
     }
     arrays = {name: pa.array(values, _EPISODE_SCHEMA.field(name).type) for name, values in columns.items()}
     for name, dtype in _MOVE_TYPES.items():
@@ -293,7 +295,9 @@ def _cut(column: pa.ChunkedArray) -> list[NDArray[Any]]:
 def _tasks(table: pa.Table, ids: Sequence[str]) -> dict[EpisodeId, Task]:
     names = ("task", "attempt", "purpose", "game", "seed", "group", "inputs")
     line_up = ("policies", "versions", "learns", "greedy")
-    rows = zip(*(table.column(name).to_pylist() for name in (*names, *line_up)), strict=True)
+    columns = [table.column(name).to_pylist() for name in (*names, *line_up)]
+    nodes = table.column("nodes").to_pylist() if "nodes" in table.column_names else [[1] * len(p) for p in columns[7]]
+    rows = zip(*columns, nodes, strict=True)
     return {
         EpisodeId(id): Task(
             id=TaskId(task),
@@ -311,10 +315,19 @@ def _tasks(table: pa.Table, ids: Sequence[str]) -> dict[EpisodeId, Task]:
 
 @lru_cache(maxsize=4096)
 def _seats(
-    names: tuple[str, ...], versions: tuple[int, ...], learns: tuple[bool, ...], greedy: tuple[bool, ...]
+    names: tuple[str, ...],
+    versions: tuple[int, ...],
+    learns: tuple[bool, ...],
+    greedy: tuple[bool, ...],
+    nodes: tuple[int, ...],
 ) -> tuple[Seat, ...]:
     """Many episodes have the same line-up; records are frozen, so they can share it."""
     return tuple(
-        Seat(policy=PolicyRef(name=PolicyName(name), version=PolicyVersion(version)), learns=learning, greedy=sure)
-        for name, version, learning, sure in zip(names, versions, learns, greedy, strict=True)
+        Seat(
+            policy=PolicyRef(name=PolicyName(name), version=PolicyVersion(version)),
+            learns=learning,
+            greedy=sure,
+            nodes=visits,
+        )
+        for name, version, learning, sure, visits in zip(names, versions, learns, greedy, nodes, strict=True)
     )

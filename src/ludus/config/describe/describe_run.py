@@ -301,7 +301,9 @@ def _measured(config: RunConfig) -> str:
         how = {True: "likeliest moves", False: "moves sampled", None: "likeliest moves unless the game hides something"}
         parts.append(f"{games:,} games each; {evaluate.final_games * len(evaluate.against):,} at the end")
         parts.append(f"{how[evaluate.greedy]} (evaluate.greedy)")
-    if others := ", ".join(game.key for game in evaluate.held_out_games):
+    if others := ", ".join(
+        f"{game.key} ({game.nodes:,} nodes a move)" if game.nodes > 1 else game.key for game in evaluate.held_out_games
+    ):
         parts.append(f"{evaluate.games:,} games against each opponent of {others}, which are not trained on")
     if config.tasks or evaluate.tasks:
         ways = {True: "once, greedily", False: "once, sampled", None: "once greedily and once sampled"}

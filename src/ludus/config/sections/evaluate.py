@@ -27,6 +27,10 @@ class HeldOutGame(TextOrMapping):
     """Backend and name, as in `games`."""
     against: tuple[FixedPlayer, ...] | None = Field(default=None, strict=False)
     """Fixed players to measure against. Default: `evaluate.against`."""
+    nodes: int = Field(default=1, ge=1, le=100_000)
+    """Networks at chess: positions that a PUCT search evaluates before each of the policy's moves. With 1 the policy
+    alone decides. A game may be listed with several numbers; results have them in their names, such as
+    `evaluate/chess:openings+32_nodes/random/score`."""
     prompt: PromptConfig | None = None
     """Language models: how this game asks for moves; keys that are left out are those of `explore.prompt`."""
     sampling: SamplingConfig | None = None
@@ -92,7 +96,8 @@ def check_evaluate(config: RunConfig) -> Iterator[Contradiction]:
 
 def _held_out(config: RunConfig) -> Iterator[Contradiction]:
     games, trained = config.evaluate.held_out_games, {game.key for game in config.games}
-    yield from repeated(("evaluate", "held_out_games"), [game.key for game in games])
+    listed = [f"{game.key} with {game.nodes} nodes" if game.nodes > 1 else game.key for game in games]
+    yield from repeated(("evaluate", "held_out_games"), listed)
     for place, game in enumerate(games):
         path: Path = ("evaluate", "held_out_games", place)
         if game.key in trained:

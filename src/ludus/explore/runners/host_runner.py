@@ -19,6 +19,7 @@ from ludus.explore.messages import Setup
 from ludus.explore.players.fixed import Player, make_player
 from ludus.explore.runners.assembly import assemble
 from ludus.explore.runners.network_decisions import NetworkDecisions, Row
+from ludus.explore.runners.search_decisions import SearchDecisions
 from ludus.explore.runners.slot import Slot
 from ludus.games import make_game
 from ludus.games.protocol import Game
@@ -52,8 +53,12 @@ class HostRunner:
         max_length: int | None = None,
         noise: float = 0.0,
         pulse: Pulse | None = None,
+        searches: SearchDecisions | None = None,
     ) -> None:
-        """`players(name, game)` gives the fixed player of that name, or None when it is a network policy."""
+        """`players(name, game)` gives the fixed player of that name, or None when it is a network policy.
+
+        `searches` decide for networks that search; without them, all play by their policy alone.
+        """
         self._run = run
         self._games = games
         self._players = players
@@ -61,6 +66,7 @@ class HostRunner:
         self._deadline_s = deadline_s
         self._max_length = max_length
         self._pulse = pulse or Pulse()
+        self._searches = searches
         self._networks = NetworkDecisions(actors, noise=noise, pulse=self._pulse)
         self._waiting: deque[Task] = deque()
         self._slots: list[Slot] = []
@@ -96,8 +102,9 @@ class HostRunner:
         self._fill_slots()
         now = time.monotonic()
         ready = [slot for slot in self._slots.copy() if self._is_playable(slot, now)]
-        for ref, rows in self._ask_fixed_players(ready).items():
-            self._networks.decide(ref, rows)
+        for (ref, nodes), rows in self._ask_fixed_players(ready).items():
+            if self._searches is None or not self._searches.decide(ref, nodes, rows):
+                self._networks.decide(ref, rows)
         self._make_moves(ready)
         self._pulse.tick()
 
@@ -138,18 +145,18 @@ class HostRunner:
             return True
         return False
 
-    def _ask_fixed_players(self, ready: Iterable[Slot]) -> dict[PolicyRef, list[Row]]:
-        """Let fixed players decide; returns the decisions that networks have to make, by policy version."""
-        network_rows: dict[PolicyRef, list[Row]] = {}
+    def _ask_fixed_players(self, ready: Iterable[Slot]) -> dict[tuple[PolicyRef, int], list[Row]]:
+        """Let fixed players decide; returns the decisions of networks, by policy version and nodes of its search."""
+        network_rows: dict[tuple[PolicyRef, int], list[Row]] = {}
         for slot in ready:
             for seat in slot.acting:
-                policy, player = slot.seats[seat].who.policy, slot.seats[seat].player
+                who, player = slot.seats[seat].who, slot.seats[seat].player
                 if player is None:
-                    network_rows.setdefault(policy, []).append((slot, seat))
+                    network_rows.setdefault((who.policy, who.nodes), []).append((slot, seat))
                     continue
                 self._pulse.working_on(slot.task.id)
                 try:
-                    with boundary(PolicyError, policy.name):
+                    with boundary(PolicyError, who.policy.name):
                         slot.moves[seat] = int(player.choose(slot.position, seat, slot.generator(seat)))
                         self._pulse.tick()
                 except RolloutError as error:
@@ -210,4 +217,5 @@ def build_host_runner(
         deadline_s=config.explore.deadline_s,
         max_length=config.explore.max_length,
         pulse=pulse,
+        searches=SearchDecisions(store, config, pulse),
     )

@@ -209,11 +209,20 @@ def spread(spec: GameSpec, sides: Sequence[Seat]) -> tuple[Seat, ...]:
 
 
 def evaluation_seats(
-    spec: GameSpec, player: PolicyRef, opponent: PolicyRef, game_number: int, *, greedy: bool
+    spec: GameSpec,
+    player: PolicyRef,
+    opponent: PolicyRef,
+    game_number: int,
+    *,
+    greedy: bool,
+    nodes: tuple[int, int] = (1, 1),
 ) -> tuple[Seat, ...]:
-    """The seats of one evaluation game; counting `game_number` up gives `player` every seat equally often."""
-    mine = Seat(policy=player, greedy=greedy)
-    theirs = Seat(policy=opponent, greedy=greedy)
+    """The seats of one evaluation game; counting `game_number` up gives `player` every seat equally often.
+
+    `nodes` are those of the player's and the opponent's search.
+    """
+    mine = Seat(policy=player, greedy=greedy, nodes=nodes[0])
+    theirs = Seat(policy=opponent, greedy=greedy, nodes=nodes[1])
     return seat_up(spec, game_number % spec.players, mine, iter([theirs] * spec.players))
 
 

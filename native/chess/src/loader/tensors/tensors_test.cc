@@ -52,7 +52,10 @@ TEST(a_packed_game_gives_back_every_plane) {
     for (size_t i = 0; i < records.size(); ++i) {
       Planes planes;
       game.planes(i, planes);
-      for (size_t plane = 0; plane < kPlanes; ++plane) CHECK_EQ(planes[plane], records[i].planes[plane]);
+      for (size_t plane = 0; plane < kPlanes; ++plane) {
+        const uint64_t expected = records[i].planes[plane];  // a copy: records are packed, so it may be misaligned
+        CHECK_EQ(planes[plane], expected);
+      }
     }
   }
 }
