@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from ludus import plugins
-from ludus.cli.summary import plugin_options, print_refused
+from ludus.cli.summary import find_standing, plugin_options, print_refused
 from ludus.storage.catalog import Catalog
 
 
@@ -33,3 +33,11 @@ def test_a_hint_about_a_run_names_the_plugins_that_it_needs(monkeypatch: pytest.
     assert plugin_options() == ""
     monkeypatch.setattr(plugins, "_FILES", {"/work/five.py": None})
     assert plugin_options() == " --plugin /work/five.py"
+
+
+def test_there_is_no_ladder_where_nobody_is_rated(tmp_path: Path) -> None:
+    """As after a run whose evaluation games are all held out."""
+    path = tmp_path / "catalog.sqlite"
+    loop: Any = SimpleNamespace(run=SimpleNamespace(catalog=path), config=SimpleNamespace(games=("chess:standard",)))
+    with Catalog(path):
+        assert find_standing(loop) is None

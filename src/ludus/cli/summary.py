@@ -17,7 +17,7 @@ from rich.table import Table
 from ludus.cli.inspect import find_episode
 from ludus.errors import ConfigError
 from ludus.plugins import plugin_files
-from ludus.reports.ladder import standing_of_run
+from ludus.reports.ladder import Standing, standing_of_run
 from ludus.reports.tables import ladder_table
 from ludus.runs.staged import StagedRun
 from ludus.storage.catalog import Catalog
@@ -62,7 +62,8 @@ def print_summary(console: Console, loop: AnyRun, status: Status) -> None:
         say(console, f"run: {run}    look into it: {ludus} inspect {run}    draw it: {ludus} plot {run}")
     else:
         play = f"{ludus} play {run}{plugin_options()}"
-        say(console, f"run: {run}    play against it: {play}    ladder: {ludus} league {run}")
+        ladder = f"    ladder: {ludus} league {run}" if find_standing(loop) is not None else ""
+        say(console, f"run: {run}    play against it: {play}{ladder}")
 
 
 def plugin_options() -> str:
@@ -122,10 +123,9 @@ def _costs(metrics: Mapping[str, float]) -> list[str]:
 
 
 def print_measured(console: Console, loop: AnyRun, status: Status) -> None:
-    """The ladder, where games are played, and the newest scores."""
-    if loop.config.games:
-        with Catalog.open_readonly(loop.run.catalog) as catalog:
-            console.print(ladder_table(standing_of_run(catalog)))
+    """The ladder, where members have met in games, and the newest scores."""
+    if (standing := find_standing(loop)) is not None:
+        console.print(ladder_table(standing))
     for each in headlines(status.metrics):
         if not each.name.endswith("/sampled"):
             say(console, f"final {each.what} {each.name}: {each.text}{each.details(status.metrics)}")
@@ -134,6 +134,15 @@ def print_measured(console: Console, loop: AnyRun, status: Status) -> None:
     if "evaluate/return" in status.metrics:
         value, half = status.metrics["evaluate/return"], status.metrics.get("evaluate/return_ci95", 0.0)
         say(console, f"final mean return: {value:g} ± {half:.2g}")
+
+
+def find_standing(loop: AnyRun) -> Standing | None:
+    """The ladder; None where nobody is rated, as after a run whose games are all held out."""
+    if not loop.config.games:
+        return None
+    with Catalog.open_readonly(loop.run.catalog) as catalog:
+        standing = standing_of_run(catalog)
+    return standing if any(row.rank is not None for row in standing.rows) else None
 
 
 def absolute_lines(metrics: Mapping[str, float]) -> list[str]:
