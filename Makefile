@@ -20,7 +20,7 @@ SYSTEM_PACKAGES := stockfish g++ cmake zlib1g-dev libdeflate-dev clang libclang-
 APT := $(if $(filter 0,$(shell id -u)),,sudo )apt-get install -y --no-install-recommends
 CHESS_CURVES := --metric "top-1 agreement on held-out games=train/validation/policy_top1" \
 	--metric "score against a random mover, policy alone=evaluate/chess:openings/random/score" \
-	--metric "score against stockfish at one node, 64 nodes of search=evaluate/chess:openings+64_nodes/uci:stockfish?nodes=1/score"
+	--metric "score against stockfish at one node, 32 nodes of search=evaluate/chess:openings+32_nodes/uci:stockfish?nodes=1/score"
 
 # Tests never reach for the network, and never for more threads than they are given.
 TEST_JOBS ?= 3

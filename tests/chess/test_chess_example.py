@@ -98,7 +98,7 @@ def test_the_network_agrees_with_the_engine_more_and_more(stockfish: str, tmp_pa
     assert top1[-1] > top1[0] > 1 / 30  # of some thirty legal moves
     measured = [row for row in rows if "evaluate/version" in row]
     assert [row["evaluate/version"] for row in measured] == [0, 1, 2, 3]
-    for opponent in ("chess:openings/random", "chess:openings+64_nodes/uci:stockfish?nodes=1"):
+    for opponent in ("chess:openings/random", "chess:openings+32_nodes/uci:stockfish?nodes=1"):
         assert all(row[f"evaluate/{opponent}/games"] == 8 for row in measured)
     assert len(list((run / "chunks").glob("*.gz"))) == 300
     assert engines() == []

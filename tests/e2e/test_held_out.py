@@ -58,6 +58,8 @@ def test_a_language_model_that_trains_on_a_game_is_measured_on_another_and_on_ta
     kuhn = [each for each in episodes if each.task.game == "open_spiel:kuhn_poker"]
     assert {str(seat.policy.name) for each in kuhn for seat in each.task.seats} == {"main", "first"}
     assert not any(seat.greedy for each in kuhn for seat in each.task.seats), "cards are hidden"
+    assert len(kuhn) == 4
+    assert len({each.task.game_seed for each in kuhn}) == 1, "every evaluation has the same deal, from both seats"
     sums = [each for each in episodes if each.task.game == "tasks:sums"]
     assert {each.task.seats[0].greedy for each in sums} == {True, False}
 

@@ -47,3 +47,15 @@ def test_the_last_of_a_group_is_greedy_where_that_is_asked_for() -> None:
     for one, other in zip(made, usual, strict=True):
         assert (one.id, one.seed, one.game_seed, one.group) == (other.id, other.seed, other.game_seed, other.group)
         assert one.seats == other.seats or one.id % 3 == 2
+
+
+def test_games_of_one_opening_begin_alike_in_every_evaluation() -> None:
+    stream = GameTasks([GameChoice(key="pgx:tic_tac_toe")], seed=5)
+    plan = EvaluationPlan(line_ups=[("pgx:tic_tac_toe", SEATS)] * 5, openings={1: 0, 2: 0, 3: 1})
+    first, second = (stream.evaluation(job, plan, first=job) for job in (0, 7))
+    begins = [task.game_seed for task in first]
+    assert begins[1] == begins[2]
+    assert len(set(begins)) == 4
+    assert begins[1:4] == [task.game_seed for task in second][1:4]
+    assert begins[0] != second[0].game_seed
+    assert len({task.seed for task in (*first, *second)}) == 10  # whoever plays by chance does so anew

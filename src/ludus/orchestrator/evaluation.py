@@ -204,7 +204,9 @@ class Evaluation:
 
     def _make_tasks(self, job: Job) -> None:
         attempts = tuple(Seat(policy=job.learner, greedy=greedy) for greedy in self._ways())
-        plan = EvaluationPlan(line_ups=self._lineups(job), attempts=attempts, samples=self._config.samples)
+        line_ups, openings = self._lineups(job)
+        samples = self._config.samples
+        plan = EvaluationPlan(line_ups=line_ups, openings=openings, attempts=attempts, samples=samples)
         self._pending = []
         for stream in (self._tasks, *self._held_out.streams):
             self._pending += stream.evaluation(job.number, plan, first=len(self._pending))
@@ -225,8 +227,13 @@ class Evaluation:
             return (False,)
         return (True, False) if self._config.greedy is None else (self._config.greedy,)
 
-    def _lineups(self, job: Job) -> list[tuple[str, tuple[Seat, ...]]]:
+    def _lineups(self, job: Job) -> tuple[list[tuple[str, tuple[Seat, ...]]], dict[int, int]]:
+        """Games and seats; and by place the openings, which held-out games with chance have in common.
+
+        From each opening the learner plays every seat, and versions are compared by the same games.
+        """
         lineups: list[tuple[str, tuple[Seat, ...]]] = []
+        openings: dict[int, int] = {}
         specs = {**self._specs, **self._held_out.specs}
         for game, opponents, nodes in self._opponents(job):
             spec = specs[game]
@@ -242,8 +249,10 @@ class Evaluation:
                     greedy=wanted and has_variety,
                     nodes=(nodes, 1),
                 )
+                if game in self._held_out.specs and spec.has_chance:
+                    openings |= {len(lineups) + number: number // spec.players for number in range(job.games)}
                 lineups += [(game, seat_up(number)) for number in range(job.games)]
-        return lineups
+        return lineups, openings
 
     def _opponents(self, job: Job) -> Iterator[tuple[str, tuple[PolicyRef, ...], int]]:
         """Who is met in each game, with how many nodes of search; in held-out games fixed players alone."""

@@ -5,6 +5,7 @@ again after a crash.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -62,6 +63,11 @@ class GameTasks(TaskStream):
                 game=game,
                 seed=derive_seed(self._seed, "evaluate", job, index),
                 seats=seats,
+                inputs=self._opening(plan, place),
             )
-            for index, (game, seats) in enumerate(plan.line_ups, first)
+            for place, (index, (game, seats)) in enumerate(enumerate(plan.line_ups, first))
         ]
+
+    def _opening(self, plan: EvaluationPlan, place: int) -> dict[str, Any]:
+        number = plan.openings.get(place)
+        return {} if number is None else {"group_seed": derive_seed(self._seed, "opening", number)}

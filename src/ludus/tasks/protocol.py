@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -32,6 +32,9 @@ class EvaluationPlan:
 
     line_ups: Sequence[LineUp] = ()
     """The games to play."""
+    openings: Mapping[int, int] = field(default_factory=dict)
+    """By place in `line_ups`: the number of what chance brings there. Games of one number begin alike, in this and in
+    every other evaluation; all others have chance of their own."""
     attempts: tuple[Seat, ...] = ()
     """Who attempts each of the held-out tasks, one after the other; nobody when empty."""
     samples: int = 1
