@@ -20,6 +20,7 @@ _EXTRAS = {
     "llm": ("gguf", "httpx2", "re2", "starlette", "textarena", "torch", "transformers", "uvicorn"),
     "math_verify": ("math_verify",),
     "onnx": ("onnx",),
+    "ray": ("ray",),
     "solver": ("bitbully",),
     "wandb": ("wandb",),
 }

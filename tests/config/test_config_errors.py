@@ -61,7 +61,8 @@ def test_a_good_config_has_no_problems() -> None:
         # words
         ("topology: fussed", 'topology: expected fused, split or tabular, got "fussed" — did you mean fused?'),
         ("schedule: 3", "schedule: expected sync or async, got 3"),
-        ("runtime: {kind: ray}", 'runtime.kind: expected local, got "ray"'),
+        ("runtime: {kind: slurm}", 'runtime.kind: expected local or ray, got "slurm"'),
+        ("runtime: {kind: ray, address: somewhere}", 'runtime.address: expected text such as "10.0.0.1:6379"'),
         (
             "policy: {network: {kind: resnte}}",
             'policy.network.kind: expected mlp, resnet, chess_residual, chess_attention or custom, got "resnte" — did you mean resnet?',

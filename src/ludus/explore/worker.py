@@ -111,7 +111,7 @@ def build_runner(setup: Setup, pulse: Pulse, files: NodeFiles) -> Runner:
 
     load_plugins([str(files.outside(path)) for path in setup.plugins])
     config = RunConfig.model_validate_json(setup.config)
-    store = PolicyStore(RunDirectory(files.run).policies)
+    store = PolicyStore(RunDirectory(files.run).policies, files)
     if setup.lm_config:
         from ludus.explore.runners.mixed_runner import build_population_runner
 

@@ -86,6 +86,8 @@ def _check_packages(config: RunConfig) -> None:
         need_packages("policy.model", *LANGUAGE_MODELS)
     elif config.population is None or config.population.oracle != "exact":
         need_packages("policy.network", *NETWORKS)
+    if config.runtime.kind == "ray":
+        need_packages("runtime: ray", "ray")
 
 
 def _check_release(config: RunConfig) -> None:

@@ -93,6 +93,7 @@ def run_one_shot(
         threads=runtime.threads or 1,
         stall_s=runtime.stall_s,
         imports=worker_imports(context.config),
+        needs_run_disk=True,
     )
     context.supervisor.start(spec)
     context.supervisor.send(name, order)

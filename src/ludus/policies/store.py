@@ -22,6 +22,7 @@ from ludus.config import RunConfig
 from ludus.errors import ConfigError, CorruptRecord, StorageError
 from ludus.policies.shapes import AnyShape, ShapeT_co, shape_from_json
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
+from ludus.runtime.node_files import NodeFiles
 from ludus.storage.atomic import (
     discard_tree,
     ensure_directory,
@@ -51,8 +52,10 @@ class Policy(Generic[ShapeT_co]):
 class PolicyStore:
     """Reads and publishes versions under one folder. Any number of readers; one publisher."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, files: NodeFiles | None = None) -> None:
+        """`files` brings versions to a machine that does not see the run's disk."""
         self._directory = directory
+        self._files = files or NodeFiles(None)
 
     def path(self, ref: PolicyRef) -> Path:
         """Where a version lives."""
@@ -64,7 +67,7 @@ class PolicyStore:
 
     def has_policy(self, name: str) -> bool:
         """Whether there is a policy of this name, in whatever versions."""
-        return (self._directory / name).is_dir()
+        return self._files.has_folder(self._directory / name)
 
     def publish(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]], shape: AnyShape, *, step: int) -> str:
         """Publish a version; returns its weights hash."""
@@ -94,6 +97,7 @@ class PolicyStore:
     def load(self, ref: PolicyRef, kind: type[ShapeT_co]) -> Policy[ShapeT_co]: ...
     def load(self, ref: PolicyRef, kind: type[Any] | None = None) -> Policy[Any]:
         """Load a version, whole and checked against its hash; a shape of another `kind` is a `StorageError`."""
+        self._files.fetch(self.path(ref))
         card = self._card(ref)
         shape = self._shape(ref, card)
         if kind is not None and not isinstance(shape, kind):

@@ -123,7 +123,8 @@ def _settle(order: ForkOrder, fds: list[int]) -> list[str]:
     os.environ.clear()
     os.environ.update(order.environment)
     ends = ["--socket-fd", str(sock), "--pulse-fd", str(pulse), "--life-fd", str(life)]
-    return [*ends, "--incarnation", str(order.incarnation), *(["--run", order.run] if order.run else [])]
+    run = [*(["--run", order.run] if order.run else []), *(["--files", order.files] if order.files else [])]
+    return [*ends, "--incarnation", str(order.incarnation), *run]
 
 
 def _run(order: ForkOrder, arguments: list[str]) -> None:

@@ -27,6 +27,8 @@ class WorkerSpec:
     """Seconds without a tick, while busy, after which the worker counts as hung."""
     imports: tuple[str, ...] = ()
     """Modules that the worker will need soon; those that it shares with other workers are imported once for all."""
+    needs_run_disk: bool = False
+    """Whether it works on files that only the loop's machine has; no launcher starts it elsewhere."""
 
 
 class WorkerEnds(NamedTuple):
@@ -73,3 +75,6 @@ class Launcher(Protocol):
 
     def launch(self, spec: WorkerSpec, incarnation: int, ends: WorkerEnds) -> LaunchedProcess:
         """Have a worker started; does not wait for it. Raises WorkerError if none can be."""
+
+    def close(self) -> None:
+        """Called once, when all workers have ended and no more will be started."""

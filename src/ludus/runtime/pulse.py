@@ -14,6 +14,8 @@ import numpy as np
 
 WORDS = 8
 TICKS, TASK, BUSY, BEATS = 0, 1, 2, 3
+CPU_MS = 4
+"""CPU time of a worker on another machine, told from there."""
 NO_TASK = -(2**63)
 
 

@@ -174,6 +174,7 @@ class Supervisor:
             worker.kill()
         self._live.clear()
         self._selector.close()
+        self._launcher.close()
 
     def dismiss(self, name: str) -> None:
         """End one worker whose work is done; nothing if it was lost for good."""

@@ -23,6 +23,7 @@ from ludus.plugin_frames import in_words, short_path
 from ludus.runtime.channel import Channel, Stop
 from ludus.runtime.node_files import NodeFiles
 from ludus.runtime.pulse import Pulse
+from ludus.runtime.remote_files import RemoteFiles
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ def connect(incoming: object) -> Connected:
     parser.add_argument("--life-fd", type=int, required=True)
     parser.add_argument("--incarnation", type=int, default=0)
     parser.add_argument("--run", type=Path)
+    parser.add_argument("--files", type=Path)
     arguments = parser.parse_args()
     pulse = Pulse(arguments.pulse_fd)
     _live_with_parent(arguments.life_fd, pulse)
@@ -65,7 +67,9 @@ def connect(incoming: object) -> Connected:
         logging.getLogger(library).setLevel(logging.WARNING)
     sock = socket.socket(fileno=arguments.socket_fd)
     channel: Channel[object] = Channel(sock, incoming, incarnation=arguments.incarnation)
-    return Connected(channel, pulse, NodeFiles(arguments.run))
+    remote = arguments.files is not None
+    files = RemoteFiles(arguments.run, arguments.files) if remote else NodeFiles(arguments.run)
+    return Connected(channel, pulse, files)
 
 
 def run_worker(incoming: object, serve: Serve, broken: Callable[[str], msgspec.Struct]) -> None:

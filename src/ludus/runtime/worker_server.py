@@ -38,6 +38,8 @@ class ForkOrder(msgspec.Struct, kw_only=True):
     incarnation: int = 0
     run: str = ""
     """The run directory, or what stands for it on this machine."""
+    files: str = ""
+    """Socket of whoever brings files of the run there; empty where it is the run directory itself."""
 
 
 def fork_worker(order: ForkOrder, fds: Sequence[int]) -> None:

@@ -39,7 +39,13 @@ class Producer:
         self._order = Produce(command=list(loader.of_run(str(context.run.path)).command))
         threads = context.config.runtime.threads or 1
         context.supervisor.start(
-            WorkerSpec(name=NAME, module="ludus.sources.producer_worker", replies=FromProducer, threads=threads)
+            WorkerSpec(
+                name=NAME,
+                module="ludus.sources.producer_worker",
+                replies=FromProducer,
+                threads=threads,
+                needs_run_disk=True,
+            )
         )
         context.supervisor.send(NAME, self._order)
         self._workers.listen(self._absorb)

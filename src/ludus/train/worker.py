@@ -64,18 +64,19 @@ class Trainer:
         self._loader: Loader | None = None
         self._loader = make_loader(config, self._wait)
         self._shape = setup.shape
-        self._folder = RunDirectory(files.run).checkpoints
+        self._files, self._folder = files, RunDirectory(files.run).checkpoints
         self._learner = make_learner(config, setup.shape, teacher=setup.teacher, scratch=self._folder)
         self._state: Any = self._learner.init(config.seed)
         if setup.checkpoint:
             folder = self._folder / setup.checkpoint
+            files.fetch(folder)
             self._state = self._learner.state_from_tensors(
                 {part: load_tensors(folder / f"{part}.safetensors") for part in PARTS}
             )
             if self._loader is not None and (folder / LOADER).is_file():
                 self._loader.load_state(read_json(folder / LOADER))
         elif setup.start:
-            store = PolicyStore(files.outside(setup.start))
+            store = PolicyStore(files.outside(setup.start), files)
             self._state = self._begin_with(store.load(PolicyRef.parse(setup.start_policy)))
 
     def _begin_with(self, policy: Policy[Any]) -> Any:
@@ -141,11 +142,11 @@ class Trainer:
 
     def save(self, name: str) -> None:
         """Write the state as one file per part, into an empty folder that becomes a checkpoint whole."""
-        staging = self._folder / name
-        for part, tensors in self._learner.state_tensors(self._state).items():
-            save_tensors(staging / f"{part}.safetensors", tensors, is_staged=True)
-        if self._loader is not None:
-            write_json(staging / LOADER, self._loader.state())
+        with self._files.writing(self._folder / name) as staging:
+            for part, tensors in self._learner.state_tensors(self._state).items():
+                save_tensors(staging / f"{part}.safetensors", tensors, is_staged=True)
+            if self._loader is not None:
+                write_json(staging / LOADER, self._loader.state())
 
 
 def _amounts(rows: Experiences | Tensors) -> tuple[int, int]:

@@ -30,6 +30,7 @@ from ludus.config.sections.population import (
     check_learned_population,
 )
 from ludus.config.sections.record import check_record
+from ludus.config.sections.runtime import check_runtime
 from ludus.config.sections.synchronise import check_synchronise
 from ludus.config.sections.tasks import check_tasks
 from ludus.config.sections.topology import check_topology, fused_obstacles
@@ -67,6 +68,7 @@ _CHECKS: tuple[Check, ...] = (
     check_cycle,
     check_buffer,
     check_synchronise,
+    check_runtime,
 )
 
 

@@ -1,19 +1,30 @@
-"""`runtime`: processes and threads."""
+"""`runtime`: processes and threads, and where they run."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from ludus.config.base import Model
+from ludus.config.base import TextOrMapping
+from ludus.config.problems import Contradiction, at
+
+if TYPE_CHECKING:
+    from ludus.config.run import RunConfig
 
 
-class RuntimeConfig(Model):
-    """Processes and threads on this machine."""
+class RuntimeConfig(TextOrMapping):
+    """Processes and threads, on this machine or on the nodes of a Ray cluster."""
 
-    kind: Literal["local"] = "local"
-    """Where workers run: processes of this machine."""
+    shorthand: ClassVar[str] = "local or ray"
+    shorthand_key: ClassVar[str] = "kind"
+
+    kind: Literal["local", "ray"] = "local"
+    """Where explorers and the trainer run: `local`, as processes of this machine; `ray`, on the nodes of a Ray cluster
+    (docs/ray.md)."""
+    address: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.\-]{1,253}:[0-9]{1,5}$", examples=["10.0.0.1:6379"])
+    """Kind ray: host and port of the cluster to join. Default: ludus starts a cluster on this machine and stops it."""
     threads: int | None = Field(default=None, gt=0)
     """Compute threads of the process that trains. Default: 1 in the split topology; in the fused one what the other
     processes leave of the cores, at most 4. With several shards: one for each (`train.shards`)."""
@@ -22,3 +33,20 @@ class RuntimeConfig(Model):
     stall_s: float = Field(default=600.0, gt=0)
     """Seconds that a trainer may take for one update before it counts as hung; an explorer's limit is
     `explore.deadline_s`."""
+
+
+def check_runtime(config: RunConfig) -> Iterator[Contradiction]:
+    """What the nodes of a cluster cannot do."""
+    if config.runtime.kind != "ray":
+        if config.runtime.address is not None:
+            yield at("runtime.address", "is for runtime.kind: ray; add that, or leave the address out")
+        return
+    lacking = {
+        "policy.model": config.policy.model is not None,
+        "population": config.population is not None,
+        "buffer.loader": config.buffer.loader is not None,
+        "train.trainers": config.train.trainers > 1,
+    }
+    for key, is_wanted in lacking.items():
+        if is_wanted:
+            yield at(key, "runs on one machine only so far; write runtime: local")
