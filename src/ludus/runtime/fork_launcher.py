@@ -80,4 +80,3 @@ def process_cpu_s(pid: int) -> float | None:
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
     except (OSError, IndexError, ValueError):
         return None
-

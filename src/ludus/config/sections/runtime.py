@@ -23,7 +23,9 @@ class RuntimeConfig(TextOrMapping):
     kind: Literal["local", "ray"] = "local"
     """Where explorers and the trainer run: `local`, as processes of this machine; `ray`, on the nodes of a Ray cluster
     (docs/ray.md)."""
-    address: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.\-]{1,253}:[0-9]{1,5}$", examples=["10.0.0.1:6379"])
+    address: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9_.\-]{1,253}:[0-9]{1,5}$", examples=["10.0.0.1:6379"]
+    )
     """Kind ray: host and port of the cluster to join. Default: ludus starts a cluster on this machine and stops it."""
     threads: int | None = Field(default=None, gt=0)
     """Compute threads of the process that trains. Default: 1 in the split topology; in the fused one what the other

@@ -1,0 +1,58 @@
+"""A host: the Ray actor that has one worker on its node. Ray never restarts it; the loop's supervisor does.
+
+Every argument and every result is one `bytes`, which Ray carries as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import msgspec
+
+import ludus
+from ludus.runtime.ray.hosted_worker import HostedWorker
+from ludus.runtime.ray.messages import Launch, NodeVersions, Put, Take
+
+THREADS = 8
+"""Calls that a host serves at once: one for each direction, signals, and those whose callers have given up."""
+
+
+class Host:
+    """Made on a node with a `Launch`; its calls come from the connection."""
+
+    def __init__(self, order: bytes) -> None:
+        launch = msgspec.msgpack.decode(order, type=Launch)
+        os.environ.update(launch.environment)
+        self._worker = HostedWorker(launch)
+
+    def put(self, put: bytes) -> bytes:
+        """Bytes for the worker."""
+        return msgspec.msgpack.encode(self._worker.put(msgspec.msgpack.decode(put, type=Put)))
+
+    def take(self, take: bytes) -> bytes:
+        """What is new of the worker."""
+        return msgspec.msgpack.encode(self._worker.take(msgspec.msgpack.decode(take, type=Take)))
+
+    def write_stack(self) -> bytes:
+        """Have the worker write its stacks to its log."""
+        self._worker.write_stack()
+        return b""
+
+    def kill(self) -> bytes:
+        """Kill the worker; the host lives on to tell how it ended."""
+        self._worker.kill()
+        return b""
+
+    def close(self) -> bytes:
+        """Leave nothing on the node; the host is ended next."""
+        self._worker.close()
+        return b""
+
+
+def node_versions() -> bytes:
+    """What is installed here: run once on each node before a run begins."""
+    import ray
+
+    ours = NodeVersions(ray=ray.__version__, python=platform.python_version(), ludus=ludus.__version__)
+    return msgspec.msgpack.encode(ours)

@@ -1,0 +1,202 @@
+"""A worker on a node, as its host has it: a child process whose stream, log and pulse are told to whoever asks.
+
+The worker module is the one that runs on the loop's machine, started by the same launcher. Invariant: it ends with the
+host, and when nobody has asked for it for long: behind a cut link nobody wants what it plays.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ludus.errors import StorageError
+from ludus.runtime.fork_launcher import ForkedProcess, ForkLauncher
+from ludus.runtime.launcher import WorkerEnds, WorkerSpec
+from ludus.runtime.pulse import NO_TASK, Pulse
+from ludus.runtime.ray.file_service import FileService
+from ludus.runtime.ray.messages import (
+    PIECE_BYTES,
+    WAITING_BYTES,
+    FileAnswer,
+    FileWant,
+    Launch,
+    Put,
+    PutDone,
+    Take,
+    Taken,
+)
+from ludus.runtime.ray.node_folder import NodeFolder
+from ludus.runtime.ray.streams import FrameReader, SentBytes
+from ludus.runtime.remote_files import ANSWER_S
+
+LONG_POLL_S = 0.25
+"""A call that asks for news waits so long for some: often enough for signs of life."""
+ABANDONED_S = 120.0
+"""When nobody has asked for so long, the worker is ended."""
+LOG_BYTES = 256 * 2**10
+LOOK_S = 0.1
+
+
+class HostedWorker:
+    """One worker and the threads that serve its connection and its files. Its methods are for any thread."""
+
+    def __init__(self, order: Launch) -> None:
+        self._changed = threading.Condition()
+        self._incoming, self._outgoing = SentBytes(), SentBytes()
+        """Bytes for the worker that its socket has not taken, and of the worker that nobody has fetched."""
+        self._has_ended_stream = False
+        self._want: FileWant | None = None
+        self._answer: FileAnswer | None = None
+        self._asked = time.monotonic()
+        self._folder, self._pulse = NodeFolder(), Pulse()
+        self._pulse.working_on(NO_TASK)
+        self._files = FileService(self._folder.socket, self._bring) if order.has_run else None
+        self._wake, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
+        ours, theirs = socket.socketpair()
+        self._process, self._life = self._start(order, theirs)
+        threading.Thread(target=self._relay, args=(ours,), name="relay", daemon=True).start()
+
+    def _start(self, order: Launch, theirs: socket.socket) -> tuple[ForkedProcess, int]:
+        spec = WorkerSpec(
+            name=order.name,
+            module=order.module,
+            replies=None,
+            threads=order.threads,
+            devices=order.devices,
+            imports=tuple(order.imports),
+        )
+        launcher = ForkLauncher(self._folder.run, files=self._folder.socket) if order.has_run else ForkLauncher()
+        life, ours = os.pipe()
+        try:
+            with self._folder.log.open("ab") as log, theirs:
+                ends = WorkerEnds(log=log.fileno(), socket=theirs.fileno(), pulse=self._pulse.fd, life=life)
+                return launcher.launch(spec, order.incarnation, ends), ours
+        finally:
+            os.close(life)
+
+    def put(self, put: Put) -> PutDone:
+        """Take bytes for the worker, as far as there is room; those that came before are passed over."""
+        with self._changed:
+            have = self._incoming.end
+            if put.offset <= have and len(self._incoming) < WAITING_BYTES:
+                self._incoming.add(put.data[have - put.offset :])
+                self._wake_relay()
+            return PutDone(have=self._incoming.end)
+
+    def take(self, take: Take) -> Taken:
+        """Tell what is new; waits a moment for something."""
+        with self._changed:
+            self._asked = time.monotonic()
+            self._outgoing.drop_until(take.have)
+            if self._want is not None and take.answer is not None and take.answer.number == self._want.number:
+                self._answer, self._want = take.answer, None
+            self._changed.notify_all()
+            self._wake_relay()
+            self._changed.wait_for(lambda: self._has_news(take), LONG_POLL_S)
+            return self._tell(take)
+
+    def write_stack(self) -> None:
+        """Have the worker write its stacks to its log."""
+        self._process.write_stack()
+
+    def kill(self) -> None:
+        """Kill it with all it has started."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it for good, and leave nothing on the node."""
+        self._process.kill()
+        if self._files is not None:
+            self._files.close()
+        self._folder.remove()
+
+    def _has_news(self, take: Take) -> bool:
+        return bool(
+            (take.most and len(self._outgoing)) or self._want is not None or self._log_size() > take.log_have
+        ) or (self._has_ended_stream and self._process.poll() is not None)
+
+    def _tell(self, take: Take) -> Taken:
+        # First how it ended, then its log: what it wrote is there when it has ended.
+        code = self._process.poll() if self._has_ended_stream else None
+        log, data = self._read_log(take.log_have), self._outgoing.piece(min(take.most, PIECE_BYTES))
+        is_all = len(data) == len(self._outgoing)
+        return Taken(
+            data=data,
+            log=log,
+            pulse=[int(word) for word in self._pulse.words],
+            cpu_ms=int(1000 * (self._process.cpu_s() or 0.0)),
+            pid=self._process.pid if self._process.has_begun else 0,
+            is_closed=self._has_ended_stream and is_all,
+            exit=code if is_all and len(log) < LOG_BYTES else None,
+            want=self._want,
+        )
+
+    def _log_size(self) -> int:
+        try:
+            return self._folder.log.stat().st_size
+        except OSError:
+            return 0
+
+    def _read_log(self, start: int) -> bytes:
+        return _read(self._folder.log, start, LOG_BYTES)
+
+    def _bring(self, want: FileWant) -> FileAnswer:
+        """Ask the loop's side; called by the thread that serves files."""
+        with self._changed:
+            self._want, self._answer = want, None
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: self._answer is not None, ANSWER_S) or self._answer is None:
+                raise StorageError(f"{want.name}: no answer within {ANSWER_S:g} s")
+            return self._answer
+
+    def _wake_relay(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._waker, b"x")
+
+    def _relay(self, sock: socket.socket) -> None:
+        """Carry bytes between the worker's socket and the two streams until both the worker and its socket are gone."""
+        reader = FrameReader(sock)
+        while not self._has_ended_stream:
+            if time.monotonic() - self._asked > ABANDONED_S:
+                self._process.kill()
+            has_room = len(self._outgoing) < WAITING_BYTES
+            readers = [self._wake, *([reader] if has_room else [])]
+            readable, writable, _ = select.select(readers, [reader] if len(self._incoming) else [], [], LOOK_S)
+            if self._wake in readable:
+                os.read(self._wake, 4096)
+            if reader in writable:
+                self._write(sock)
+            if reader in readable:
+                self._read(reader)
+        sock.close()
+
+    def _read(self, reader: FrameReader) -> None:
+        data, is_over = b"", False
+        try:
+            data = reader.read()
+        except EOFError:
+            is_over = True
+        with self._changed:
+            self._outgoing.add(data)
+            self._has_ended_stream = is_over
+            self._changed.notify_all()
+
+    def _write(self, sock: socket.socket) -> None:
+        with self._changed, suppress(BlockingIOError, ConnectionError):
+            sent = sock.send(self._incoming.piece(PIECE_BYTES))
+            self._incoming.drop_until(self._incoming.end - len(self._incoming) + sent)
+
+
+def _read(path: Path, start: int, most: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(most)
+    except OSError:
+        return b""

@@ -1,0 +1,100 @@
+"""Workers as processes on the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+from ludus.errors import WorkerError
+from ludus.runtime.fork_launcher import ForkedProcess, ForkLauncher
+from ludus.runtime.launcher import WorkerEnds, WorkerSpec
+from ludus.runtime.pulse import CPU_MS, Pulse
+from ludus.runtime.ray.connection_client import ConnectionClient
+from ludus.runtime.ray.messages import Launch, Signal
+from ludus.runtime.reported_process import ReportedProcess
+
+ENVIRONMENT = ("JAX_", "XLA_", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+"""How variables begin that a worker gets as the loop has them; all else is the node's."""
+
+
+class RayLauncher:
+    """Connects with the first worker. Those that need the run's disk are processes of this machine."""
+
+    def __init__(
+        self, run: Path | None, log_path: Path, *, address: str | None = None, outside: Sequence[str] = ()
+    ) -> None:
+        """Without an `address` a cluster is started. Nodes may have files of `run`, and those `outside` it."""
+        self._run, self._log_path, self._address, self._outside = run, log_path, address, tuple(outside)
+        self._local = ForkLauncher(run)
+        self._client: ConnectionClient | None = None
+        self._numbers = count(1)
+
+    def launch(self, spec: WorkerSpec, incarnation: int, ends: WorkerEnds) -> HostedProcess | ForkedProcess:
+        """Have a worker started on some node; does not wait for it.
+
+        Raises:
+            WorkerError: there is no cluster, or it was lost.
+        """
+        if spec.needs_run_disk:
+            return self._local.launch(spec, incarnation, ends)
+        if self._client is None:
+            self._client = ConnectionClient(self._run, self._log_path, address=self._address, outside=self._outside)
+        launch = Launch(
+            number=next(self._numbers),
+            name=spec.name,
+            module=spec.module,
+            imports=list(spec.imports),
+            threads=spec.threads,
+            devices=spec.devices,
+            incarnation=incarnation,
+            environment={name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT)},
+            has_run=self._run is not None,
+        )
+        read, report = os.pipe()
+        try:
+            self._client.send(launch, (*ends, report))
+        except WorkerError:
+            os.close(read)
+            raise
+        finally:
+            os.close(report)
+        return HostedProcess(read, launch.number, self._client, Pulse(os.dup(ends.pulse)))
+
+    def close(self) -> None:
+        """Leave the cluster, or stop the one that was started."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+class HostedProcess(ReportedProcess):
+    """A worker on some node. Load is what its host told last."""
+
+    def __init__(self, report: int, number: int, client: ConnectionClient, pulse: Pulse) -> None:
+        super().__init__(report)
+        self._number, self._client, self._pulse = number, client, pulse
+
+    def cpu_s(self) -> float | None:
+        """CPU seconds that it had used when its host last told."""
+        return int(self._pulse.words[CPU_MS]) / 1000 if self.has_begun else None
+
+    def write_stack(self) -> None:
+        """Have it write its stacks to its log, which comes here."""
+        self._signal(is_kill=False)
+
+    def kill(self) -> None:
+        """Kill it with all it has started; a node that does not answer is not waited for."""
+        self._signal(is_kill=True)
+
+    def close(self) -> None:
+        """Give descriptors back."""
+        if self._report >= 0:
+            self._pulse.close()
+        super().close()
+
+    def _signal(self, *, is_kill: bool) -> None:
+        with suppress(WorkerError):  # with the connection its workers are gone
+            self._client.send(Signal(number=self._number, is_kill=is_kill))

@@ -1,0 +1,151 @@
+"""What loop, connection and hosts say to each other. Between connection and host each is the `bytes` of one call."""
+
+from __future__ import annotations
+
+import msgspec
+
+PIECE_BYTES = 4 * 2**20
+"""Most bytes of a stream or a file in one call."""
+WAITING_BYTES = 16 * 2**20
+"""Bytes of a stream that wait at one place, at most, besides the frame that is being read."""
+
+
+class Connect(msgspec.Struct, tag="connect", kw_only=True):
+    """First message to the connection: which cluster, and the files that nodes may have."""
+
+    address: str
+    """Empty to start a cluster on this machine."""
+    folder: str
+    """For files of a cluster that is started."""
+    run: str
+    """The run directory; empty where there is none."""
+    outside: list[str]
+    """Files and folders that nodes may have besides."""
+
+
+class Launch(msgspec.Struct, tag="launch", kw_only=True):
+    """Start a worker. Its log, socket, pulse, life pipe and report pipe come with the message."""
+
+    number: int
+    """Of this start, among all of this connection."""
+    name: str
+    module: str
+    imports: list[str]
+    threads: int
+    devices: int
+    incarnation: int
+    environment: dict[str, str]
+    """Variables that libraries read and that make results differ, as the loop has them."""
+    has_run: bool
+    """Whether it works for a run, and may have its files."""
+
+
+class Signal(msgspec.Struct, tag="signal", kw_only=True):
+    """Kill a worker, or have it write its stacks to its log."""
+
+    number: int
+    is_kill: bool
+
+
+class Connected(msgspec.Struct, tag="connected", kw_only=True):
+    """The connection is ready to launch."""
+
+    address: str
+    nodes: int
+
+
+class Refused(msgspec.Struct, tag="refused", kw_only=True):
+    """There is no connection, and why; the process ends after this."""
+
+    reason: str
+
+
+ToConnection = Connect | Launch | Signal
+FromConnection = Connected | Refused
+
+
+class NodeVersions(msgspec.Struct, kw_only=True):
+    """What is installed on a node."""
+
+    ray: str
+    python: str
+    ludus: str
+
+
+class FileMark(msgspec.Struct, kw_only=True):
+    """A file by its name in its folder, and its content."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+class FileWant(msgspec.Struct, kw_only=True):
+    """What a host asks of the run's files: one thing at a time."""
+
+    number: int
+    kind: str
+    """`list` a folder, `read` a piece of a file, `write` a piece of a new file."""
+    root: str = ""
+    """Empty for the run directory."""
+    name: str = ""
+    offset: int = 0
+    data: bytes = b""
+    sha256: str = ""
+    """With the last piece of a new file: the hash of the whole."""
+
+
+class FileAnswer(msgspec.Struct, kw_only=True):
+    """The answer to a want."""
+
+    number: int
+    problem: str = ""
+    is_there: bool = True
+    is_file: bool = False
+    """Whether what was to be listed is a file."""
+    files: list[FileMark] = []
+    data: bytes = b""
+
+
+class Put(msgspec.Struct, kw_only=True):
+    """Bytes for the worker."""
+
+    offset: int
+    """Of the first of them in the whole stream: what the host has already, it passes over."""
+    data: bytes
+
+
+class PutDone(msgspec.Struct, kw_only=True):
+    """How far the host has the stream."""
+
+    have: int
+
+
+class Take(msgspec.Struct, kw_only=True):
+    """Ask for what is new."""
+
+    have: int
+    """How far the caller has the worker's stream,"""
+    log_have: int
+    """and its log."""
+    most: int
+    """Bytes of the stream that it can take now."""
+    answer: FileAnswer | None = None
+    """To what the host wanted last."""
+
+
+class Taken(msgspec.Struct, kw_only=True):
+    """What is new of a worker."""
+
+    data: bytes
+    log: bytes
+    pulse: list[int]
+    """Words of its page."""
+    cpu_ms: int
+    pid: int = 0
+    """0 before it has begun."""
+    is_closed: bool = False
+    """Whether its stream has ended, with `data`."""
+    exit: int | None = None
+    """Its exit code, once stream and log are told to the end."""
+    want: FileWant | None = None

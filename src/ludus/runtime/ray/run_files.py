@@ -1,0 +1,83 @@
+"""The files of a run, for nodes that do not see them: listed, read and written by the connection, on the loop's disk.
+
+Invariant: nothing outside the run directory and the files that the config names is read, and nothing is written but new
+files in staging folders, which count only when the loop renames them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ludus.runtime.ray.messages import PIECE_BYTES, FileAnswer, FileMark, FileWant
+from ludus.storage.atomic import sha256_file
+
+STAGING = ".tmp-"
+"""How the names of staging folders begin."""
+
+
+class RunFiles:
+    """Answers what hosts want. Used by many threads."""
+
+    def __init__(self, run: str, outside: list[str]) -> None:
+        self._roots = {name: Path(name).resolve() for name in outside}
+        if run:
+            self._roots[""] = Path(run).resolve()
+        self._hashes: dict[tuple[str, int, int], str] = {}
+
+    def answer(self, want: FileWant) -> FileAnswer:
+        """Do what is wanted; a problem is told, not raised."""
+        try:
+            path = self._find(want)
+            if want.kind == "list":
+                return self._list(want.number, path)
+            if want.kind == "read":
+                return FileAnswer(number=want.number, data=_read_piece(path, want.offset))
+            return self._write(want, path)
+        except (OSError, ValueError) as error:
+            return FileAnswer(number=want.number, problem=f"{want.name or want.root}: {error}")
+
+    def _find(self, want: FileWant) -> Path:
+        if want.root not in self._roots:
+            raise ValueError("the config names no such file")
+        root = self._roots[want.root]
+        path = (root / want.name).resolve()
+        if not path.is_relative_to(root):
+            raise ValueError("it lies outside of the run")
+        return path
+
+    def _list(self, number: int, path: Path) -> FileAnswer:
+        if path.is_file():
+            return FileAnswer(number=number, is_file=True, files=[self._mark(path)])
+        if not path.is_dir():
+            return FileAnswer(number=number, is_there=False)
+        return FileAnswer(number=number, files=[self._mark(file) for file in sorted(path.iterdir()) if file.is_file()])
+
+    def _mark(self, path: Path) -> FileMark:
+        found = path.stat()
+        key = (str(path), found.st_mtime_ns, found.st_size)
+        if key not in self._hashes:
+            self._hashes[key] = sha256_file(path)
+        return FileMark(name=path.name, size=found.st_size, sha256=self._hashes[key])
+
+    def _write(self, want: FileWant, path: Path) -> FileAnswer:
+        """A piece may come twice: it is written where it belongs."""
+        if want.root or not path.parent.name.startswith(STAGING) or not path.parent.is_dir():
+            raise ValueError("only staging folders of the run are written into")
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.pwrite(file, want.data, want.offset)
+            if want.sha256:
+                os.ftruncate(file, want.offset + len(want.data))
+                os.fsync(file)
+        finally:
+            os.close(file)
+        if want.sha256 and sha256_file(path) != want.sha256:
+            raise ValueError("what arrived does not match its hash")
+        return FileAnswer(number=want.number)
+
+
+def _read_piece(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(PIECE_BYTES)
