@@ -12,7 +12,7 @@ from ludus.orchestrator.check_parts import Playables
 from ludus.orchestrator.policy_start import Start, find_start, policy_shape
 from ludus.policies import AnyShape
 from ludus.records import PolicyName
-from ludus.runtime import ForkLauncher, Supervisor
+from ludus.runtime import ForkLauncher, Launcher, Supervisor
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry import Telemetry
 
@@ -61,6 +61,17 @@ def open_context(
             log_dir,
             max_restarts=config.runtime.max_restarts,
             tell=telemetry.event,
-            launcher=ForkLauncher(run.path),
+            launcher=_make_launcher(config, run, log_dir, plugins, start),
         ),
     )
+
+
+def _make_launcher(
+    config: RunConfig, run: RunDirectory, log_dir: Path, plugins: Sequence[str], start: Start[AnyShape] | None
+) -> Launcher:
+    if config.runtime.kind == "local":
+        return ForkLauncher(run.path)
+    from ludus.runtime.ray import RayLauncher
+
+    outside = [*plugins, *([] if start is None else [str(start.run.policies)])]
+    return RayLauncher(run.path, log_dir / "ray.log", address=config.runtime.address, outside=outside)

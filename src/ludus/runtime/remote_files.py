@@ -1,4 +1,4 @@
-"""The files of a run on a node that does not see the loop's disk: fetched before they are read, handed over when written.
+"""The files of a run on a node that does not see the loop's disk: fetched before they are read, handed over afterwards.
 
 The worker asks the host that started it, over a socket beside its directory; the host has them brought, verified by
 hash, or brings them back. Invariant: `fetch` and `writing` end when all files are whole at the other side, or raise.

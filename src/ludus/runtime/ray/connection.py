@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster: a process of its own, because Ray ends its driver without a word when the head is lost.
+"""The connection to a Ray cluster: a process of its own, since Ray ends its driver without a word with the head.
 
 It joins a cluster or starts one, and has a `HostLink` for each worker. Invariant: it writes nothing but what hosts hand
 over for the run (`run_files.py`), and ends when the loop closes its socket. Executed as
