@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,13 @@ class Command(msgspec.Struct, tag="command"):
 class Echo(msgspec.Struct, tag="echo"):
     text: str
     pid: int = 0
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path, worker_path: None) -> Iterator[Supervisor]:
+    made = Supervisor(tmp_path, max_restarts=2)
+    yield made
+    made.stop()
 
 
 def start(supervisor: Supervisor, name: str, threads: int = 1, imports: tuple[str, ...] = ()) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ludus.errors import WorkerError
-from ludus.runtime import Arrived, Lost, Supervisor, WorkerSpec
+from ludus.runtime import Arrived, Launcher, Lost, Supervisor, WorkerSpec
 
 
 class Command(msgspec.Struct, tag="command"):
@@ -131,12 +131,19 @@ def test_a_worker_that_never_begins_counts_as_hung_after_the_start_up_grace(
 
 @pytest.mark.parametrize("order", ["hang", ""])
 def test_a_stopped_worker_is_named_and_then_replaced_within_its_deadline(
-    tmp_path: Path, worker_path: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, order: str
+    tmp_path: Path,
+    make_launcher: Callable[[], Launcher],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    order: str,
 ) -> None:
     monkeypatch.setattr("ludus.runtime.signs_of_life.SILENT_S", 1.5)
     told: list[tuple[str, str, tuple[str, ...]]] = []
     supervisor = Supervisor(
-        tmp_path, max_restarts=1, tell=lambda kind, **fields: told.append((kind, fields["worker"], supervisor.silent))
+        tmp_path,
+        max_restarts=1,
+        tell=lambda kind, **fields: told.append((kind, fields["worker"], supervisor.silent)),
+        launcher=make_launcher(),
     )
     supervisor.start(spec("explorer-3", stall_s=3.0))
     pid = echo(supervisor, "explorer-3").pid
@@ -241,8 +248,8 @@ def test_restarts_are_bounded_and_the_error_names_the_worker(supervisor: Supervi
         next_event(supervisor)
 
 
-def test_stop_ends_workers_that_do_not_listen(tmp_path: Path, worker_path: None) -> None:
-    supervisor = Supervisor(tmp_path, max_restarts=0)
+def test_stop_ends_workers_that_do_not_listen(tmp_path: Path, make_launcher: Callable[[], Launcher]) -> None:
+    supervisor = Supervisor(tmp_path, max_restarts=0, launcher=make_launcher())
     supervisor.start(spec())
     pid = echo(supervisor).pid
     supervisor.send("worker-0", Command(what="hang"))
@@ -254,8 +261,14 @@ PARENT = """
 import sys, pathlib
 sys.path.insert(0, {here!r})
 from scripted_worker import Command, Echo
-from ludus.runtime import Supervisor, WorkerSpec
-supervisor = Supervisor(pathlib.Path({logs!r}), max_restarts=0)
+from ludus.runtime import ForkLauncher, Supervisor, WorkerSpec
+logs = pathlib.Path({logs!r})
+if {kind!r} == "fork":
+    launcher = ForkLauncher()
+else:
+    from ludus.runtime.ray import RayLauncher
+    launcher = RayLauncher(None, logs / "ray.log")
+supervisor = Supervisor(logs, max_restarts=0, launcher=launcher)
 supervisor.start(WorkerSpec(name="w", module="scripted_worker", replies=Echo))
 supervisor.send("w", Command(what="echo"), b"x")
 while not (events := supervisor.poll(1)):
@@ -267,15 +280,33 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("order", ["echo", "hang"])
-def test_workers_die_with_a_killed_parent(tmp_path: Path, worker_path: None, order: str) -> None:
+def test_workers_die_with_a_killed_parent(tmp_path: Path, worker_path: None, launcher_kind: str, order: str) -> None:
     here = str(Path(__file__).parent / "worker_modules")
-    code = PARENT.format(here=here, logs=str(tmp_path), order=order)
+    code = PARENT.format(here=here, logs=str(tmp_path), order=order, kind=launcher_kind)
     parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert parent.stdout is not None
         worker = int(parent.stdout.readline())
         assert is_alive(worker)
+        others = family_of(parent.pid)
+        assert worker in others
     finally:
         parent.kill()
         parent.communicate(timeout=10)
-    assert is_gone_within(worker, 5.0)
+    assert is_gone_within(worker, 10.0)
+    end = time.monotonic() + 30.0
+    while (left := [pid for pid in others if is_alive(pid)]) and time.monotonic() < end:
+        os.sched_yield()
+    assert left == []
+
+
+def family_of(root: int) -> set[int]:
+    """All processes below one, whatever sessions they have made for themselves."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and is_alive(int(entry.name)):
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    below = {root}
+    while found := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= found
+    return below - {root}
