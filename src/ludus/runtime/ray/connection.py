@@ -14,6 +14,7 @@ import secrets
 import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,12 @@ class Connection:
 
     def _start_cluster(self, folder: Path) -> Connected:
         write_token(folder / "token")
-        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
+        (folder / "nodes").mkdir()
+        os.environ |= {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
+            "TMPDIR": str(folder / "nodes"),  # so that what killed hosts leave goes with the cluster
+        }
         import ray
 
         made = ray.init(
@@ -142,9 +148,9 @@ def check_nodes(nodes: list[dict[str, Any]]) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     ours = NodeVersions(ray=ray.__version__, python=platform.python_version(), ludus=ludus.__version__)
-    ask = ray.remote(node_versions).options(num_cpus=0, max_retries=0)
+    ask, on_node = ray.remote(node_versions), partial(NodeAffinitySchedulingStrategy, soft=False)
     asked = {
-        ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(): node
+        ask.options(num_cpus=0, max_retries=0, scheduling_strategy=on_node(node["NodeID"])).remote(): node
         for node in nodes
     }
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=NODES_S)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_S = 20.0
-FAREWELL_S = 5.0
+FAREWELL_S = 2.0
 """When it is not needed any more, the connection may take so long to leave the cluster."""
 
 
