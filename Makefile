@@ -30,7 +30,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help fuzz test-native demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check test-vllm test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
+.PHONY: help fuzz test-native demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check test-vllm test-ray test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -75,6 +75,10 @@ test-retry: $(DEV_STAMP) ## as `make test`; what fails runs once more, alone, an
 
 test-vllm: $(DEV_STAMP) $(VLLM_STAMP) ## the vLLM engine against a real server, in an environment of its own
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/vllm -m vllm $(ARGS)
+
+test-ray: $(DEV_STAMP) ## workers on a Ray cluster: installs Ray (450 MB) and runs all of its tests (ten minutes)
+	@$(PIP_INSTALL) -e ".[games,dev,ray]"
+	@$(TEST_ENV) $(BIN)/python -m pytest tests/runtime tests/faults/test_ray_runs.py -m ray $(ARGS)
 
 lint: $(DEV_STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check

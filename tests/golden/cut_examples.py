@@ -86,6 +86,11 @@ def final_weights(example: str, folder: Path) -> dict[str, str]:
 
     loop = make_run(parse_config(cut(example), example), folder)
     assert loop.run_to_end().stage == "done"
+    return weights_of(folder)
+
+
+def weights_of(folder: Path) -> dict[str, str]:
+    """The hash of the newest weights of each policy in a run, by its folder there."""
     newest: dict[str, Path] = {}
     for weights in sorted(folder.rglob("policies/*/*/*.safetensors")):
         newest[str(weights.parent.parent.relative_to(folder))] = weights.parent

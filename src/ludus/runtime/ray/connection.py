@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 
 MESSAGE_BYTES = 1 << 17
 MOST_DESCRIPTORS = 8
-PROBE_S = 4.0
+PROBE_S = 3.0
 """A head that does not take a TCP connection within this is out of reach."""
-NODES_S = 8.0
+NODES_S = 6.0
 """Nodes may take so long to say what is installed there."""
 STORE_BYTES = 200 * 2**20
 """Memory of a cluster that is started, for what travels between processes: pieces of a few megabytes."""

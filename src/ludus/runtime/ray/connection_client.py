@@ -25,7 +25,8 @@ from ludus.runtime.ray.messages import Connect, Connected, FromConnection, Refus
 
 log = logging.getLogger(__name__)
 
-JOIN_S = 20.0
+JOIN_S = 7.0
+"""Nodes that start a process for us on a busy machine need seconds; a user with a wrong address waits no longer."""
 START_S = 90.0
 """A cluster on a busy machine may take so long to start."""
 END_S = 30.0

@@ -88,6 +88,10 @@ class HostLink:
 
         from ludus.runtime.ray.host import THREADS, Host
 
+        most = max((node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
+        if self._cpus > most:
+            text = f"{self._launch.name} needs {self._cpus} CPU, and no node has as many: the largest has {most:g}"
+            raise WorkerError(text)
         host = ray.remote(Host).options(
             num_cpus=self._cpus,
             max_restarts=0,
@@ -195,8 +199,8 @@ class HostLink:
 
     def _note(self, error: Exception) -> None:
         """Say in the worker's log, which the loop shows, why it was lost."""
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = str(error) if isinstance(error, WorkerError) else f"{type(error).__name__}: {' '.join(lines)[:400]}"
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        said = next((line for line in lines if line.startswith("The actor died because")), lines[0])
         with suppress(OSError):
             os.write(self._log, f"ludus: the host of {self._launch.name} was lost: {said}\n".encode())
         log.warning("%s: %s", self._launch.name, said)

@@ -165,14 +165,14 @@ class HostedWorker:
         while not self._has_ended_stream:
             if time.monotonic() - self._asked > ABANDONED_S:
                 self._process.kill()
-            has_room = len(self._outgoing) < WAITING_BYTES
-            readers = [self._wake, *([reader] if has_room else [])]
-            readable, writable, _ = select.select(readers, [reader] if len(self._incoming) else [], [], LOOK_S)
+            readers = [self._wake, *([sock.fileno()] if len(self._outgoing) < WAITING_BYTES else [])]
+            writers = [sock.fileno()] if len(self._incoming) else []
+            readable, writable, _ = select.select(readers, writers, [], LOOK_S)
             if self._wake in readable:
                 os.read(self._wake, 4096)
-            if reader in writable:
+            if writable:
                 self._write(sock)
-            if reader in readable:
+            if sock.fileno() in readable:
                 self._read(reader)
         sock.close()
 

@@ -1,0 +1,125 @@
+"""Runs on a Ray cluster end as local ones do, bit for bit, whatever is killed: a worker, the loop or the cluster's head."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
+
+from cut_examples import cut, weights_of
+from killing import (
+    EXPLORER,
+    RUN,
+    TRAINER,
+    Moment,
+    check_nothing_is_doubled,
+    command_line,
+    count_events,
+    descendants,
+    describe,
+    finish,
+    is_gone,
+    kill,
+    run_through,
+    start,
+    wait_for_event,
+    wait_until,
+)
+
+from ludus import SingleRun, make_run, parse_config
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+
+TEXT = """
+name: split
+games: [open_spiel:tic_tac_toe]
+topology: split
+explore: {games_in_flight: 16, workers: 2}
+policy: {network: {kind: mlp, hidden: [8]}}
+experience: {final: [{kind: role_advantage}]}
+train: {steps: 8000, batch_episodes: 32, minibatch: 64, epochs: 1}
+league: {opponents: [{kind: mirror, weight: 2}, {kind: pfsp}], snapshot_every: 1000}
+evaluate: {against: [random], games: 4, every: 1000, final_games: 4}
+telemetry: {tensorboard: false, every_s: 0}
+"""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What becomes of the config on this machine when nobody interferes."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    assert SingleRun(parse_config(TEXT, "run.yaml"), run).run_to_end().stage == "done"
+    return describe(run)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text(f"{TEXT}runtime: ray\n")
+    return path
+
+
+def test_an_example_has_the_same_weights_on_both_runtimes(tmp_path: Path) -> None:
+    text = cut("tic_tac_toe_split.yaml")
+    found = {}
+    for runtime in ("local", "ray"):
+        run = make_run(parse_config(f"{text}\nruntime: {runtime}\n", "run.yaml"), tmp_path / runtime)
+        assert run.run_to_end().stage == "done"
+        found[runtime] = weights_of(tmp_path / runtime)
+    assert found["ray"] == found["local"]
+    assert (tmp_path / "ray" / "logs" / "latest" / "explorer-0.log").is_file()
+
+
+def test_killed_workers_and_loops_lose_and_double_nothing(
+    config: Path, tmp_path: Path, undisturbed: dict[str, Any]
+) -> None:
+    run = tmp_path / "run"
+    moments = [Moment(who=who, more=2) for who in (EXPLORER, TRAINER, RUN, EXPLORER, TRAINER, EXPLORER, RUN, TRAINER)]
+
+    run_through(config, run, moments, seed=3)
+
+    assert count_events(run, "worker_lost") >= 3
+    check_nothing_is_doubled(run)
+    assert describe(run) == undisturbed
+
+
+def test_nothing_of_a_killed_loop_is_left_after_30_s(config: Path, tmp_path: Path) -> None:
+    process = start(config, tmp_path / "run")
+    assert wait_for_event(process, tmp_path / "run", "published", 3)
+    family = descendants(process.pid)
+    assert any(b"raylet" in command_line(pid) for pid in family)
+    assert any(EXPLORER.encode() in command_line(pid) for pid in family)
+
+    kill(process)
+
+    assert wait_until(lambda: all(map(is_gone, family)), 30.0), [
+        command_line(pid) for pid in family if not is_gone(pid)
+    ]
+
+
+def test_a_lost_head_ends_the_run_in_one_sentence_and_the_next_start_resumes(
+    config: Path, tmp_path: Path, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "2")
+    config.write_text(config.read_text().replace("steps: 8000", "steps: 8000000"))
+    run = tmp_path / "run"
+    process = start(config, run)
+    assert wait_for_event(process, run, "published", 3)
+    head = next(pid for pid in descendants(process.pid) if b"gcs_server" in command_line(pid))
+
+    os.kill(head, signal.SIGKILL)
+    code, said = finish(process, 120.0)
+
+    assert code == 1
+    (sentence,) = [line for line in said.splitlines() if "Ray cluster" in line and "was lost" in line]
+    assert "the next start resumes the run" in sentence
+    before = count_events(run, "published")
+    process = start(config, run)
+    assert wait_for_event(process, run, "published", before + 2)
+    kill(process)
+    check_nothing_is_doubled(run, unacknowledged=1000)
