@@ -62,7 +62,10 @@ def test_a_good_config_has_no_problems() -> None:
         ("topology: fussed", 'topology: expected fused, split or tabular, got "fussed" — did you mean fused?'),
         ("schedule: 3", "schedule: expected sync or async, got 3"),
         ("runtime: {kind: slurm}", 'runtime.kind: expected local or ray, got "slurm"'),
-        ("runtime: {kind: ray, address: somewhere}", 'runtime.address: expected text such as "10.0.0.1:6379"'),
+        (
+            "runtime: {kind: ray, address: somewhere}",
+            r'runtime.address: expected text such as "10.0.0.1:6379" (matching ^[A-Za-z0-9_.\-]{1,253}:[0-9]{1,5}$), got "somewhere"',
+        ),
         (
             "policy: {network: {kind: resnte}}",
             'policy.network.kind: expected mlp, resnet, chess_residual, chess_attention or custom, got "resnte" — did you mean resnet?',

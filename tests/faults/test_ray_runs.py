@@ -64,8 +64,9 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_example_has_the_same_weights_on_both_runtimes(tmp_path: Path) -> None:
-    text = cut("tic_tac_toe_split.yaml")
+@pytest.mark.parametrize("example", ["tic_tac_toe_split.yaml", "kuhn_poker.yaml", "marl/simple_tag.yaml"])
+def test_an_example_has_the_same_weights_on_both_runtimes(tmp_path: Path, example: str) -> None:
+    text = cut(example)
     found = {}
     for runtime in ("local", "ray"):
         run = make_run(parse_config(f"{text}\nruntime: {runtime}\n", "run.yaml"), tmp_path / runtime)

@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from ludus.errors import StorageError
@@ -42,6 +43,40 @@ LOG_BYTES = 256 * 2**10
 LOOK_S = 0.1
 
 
+class WakePipe:
+    """Ends the wait of a thread that waits for descriptors."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+
+    def fileno(self) -> int:
+        """Readable when the thread is to look."""
+        return self._read
+
+    def wake(self) -> None:
+        """Have the thread look. Never waits: a full pipe wakes as well."""
+        with suppress(BlockingIOError):
+            os.write(self._write, b"x")
+
+    def clear(self) -> None:
+        """The thread looks."""
+        os.read(self._read, 4096)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Question:
+    """What is asked of the run's files now, until it is answered."""
+
+    want: FileWant | None = None
+    answer: FileAnswer | None = None
+
+    def settle(self, answer: FileAnswer | None) -> None:
+        """Take an answer, if it is the one to this; it may come twice."""
+        if self.want is not None and answer is not None and answer.number == self.want.number:
+            self.answer, self.want = answer, None
+
+
 class HostedWorker:
     """One worker and the threads that serve its connection and its files. Its methods are for any thread."""
 
@@ -50,14 +85,12 @@ class HostedWorker:
         self._incoming, self._outgoing = SentBytes(), SentBytes()
         """Bytes for the worker that its socket has not taken, and of the worker that nobody has fetched."""
         self._has_ended_stream = False
-        self._want: FileWant | None = None
-        self._answer: FileAnswer | None = None
+        self._question = _Question()
         self._asked = time.monotonic()
         self._folder, self._pulse = NodeFolder(), Pulse()
         self._pulse.working_on(NO_TASK)
         self._files = FileService(self._folder.socket, self._bring) if order.has_run else None
-        self._wake, self._waker = os.pipe()
-        os.set_blocking(self._waker, False)
+        self._waker = WakePipe()
         ours, theirs = socket.socketpair()
         self._process, self._life = self._start(order, theirs)
         threading.Thread(target=self._relay, args=(ours,), name="relay", daemon=True).start()
@@ -86,7 +119,7 @@ class HostedWorker:
             have = self._incoming.end
             if put.offset <= have and len(self._incoming) < WAITING_BYTES:
                 self._incoming.add(put.data[have - put.offset :])
-                self._wake_relay()
+                self._waker.wake()
             return PutDone(have=self._incoming.end)
 
     def take(self, take: Take) -> Taken:
@@ -94,10 +127,9 @@ class HostedWorker:
         with self._changed:
             self._asked = time.monotonic()
             self._outgoing.drop_until(take.have)
-            if self._want is not None and take.answer is not None and take.answer.number == self._want.number:
-                self._answer, self._want = take.answer, None
+            self._question.settle(take.answer)
             self._changed.notify_all()
-            self._wake_relay()
+            self._waker.wake()
             self._changed.wait_for(lambda: self._has_news(take), LONG_POLL_S)
             return self._tell(take)
 
@@ -117,9 +149,9 @@ class HostedWorker:
         self._folder.remove()
 
     def _has_news(self, take: Take) -> bool:
-        return bool(
-            (take.most and len(self._outgoing)) or self._want is not None or self._log_size() > take.log_have
-        ) or (self._has_ended_stream and self._process.poll() is not None)
+        return bool((take.most and len(self._outgoing)) or self._question.want or self._log_size() > take.log_have) or (
+            self._has_ended_stream and self._process.poll() is not None
+        )
 
     def _tell(self, take: Take) -> Taken:
         # First how it ended, then its log: what it wrote is there when it has ended.
@@ -134,7 +166,7 @@ class HostedWorker:
             pid=self._process.pid if self._process.has_begun else 0,
             is_closed=self._has_ended_stream and is_all,
             exit=code if is_all and len(log) < LOG_BYTES else None,
-            want=self._want,
+            want=self._question.want,
         )
 
     def _log_size(self) -> int:
@@ -149,15 +181,12 @@ class HostedWorker:
     def _bring(self, want: FileWant) -> FileAnswer:
         """Ask the loop's side; called by the thread that serves files."""
         with self._changed:
-            self._want, self._answer = want, None
+            question = self._question = _Question(want=want)
             self._changed.notify_all()
-            if not self._changed.wait_for(lambda: self._answer is not None, ANSWER_S) or self._answer is None:
+            self._changed.wait_for(lambda: question.answer is not None, ANSWER_S)
+            if question.answer is None:
                 raise StorageError(f"{want.name}: no answer within {ANSWER_S:g} s")
-            return self._answer
-
-    def _wake_relay(self) -> None:
-        with suppress(BlockingIOError):
-            os.write(self._waker, b"x")
+            return question.answer
 
     def _relay(self, sock: socket.socket) -> None:
         """Carry bytes between the worker's socket and the two streams until both the worker and its socket are gone."""
@@ -165,11 +194,11 @@ class HostedWorker:
         while not self._has_ended_stream:
             if time.monotonic() - self._asked > ABANDONED_S:
                 self._process.kill()
-            readers = [self._wake, *([sock.fileno()] if len(self._outgoing) < WAITING_BYTES else [])]
+            readers = [self._waker.fileno(), *([sock.fileno()] if len(self._outgoing) < WAITING_BYTES else [])]
             writers = [sock.fileno()] if len(self._incoming) else []
             readable, writable, _ = select.select(readers, writers, [], LOOK_S)
-            if self._wake in readable:
-                os.read(self._wake, 4096)
+            if self._waker.fileno() in readable:
+                self._waker.clear()
             if writable:
                 self._write(sock)
             if sock.fileno() in readable:
