@@ -95,6 +95,7 @@ def _measuring(config: RunConfig) -> list[Row]:
         ("measures", f"{which}; nothing is trained"),
         ("evaluation", "; ".join(on)),
         ("processes", _main_and_explorers(config)),
+        *_runtime(config),
     ]
 
 
@@ -327,9 +328,19 @@ def _machine(config: RunConfig) -> list[Row]:
     more = f"; train.shards: {min(cores, _MOST_THREADS)} uses more of them" if is_narrow else ""
     return [
         ("processes", processes),
+        *_runtime(config),
         ("threads", f"{threads} to train with, 1 in each other process ({cores} cores here{more})"),
         ("disk", f"{config.record.keep_mb:,} MB of games kept, and {config.checkpoint.keep} checkpoints"),
     ]
+
+
+def _runtime(config: RunConfig) -> list[Row]:
+    if config.runtime.kind == "local":
+        return []
+    address = config.runtime.address
+    cluster = "a Ray cluster that ludus starts here" if address is None else f"the Ray cluster at {address}"
+    workers = "explorers and trainer" if config.topology == "split" and config.mode != "evaluate" else "explorers"
+    return [("runtime", f"{workers} on {cluster}; main stays on this machine")]
 
 
 def _main_and_explorers(config: RunConfig) -> str:

@@ -121,7 +121,7 @@ class ConnectionClient:
             log.info("joined the Ray cluster at %s, %d nodes", said.address, said.nodes)
         else:
             text = "started a Ray cluster at %s; its ports are open on all interfaces, its token is in %s"
-            log.info(text, said.address, Path(self._folder) / "token")
+            log.warning(text, said.address, Path(self._folder) / "token")
 
     def _written(self) -> bytes:
         with suppress(OSError), self._log_path.open("rb") as file:
