@@ -157,3 +157,25 @@ def test_a_cluster_that_is_started_has_a_token_that_its_owner_alone_reads(tmp_pa
     finally:
         client.close()
     assert not folder.exists()
+
+
+@pytest.mark.ray
+def test_requests_and_replies_that_ray_loses_lose_and_double_nothing(
+    tmp_path: Path, worker_path: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = '{"CoreWorkerService.grpc_client.PushTask": {"num_failures": 12, "req_failure_prob": 10, "resp_failure_prob": 20}}'
+    monkeypatch.setenv("RAY_testing_rpc_failure", failures)
+    supervisor = Supervisor(tmp_path, max_restarts=0, launcher=RayLauncher(None, tmp_path / "ray.log"))
+    got: list[str] = []
+    try:
+        supervisor.start(WorkerSpec(name="w", module="scripted_worker", replies=Echo, stall_s=60.0))
+        for number in range(60):
+            supervisor.send("w", Command(what="echo"), str(number).encode())
+            end = time.monotonic() + 60.0
+            while len(got) <= number and time.monotonic() < end:
+                got += [event.message.text for event in supervisor.poll(0.05) if isinstance(event.message, Echo)]  # type: ignore[union-attr]
+        assert got == [str(number) for number in range(60)]
+        assert supervisor.dropped == 0
+    finally:
+        supervisor.stop()
+    assert (tmp_path / "ray.log").read_text().count("it is repeated") >= 3

@@ -117,9 +117,10 @@ class HostLink:
         while True:
             try:
                 return bytes(ray.get(method.remote(payload), timeout=REPLY_S))
-            except (ray.exceptions.ActorUnavailableError, ray.exceptions.GetTimeoutError):
+            except (ray.exceptions.ActorUnavailableError, ray.exceptions.GetTimeoutError) as error:
                 if self._is_unwanted() or time.monotonic() > end:
                     raise
+                log.info("%s: a call was not answered (%s); it is repeated", self._launch.name, type(error).__name__)
                 time.sleep(LOOK_S)
 
     def _feed(self) -> None:
