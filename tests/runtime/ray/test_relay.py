@@ -154,6 +154,13 @@ def test_a_host_holds_no_more_for_its_worker_than_it_may(hosted: HostedWorker) -
     assert have < WAITING_BYTES + 2 * len(block)
 
 
+def test_a_worker_that_nobody_asks_for_is_ended(hosted: HostedWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hosted._process.pid
+    assert hosted._process.poll() is None
+    monkeypatch.setattr("ludus.runtime.ray.hosted_worker.ABANDONED_S", 0.0)
+    assert hosted._process.wait(30.0) == -9
+
+
 # -- files -------------------------------------------------------------------------------------------------------------
 
 

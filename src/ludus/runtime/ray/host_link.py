@@ -101,7 +101,9 @@ class HostLink:
         )
         self._host = host.remote(msgspec.msgpack.encode(self._launch))
         try:
-            ray.get(self._host.put.remote(msgspec.msgpack.encode(Put(offset=0, data=b""))), timeout=PLACE_S)
+            self._call(
+                self._host.put, msgspec.msgpack.encode(Put(offset=0, data=b"")), reply_s=PLACE_S, within_s=PLACE_S
+            )
         except ray.exceptions.GetTimeoutError as error:
             free = ray.available_resources().get("CPU", 0.0)
             raise WorkerError(
@@ -109,14 +111,14 @@ class HostLink:
                 f"and {free:g} of {ray.cluster_resources().get('CPU', 0.0):g} are free"
             ) from error
 
-    def _call(self, method: Any, payload: bytes) -> bytes:
+    def _call(self, method: Any, payload: bytes, *, reply_s: float = REPLY_S, within_s: float = UNREACHABLE_S) -> bytes:
         """Call until there is an answer; all calls may be repeated."""
         import ray
 
-        end = time.monotonic() + UNREACHABLE_S
+        end = time.monotonic() + within_s
         while True:
             try:
-                return bytes(ray.get(method.remote(payload), timeout=REPLY_S))
+                return bytes(ray.get(method.remote(payload), timeout=reply_s))
             except (ray.exceptions.ActorUnavailableError, ray.exceptions.GetTimeoutError) as error:
                 if self._is_unwanted() or time.monotonic() > end:
                     raise
@@ -136,7 +138,7 @@ class HostLink:
                     reply = self._call(self._host.put, msgspec.msgpack.encode(piece))
                     have = msgspec.msgpack.decode(reply, type=PutDone).have
                     if have == sent:
-                        time.sleep(0.01)  # it has no room: its worker is busy
+                        time.sleep(LOOK_S)  # it has no room: its worker is busy
                     waiting, sent = waiting[have - sent :], have
         except EOFError:
             log.debug("%s: the loop sends no more", self._launch.name)
