@@ -25,9 +25,9 @@ def make_launcher(launcher_kind: str, tmp_path: Path, worker_path: None) -> Call
     """Makes the launcher; on Ray, one with a cluster of its own."""
     if launcher_kind == "fork":
         return ForkLauncher
-    from ludus.runtime.ray import RayLauncher
+    from ludus.runtime.ray import Cluster, RayLauncher
 
-    return lambda: RayLauncher(None, tmp_path / "ray.log")
+    return lambda: RayLauncher(None, Cluster(tmp_path / "ray.log"))
 
 
 @pytest.fixture

@@ -266,8 +266,8 @@ logs = pathlib.Path({logs!r})
 if {kind!r} == "fork":
     launcher = ForkLauncher()
 else:
-    from ludus.runtime.ray import RayLauncher
-    launcher = RayLauncher(None, logs / "ray.log")
+    from ludus.runtime.ray import Cluster, RayLauncher
+    launcher = RayLauncher(None, Cluster(logs / "ray.log"))
 supervisor = Supervisor(logs, max_restarts=0, launcher=launcher)
 supervisor.start(WorkerSpec(name="w", module="scripted_worker", replies=Echo))
 supervisor.send("w", Command(what="echo"), b"x")

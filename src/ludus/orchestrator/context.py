@@ -34,6 +34,7 @@ class RunContext:
     """In a population with language models, and in its learners' runs: the config they sample by, as JSON."""
     telemetry: Telemetry
     supervisor: Supervisor
+    launcher: Launcher
 
     @property
     def policy(self) -> PolicyName:
@@ -42,11 +43,17 @@ class RunContext:
 
 
 def open_context(
-    config: RunConfig, playables: Playables, run: RunDirectory, log_dir: Path, plugins: Sequence[str]
+    config: RunConfig,
+    playables: Playables,
+    run: RunDirectory,
+    log_dir: Path,
+    plugins: Sequence[str],
+    whole: Launcher | None = None,
 ) -> RunContext:
-    """The context of one start; worker logs go to `log_dir`."""
+    """The context of one start; worker logs go to `log_dir`. `whole` is that of the run that this is part of."""
     specs, telemetry = playables.specs, Telemetry(run, config.name)
     start = find_start(config)
+    launcher = _make_launcher(config, run, log_dir, plugins, start, whole)
     return RunContext(
         config=config,
         run=run,
@@ -61,17 +68,27 @@ def open_context(
             log_dir,
             max_restarts=config.runtime.max_restarts,
             tell=telemetry.event,
-            launcher=_make_launcher(config, run, log_dir, plugins, start),
+            launcher=launcher,
         ),
+        launcher=launcher,
     )
 
 
 def _make_launcher(
-    config: RunConfig, run: RunDirectory, log_dir: Path, plugins: Sequence[str], start: Start[AnyShape] | None
+    config: RunConfig,
+    run: RunDirectory,
+    log_dir: Path,
+    plugins: Sequence[str],
+    start: Start[AnyShape] | None,
+    whole: Launcher | None,
 ) -> Launcher:
     if config.runtime.kind == "local":
         return ForkLauncher(run.path)
-    from ludus.runtime.ray import RayLauncher
+    from ludus.runtime.ray import Cluster, RayLauncher
 
+    shared = whole.cluster if isinstance(whole, RayLauncher) else None
+    cluster = shared or Cluster(log_dir / "ray.log", address=config.runtime.address)
     outside = [*plugins, *([] if start is None else [str(start.run.policies)])]
-    return RayLauncher(run.path, log_dir / "ray.log", address=config.runtime.address, outside=outside)
+    policies = run.policies.iterdir() if run.policies.is_dir() else ()
+    links = [path for path in policies if path.is_symlink()]
+    return RayLauncher(run.path, cluster, outside=outside, links=links, is_part=shared is not None)

@@ -23,7 +23,7 @@ from ludus.plugin_frames import plugin_place
 from ludus.runs.driver import CycleStatus, Driveable, Status
 from ludus.runs.opening import open_loop
 from ludus.runs.plugin_record import recall_plugins, record_plugins
-from ludus.runtime import Stop
+from ludus.runtime import Launcher, Stop
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory, move_to_earlier
@@ -40,6 +40,8 @@ class DirectoryRun(Driveable):
 
     config: RunConfig
     run: RunDirectory
+    whole: Launcher | None = None
+    """Of a run that is a part of another: what that starts its workers with."""
     _context: RunContext | None = None
 
     def sinks(self) -> tuple[SinkStatus, ...]:
@@ -64,7 +66,7 @@ class DirectoryRun(Driveable):
             record_plugins(self.run, self._plugins)
             store = RunStore(config, self.run)
             logs = self.run.new_attempt()
-            context = open_context(config, playables, self.run, logs, self._plugins)
+            context = open_context(config, playables, self.run, logs, self._plugins, self.whole)
             self._context = context
             context.telemetry.event("opened")
             try:

@@ -15,7 +15,7 @@ import pytest
 from ludus import SingleRun, parse_config
 from ludus.errors import ConfigError, WorkerError
 from ludus.runtime import Arrived, Lost, Supervisor, WorkerSpec
-from ludus.runtime.ray import RayLauncher
+from ludus.runtime.ray import Cluster, RayLauncher
 from ludus.runtime.ray.connection_client import ConnectionClient
 
 BAD_INPUT_S = 10.0
@@ -35,7 +35,7 @@ def refusal(tmp_path: Path, address: str) -> str:
     """Why a cluster cannot be joined; it must be told in time, and no process may stay."""
     started = time.monotonic()
     with pytest.raises(WorkerError) as raised:
-        ConnectionClient(None, tmp_path / "ray.log", address=address)
+        ConnectionClient(tmp_path / "ray.log", address=address)
     assert time.monotonic() - started < BAD_INPUT_S
     assert (
         "ludus.runtime.ray"
@@ -99,7 +99,7 @@ def test_a_node_with_another_ludus_is_named(cluster: Any, tmp_path: Path, monkey
 @pytest.mark.ray
 def test_a_worker_of_a_removed_node_is_replaced_on_another(cluster: Any, tmp_path: Path) -> None:
     supervisor = Supervisor(
-        tmp_path, max_restarts=5, launcher=RayLauncher(None, tmp_path / "ray.log", address=cluster.address)
+        tmp_path, max_restarts=5, launcher=RayLauncher(None, Cluster(tmp_path / "ray.log", address=cluster.address))
     )
     try:
         for name in ("first", "second"):  # two, because one node alone must have room for them
@@ -119,7 +119,7 @@ def test_a_worker_of_a_removed_node_is_replaced_on_another(cluster: Any, tmp_pat
 @pytest.mark.ray
 def test_a_worker_that_fits_nowhere_is_named_with_what_it_needs(cluster: Any, tmp_path: Path) -> None:
     supervisor = Supervisor(
-        tmp_path, max_restarts=0, launcher=RayLauncher(None, tmp_path / "ray.log", address=cluster.address)
+        tmp_path, max_restarts=0, launcher=RayLauncher(None, Cluster(tmp_path / "ray.log", address=cluster.address))
     )
     supervisor.start(WorkerSpec(name="large", module="scripted_worker", replies=Echo, threads=64))
     try:
@@ -149,7 +149,7 @@ def echo(supervisor: Supervisor, worker: str) -> Echo:
 
 @pytest.mark.ray
 def test_a_cluster_that_is_started_has_a_token_that_its_owner_alone_reads(tmp_path: Path) -> None:
-    client = ConnectionClient(None, tmp_path / "ray.log", address=None)
+    client = ConnectionClient(tmp_path / "ray.log", address=None)
     try:
         folder = Path(client._folder)
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -165,7 +165,7 @@ def test_requests_and_replies_that_ray_loses_lose_and_double_nothing(
 ) -> None:
     failures = '{"CoreWorkerService.grpc_client.PushTask": {"num_failures": 12, "req_failure_prob": 10, "resp_failure_prob": 20}}'
     monkeypatch.setenv("RAY_testing_rpc_failure", failures)
-    supervisor = Supervisor(tmp_path, max_restarts=0, launcher=RayLauncher(None, tmp_path / "ray.log"))
+    supervisor = Supervisor(tmp_path, max_restarts=0, launcher=RayLauncher(None, Cluster(tmp_path / "ray.log")))
     got: list[str] = []
     try:
         supervisor.start(WorkerSpec(name="w", module="scripted_worker", replies=Echo, stall_s=60.0))

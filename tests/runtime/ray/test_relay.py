@@ -15,7 +15,7 @@ from ludus.errors import StorageError
 from ludus.runtime import Channel
 from ludus.runtime.ray.file_service import FileService
 from ludus.runtime.ray.hosted_worker import HostedWorker
-from ludus.runtime.ray.messages import WAITING_BYTES, FileMark, FileWant, Launch, Put, Take, Taken
+from ludus.runtime.ray.messages import WAITING_BYTES, FileMark, FilesOf, FileWant, Launch, Put, Take, Taken
 from ludus.runtime.ray.node_cache import NodeCache
 from ludus.runtime.ray.run_files import RunFiles
 from ludus.runtime.ray.streams import FrameReader, SentBytes
@@ -95,7 +95,7 @@ def hosted(worker_path: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         devices=1,
         incarnation=1,
         environment={},
-        has_run=False,
+        files=FilesOf(),
     )
     made = HostedWorker(launch)
     yield made
@@ -184,7 +184,7 @@ class Node:
         monkeypatch.setattr("tempfile.tempdir", str(path))
         self.here, self.wants = path / "run", []
         self.here.mkdir()
-        answers = RunFiles(str(run), [str(run.parent / "plugin.py")])
+        answers = RunFiles(FilesOf(run=str(run), outside=(str(run.parent / "plugin.py"),)))
 
         def ask(want: FileWant) -> object:
             self.wants.append(want)
@@ -256,8 +256,21 @@ def test_a_plugin_is_brought_by_its_name_and_nothing_that_the_config_does_not_na
     assert node.files.outside(str(run.parent / "plugin.py")).read_text() == "x = 1"
     with pytest.raises(StorageError, match="the config names no such file"):
         node.files.outside("/etc/passwd")
-    answer = RunFiles(str(run), []).answer(FileWant(number=1, kind="read", name="../plugin.py"))
+    answer = RunFiles(FilesOf(run=str(run))).answer(FileWant(number=1, kind="read", name="../plugin.py"))
     assert "outside of the run" in answer.problem
+
+
+def test_links_of_a_run_are_read_where_they_lead_to_the_run_it_is_a_part_of(run: Path, tmp_path: Path) -> None:
+    learner = tmp_path / "run" / "learners" / "main_1"
+    (learner / "policies").mkdir(parents=True)
+    (learner / "policies" / "main").symlink_to(run / "policies" / "main")
+    want = FileWant(number=1, kind="list", name="policies/main/00000001")
+    assert "outside of the run" in RunFiles(FilesOf(run=str(learner))).answer(want).problem
+    files = RunFiles(FilesOf(run=str(learner), links=(str(run / "policies" / "main"),)))
+    assert [mark.name for mark in files.answer(want).files] == ["policy.json", "weights.safetensors"]
+    (run / "policies" / "main" / ".tmp-1-aa").mkdir()
+    forged = FileWant(number=2, kind="write", name="policies/main/.tmp-1-aa/policy.json", data=b"{}")
+    assert "outside of the run" in files.answer(forged).problem
 
 
 def test_a_file_that_does_not_match_its_hash_is_refused(tmp_path: Path) -> None:

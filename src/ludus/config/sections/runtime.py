@@ -45,7 +45,6 @@ def check_runtime(config: RunConfig) -> Iterator[Contradiction]:
         return
     lacking = {
         "policy.model": config.policy.model is not None,
-        "population": config.population is not None,
         "buffer.loader": config.buffer.loader is not None,
         "train.trainers": config.train.trainers > 1,
     }

@@ -24,6 +24,7 @@ from ludus.policies.store import Policy
 from ludus.records import derive_seed
 from ludus.runs.driver import Controls, Status
 from ludus.runs.single import SingleRun, write_lm_config
+from ludus.runtime import Launcher
 from ludus.storage.atomic import discard_tree, ensure_directory, write_json
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry import RoomReading, Sink, Telemetry, added_up
@@ -146,6 +147,8 @@ class LearnerGroup:
 
     def __init__(self, controls: Controls) -> None:
         self._controls = controls
+        self.launcher: Launcher | None = None
+        """The population's own."""
         self._live: dict[str, SingleRun] = {}
         self._done: dict[str, RoomReading] = {}
 
@@ -177,6 +180,7 @@ class LearnerGroup:
         self._live = dict(learners)
         try:
             for run in learners.values():
+                run.whole = self.launcher
                 run.start()
                 self._controls.pass_on(run)
             for run in learners.values():

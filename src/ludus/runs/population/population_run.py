@@ -190,6 +190,7 @@ class PopulationRun(DirectoryRun):
     def _go_through_generations(self, context: RunContext, store: RunStore) -> None:
         """Resume from the newest whole checkpoint, or begin with the uniform player."""
         (spec,) = context.specs.values()
+        self._group.launcher = context.launcher
         plan, pool = self._plan, open_pool(self._plan.base, self.run)
         saved = store.resume_point(strict=self._strict_resume)
         if saved is None:

@@ -8,6 +8,6 @@ a host on some node, which has the worker as its own child process. Invariant: o
 import Ray, in processes that Ray may end at any moment; nothing of ours is pickled, a payload is always `bytes`.
 """
 
-from ludus.runtime.ray.launcher import RayLauncher
+from ludus.runtime.ray.launcher import Cluster, RayLauncher
 
-__all__ = ["RayLauncher"]
+__all__ = ["Cluster", "RayLauncher"]

@@ -27,6 +27,7 @@ from ludus.runtime.ray.host_link import HostLink
 from ludus.runtime.ray.messages import (
     Connect,
     Connected,
+    FilesOf,
     FromConnection,
     Launch,
     NodeVersions,
@@ -53,7 +54,7 @@ class Connection:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._links: dict[int, HostLink] = {}
-        self._files = RunFiles("", [])
+        self._files: dict[FilesOf, RunFiles] = {}
         self._is_own = False
 
     def serve(self) -> None:
@@ -65,7 +66,8 @@ class Connection:
             if isinstance(message, Connect):
                 self._say(self._connect(message))
             elif isinstance(message, Launch):
-                link = HostLink(message, fds, self._files, reserves=not self._is_own)
+                files = self._files.setdefault(message.files, RunFiles(message.files))
+                link = HostLink(message, fds, files, reserves=not self._is_own)
                 self._links = {number: each for number, each in self._links.items() if not each.is_over}
                 self._links[message.number] = link
             elif message.number in self._links:
@@ -86,7 +88,6 @@ class Connection:
             sys.exit(1)
 
     def _connect(self, connect: Connect) -> FromConnection:
-        self._files = RunFiles(connect.run, connect.outside)
         self._is_own = not connect.address
         try:
             if connect.address:

@@ -39,7 +39,7 @@ WRONG_TOKEN = b"InvalidAuthToken"
 class ConnectionClient:
     """Owns the keeper process, and through it the connection and a cluster that is started."""
 
-    def __init__(self, run: Path | None, log_path: Path, *, address: str | None, outside: Sequence[str] = ()) -> None:
+    def __init__(self, log_path: Path, *, address: str | None) -> None:
         """Connect. Raises WorkerError when that cannot be done."""
         self._address, self._log_path = address or "", log_path
         self._folder = tempfile.mkdtemp(prefix="ludus-ray-")
@@ -56,9 +56,8 @@ class ConnectionClient:
                 start_new_session=True,
             )
         os.close(life)
-        paths = ["" if run is None else str(run.resolve()), *outside]
         try:
-            self.send(Connect(address=self._address, folder=self._folder, run=paths[0], outside=paths[1:]))
+            self.send(Connect(address=self._address, folder=self._folder))
             self._await_connection()
         except WorkerError:
             self.close()

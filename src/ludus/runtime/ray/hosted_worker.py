@@ -89,7 +89,7 @@ class HostedWorker:
         self._asked = time.monotonic()
         self._folder, self._pulse = NodeFolder(), Pulse()
         self._pulse.working_on(NO_TASK)
-        self._files = FileService(self._folder.socket, self._bring) if order.has_run else None
+        self._files = FileService(self._folder.socket, self._bring) if order.files.run else None
         self._waker = WakePipe()
         ours, theirs = socket.socketpair()
         self._process, self._life = self._start(order, theirs)
@@ -104,7 +104,7 @@ class HostedWorker:
             devices=order.devices,
             imports=tuple(order.imports),
         )
-        launcher = ForkLauncher(self._folder.run, files=self._folder.socket) if order.has_run else ForkLauncher()
+        launcher = ForkLauncher(self._folder.run, files=self._folder.socket) if order.files.run else ForkLauncher()
         life, ours = os.pipe()
         try:
             with self._folder.log.open("ab") as log, theirs:

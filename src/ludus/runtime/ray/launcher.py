@@ -7,30 +7,67 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from threading import Lock
 
 from ludus.errors import WorkerError
 from ludus.runtime.fork_launcher import ForkedProcess, ForkLauncher
 from ludus.runtime.launcher import WorkerEnds, WorkerSpec
 from ludus.runtime.pulse import CPU_MS, Pulse
 from ludus.runtime.ray.connection_client import ConnectionClient
-from ludus.runtime.ray.messages import Launch, Signal
+from ludus.runtime.ray.messages import FilesOf, Launch, Signal
 from ludus.runtime.reported_process import ReportedProcess
 
 ENVIRONMENT = ("JAX_", "XLA_", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 """How variables begin that a worker gets as the loop has them; all else is the node's."""
 
 
+class Cluster:
+    """One connection for all launchers of a run and of its parts, which may be in threads of their own."""
+
+    def __init__(self, log_path: Path, *, address: str | None = None) -> None:
+        """Without an `address` a cluster is started, with the first worker."""
+        self._log_path, self._address = log_path, address
+        self._lock = Lock()
+        self._client: ConnectionClient | None = None
+        self.numbers = count(1)
+        """Of all starts of workers."""
+
+    def client(self) -> ConnectionClient:
+        """The connection. Raises WorkerError if there is none to be had."""
+        with self._lock:
+            if self._client is None:
+                self._client = ConnectionClient(self._log_path, address=self._address)
+            return self._client
+
+    def close(self) -> None:
+        """Leave the cluster, or stop the one that was started."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+
 class RayLauncher:
     """Connects with the first worker. Those that need the run's disk are processes of this machine."""
 
     def __init__(
-        self, run: Path | None, log_path: Path, *, address: str | None = None, outside: Sequence[str] = ()
+        self,
+        run: Path | None,
+        cluster: Cluster,
+        *,
+        outside: Sequence[str] = (),
+        links: Sequence[Path] = (),
+        is_part: bool = False,
     ) -> None:
-        """Without an `address` a cluster is started. Nodes may have files of `run`, and those `outside` it."""
-        self._run, self._log_path, self._address, self._outside = run, log_path, address, tuple(outside)
-        self._local = ForkLauncher(run)
-        self._client: ConnectionClient | None = None
-        self._numbers = count(1)
+        """Workers may have the files of `run`, where its `links` lead, and those `outside` it. A part leaves the
+        cluster open when it is closed."""
+        self.cluster = cluster
+        self._local, self._is_part = ForkLauncher(run), is_part
+        self._files = FilesOf(
+            run="" if run is None else str(run.resolve()),
+            outside=tuple(outside),
+            links=tuple(str(link.resolve()) for link in links),
+        )
 
     def launch(self, spec: WorkerSpec, incarnation: int, ends: WorkerEnds) -> HostedProcess | ForkedProcess:
         """Have a worker started on some node; does not wait for it.
@@ -40,10 +77,9 @@ class RayLauncher:
         """
         if spec.needs_run_disk:
             return self._local.launch(spec, incarnation, ends)
-        if self._client is None:
-            self._client = ConnectionClient(self._run, self._log_path, address=self._address, outside=self._outside)
+        client = self.cluster.client()
         launch = Launch(
-            number=next(self._numbers),
+            number=next(self.cluster.numbers),
             name=spec.name,
             module=spec.module,
             imports=list(spec.imports),
@@ -51,23 +87,22 @@ class RayLauncher:
             devices=spec.devices,
             incarnation=incarnation,
             environment={name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT)},
-            has_run=self._run is not None,
+            files=self._files,
         )
         read, report = os.pipe()
         try:
-            self._client.send(launch, (*ends, report))
+            client.send(launch, (*ends, report))
         except WorkerError:
             os.close(read)
             raise
         finally:
             os.close(report)
-        return HostedProcess(read, launch.number, self._client, Pulse(os.dup(ends.pulse)))
+        return HostedProcess(read, launch.number, client, Pulse(os.dup(ends.pulse)))
 
     def close(self) -> None:
-        """Leave the cluster, or stop the one that was started."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        """Leave the cluster, unless the whole that this is a part of is still there."""
+        if not self._is_part:
+            self.cluster.close()
 
 
 class HostedProcess(ReportedProcess):

@@ -11,16 +11,23 @@ WAITING_BYTES = 16 * 2**20
 
 
 class Connect(msgspec.Struct, tag="connect", kw_only=True):
-    """First message to the connection: which cluster, and the files that nodes may have."""
+    """First message to the connection: which cluster."""
 
     address: str
     """Empty to start a cluster on this machine."""
     folder: str
     """For files of a cluster that is started."""
-    run: str
-    """The run directory; empty where there is none."""
-    outside: list[str]
-    """Files and folders that nodes may have besides."""
+
+
+class FilesOf(msgspec.Struct, frozen=True, kw_only=True):
+    """The files that a worker may have."""
+
+    run: str = ""
+    """The directory of the run that it works for; empty where there is none."""
+    outside: tuple[str, ...] = ()
+    """Files and folders that it may have besides."""
+    links: tuple[str, ...] = ()
+    """Folders that links of the run lead to."""
 
 
 class Launch(msgspec.Struct, tag="launch", kw_only=True):
@@ -36,8 +43,7 @@ class Launch(msgspec.Struct, tag="launch", kw_only=True):
     incarnation: int
     environment: dict[str, str]
     """Variables that libraries read and that make results differ, as the loop has them."""
-    has_run: bool
-    """Whether it works for a run, and may have its files."""
+    files: FilesOf
 
 
 class Signal(msgspec.Struct, tag="signal", kw_only=True):

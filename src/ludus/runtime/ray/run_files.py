@@ -1,7 +1,7 @@
 """The files of a run, for nodes that do not see them: listed, read and written by the connection, on the loop's disk.
 
-Invariant: nothing outside the run directory and the files that the config names is read, and nothing is written but new
-files in staging folders, which count only when the loop renames them.
+Invariant: nothing is read but what lies in the run directory, where its links lead and the files that the config names,
+and nothing is written but new files in staging folders, which count only when the loop renames them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ludus.runtime.ray.messages import PIECE_BYTES, FileAnswer, FileMark, FileWant
+from ludus.runtime.ray.messages import PIECE_BYTES, FileAnswer, FileMark, FilesOf, FileWant
 from ludus.storage.atomic import sha256_file
 
 STAGING = ".tmp-"
@@ -19,10 +19,11 @@ STAGING = ".tmp-"
 class RunFiles:
     """Answers what hosts want. Used by many threads."""
 
-    def __init__(self, run: str, outside: list[str]) -> None:
-        self._roots = {name: Path(name).resolve() for name in outside}
-        if run:
-            self._roots[""] = Path(run).resolve()
+    def __init__(self, files: FilesOf) -> None:
+        self._roots = {name: Path(name).resolve() for name in files.outside}
+        if files.run:
+            self._roots[""] = Path(files.run).resolve()
+        self._linked = [Path(name).resolve() for name in files.links]
         self._hashes: dict[tuple[str, int, int], str] = {}
 
     def answer(self, want: FileWant) -> FileAnswer:
@@ -42,7 +43,8 @@ class RunFiles:
             raise ValueError("the config names no such file")
         root = self._roots[want.root]
         path = (root / want.name).resolve()
-        if not path.is_relative_to(root):
+        places = [root] if want.root or want.kind == "write" else [root, *self._linked]
+        if not any(path.is_relative_to(place) for place in places):
             raise ValueError("it lies outside of the run")
         return path
 
