@@ -6,10 +6,11 @@ log, once for each place.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -55,6 +56,14 @@ def plugin_place(error: BaseException) -> str:
     return ""
 
 
+def defined_at(function: Callable[..., object]) -> str:
+    """`my_game.py:38, in returns`: where the user's own code defines a function; empty where it does not."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or not _is_users_file(code.co_filename, getattr(function, "__module__", "")):
+        return ""
+    return f"{short_path(code.co_filename)}:{code.co_firstlineno}, in {code.co_name}"
+
+
 def in_words(error: BaseException) -> str:
     """An exception in one line: its type, what it says, and where in the user's own code it was raised."""
     said = " ".join(str(error).split())
@@ -81,10 +90,13 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_users(frame: FrameType) -> bool:
-    file, package = frame.f_code.co_filename, str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return _is_users_file(frame.f_code.co_filename, str(frame.f_globals.get("__name__", "")))
+
+
+def _is_users_file(file: str, module: str) -> bool:
     if file.startswith((_OURS, "<frozen")):
         return False
-    if package in _packages:
+    if module.partition(".")[0] in _packages:
         return True
     return not file.startswith(_LIBRARIES) and any(file.startswith(folder + "/") for folder in _folders)
 

@@ -109,5 +109,17 @@ def test_in_a_terminal_moves_come_one_by_one(played: Path) -> None:
 
 def test_text_that_is_no_board_is_left_alone() -> None:
     assert label_board("ab\ncd") == "0  a b\n1  c d\n   0 1"
-    for text in ("two words\nand more.", "abc", "ab\ncde", ""):
+    for text in ("two words\nand more.", "abc", "ab\ncde", "", "heap\nmove\n12 left"):
+        assert label_board(text) == text
+
+
+def test_a_board_is_labelled_as_plugins_draw_them() -> None:
+    drawn = "0  . x\n1  o .\n   0 1"
+    for board in (".x\no.", ". x\no .", "|.|x|\n|o|.|", " . | x \n o | . "):
+        assert label_board(board) == drawn
+        assert label_board(f"{board}\nseat 0 to move") == f"{drawn}\nseat 0 to move"
+
+
+def test_a_board_with_labels_of_its_own_gets_no_others() -> None:
+    for text in ("  a b c\n1 . x .\n2 o . .\n3 . . .", "3..\n2x.\n1.o\n ab", "0 1 2\n. x .", "-6-1\n2--0\nseat 0"):
         assert label_board(text) == text

@@ -1,10 +1,13 @@
 """The host runner: what it collects, what it leaves alone, and what a bad game costs."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ludus import plugins
 from ludus.explore.runners.host_runner import HostRunner
 from ludus.games import Game, GameSpec, make_game
 from ludus.records import EpisodeBatch, PolicyName, PolicyRef, PolicyVersion, Seat, Task, TaskId
@@ -243,6 +246,43 @@ def test_returns_that_raise_at_a_cut_cost_their_own_episode_only(make_runner: Ma
 
     batch = play(make_runner(UnfinishedGame(), max_length=2), [task(0, learner())])
     assert "not over yet" in batch.episodes[0].error
+
+
+FORGETFUL = """
+from tests.explore.test_host_runner import CountingGame, CountingPosition
+
+
+class Forgetful(CountingGame):
+    def start(self, seed):
+        return ForgetfulPosition()
+
+
+class ForgetfulPosition(CountingPosition):
+    def METHOD(self, *seat):
+        return ANSWER
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "words"),
+    [
+        ("returns", "None", "returns() gave None; expected 1 numbers, one per seat"),
+        ("returns", "[1.0, 2.0]", "returns() gave [1.0, 2.0]; expected 1 numbers, one per seat"),
+        ("returns", "['much']", "returns() gave ['much']; expected 1 numbers, one per seat"),
+        ("legal", "None", "legal() gave None; expected actions from 0 to 1"),
+        ("legal", "[7]", "legal() gave [7]; expected actions from 0 to 1"),
+    ],
+)
+def test_an_answer_of_a_plugin_that_is_none_names_its_file_and_line(
+    make_runner: MakeRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, answer: str, words: str
+) -> None:
+    monkeypatch.setattr(plugins, "_FILES", {})
+    file = tmp_path / f"{tmp_path.name}.py"
+    file.write_text(FORGETFUL.replace("METHOD", method).replace("ANSWER", answer))
+    plugins.load_plugins([file])
+    game = vars(sys.modules[f"ludus_plugin_{file.stem}"])["Forgetful"]()
+    (episode,) = play(make_runner(game), [task(0, learner())]).episodes
+    assert f"{words} ({file}:11, in {method})" in episode.error
 
 
 def test_a_version_that_cannot_be_loaded_costs_the_episodes_that_need_it(

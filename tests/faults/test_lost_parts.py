@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import re
 import shutil
 import sqlite3
@@ -22,6 +23,7 @@ from ludus.cli.inspect import catalog_facts, find_episode, newest_episodes
 from ludus.errors import ConfigError, CorruptRecord, IncompleteCheckpoint, StorageError
 from ludus.orchestrator import RunState, RunStore
 from ludus.policies import PolicyStore
+from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.runs.driver import Status
 from ludus.storage.atomic import directory_hashes
 from ludus.storage.catalog import Catalog
@@ -187,6 +189,46 @@ def test_a_run_trains_on_while_another_program_holds_its_catalog(
     (progress,) = catalog.execute("SELECT value FROM cursors WHERE key = 'progress'").fetchone()
     catalog.close()
     assert known == status.version == json.loads(progress)["version"]
+
+
+def set_writable(folders: list[Path], is_writable: bool) -> None:
+    """For root, whom permissions do not stop, the folders become immutable."""
+    if os.geteuid():
+        for folder in folders:
+            folder.chmod(0o755 if is_writable else 0o555)
+    elif subprocess.run(["chattr", "-i" if is_writable else "+i", *folders], capture_output=True).returncode:
+        pytest.skip("folders cannot be made immutable here")
+
+
+def test_a_run_whose_directory_becomes_read_only_waits_and_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, end = tmp_path / "run", time.monotonic() + PATIENCE_S
+    loop = make(run, 10**6)
+
+    def goes_on() -> None:
+        assert not loop.wait(0.02).is_over
+        assert time.monotonic() < end
+
+    loop.start()
+    while not loop.status().update:
+        goes_on()
+    folders = [path for path in [run, *run.iterdir()] if path.is_dir()]
+    set_writable(folders, is_writable=False)
+    try:
+        while "cannot be written" not in caplog.text:
+            goes_on()
+    finally:
+        set_writable(folders, is_writable=True)
+    held = loop.status().update
+    while loop.status().update < held + 2:
+        goes_on()
+    loop.stop()
+    status = loop.wait(PATIENCE_S)
+    assert (status.is_over, status.error) == (True, "")
+    assert f"{run} can be written again" in caplog.text
+    newest = PolicyRef(name=PolicyName("main"), version=PolicyVersion(status.version))
+    assert PolicyStore(run / "policies").problem(newest) == ""
 
 
 def test_a_run_that_was_copied_with_its_links_followed_goes_on(run: Path, tmp_path: Path) -> None:

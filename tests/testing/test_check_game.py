@@ -188,6 +188,11 @@ class ShortReturns(CountPosition):
         return [0.0]
 
 
+class NoReturns(CountPosition):
+    def returns(self) -> Sequence[float]:
+        return None  # type: ignore[return-value]
+
+
 class NanReturns(CountPosition):
     def returns(self) -> Sequence[float]:
         return [float("nan"), 0.0]
@@ -274,7 +279,8 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "refuses_too_late": (lambda: CountGame(RefusesTooLate), "changes nothing"),
     "accepts_after_end": (lambda: CountGame(AcceptsAfterEnd), "after the end: was accepted"),
     "too_long": (lambda: CountGame(max_length=2), r"within max_length \(2\)"),
-    "short_returns": (lambda: CountGame(ShortReturns), "one number per seat"),
+    "short_returns": (lambda: CountGame(ShortReturns), "2 numbers, one per seat"),
+    "no_returns": (lambda: CountGame(NoReturns), r"returns\(\) gave None"),
     "nan_returns": (lambda: CountGame(NanReturns), "are finite"),
     "large_returns": (lambda: CountGame(LargeReturns), r"within \[-1.0, 1.0\]"),
     "unbalanced_returns": (lambda: CountGame(UnbalancedReturns), "sum to 0"),

@@ -10,6 +10,7 @@ import typer
 
 from ludus.cli.arguments import GameKey, GamePlugins, SearchNodes, check_search, choose_game, games_of, open_run
 from ludus.errors import ConfigError, RolloutError
+from ludus.games.answers import read_returns
 from ludus.games.board_text import label_board
 from ludus.plugins import load_plugins
 
@@ -150,7 +151,7 @@ def converse(table: Table | TabularTable, seat: int) -> list[float] | None:
             if mover != seat:
                 typer.echo(f"seat {mover} plays {position.action_text(mover, action)}")
         position.act(moves)
-    return [float(value) for value in position.returns()]
+    return list(read_returns(position, table.spec.players))
 
 
 def ask(understand: Callable[[str], Move | None], legal: str, think: Callable[[], str] | None = None) -> Move | None:

@@ -33,6 +33,7 @@ from ludus.sources.protocol import Batch
 from ludus.storage.arrow import experiences_to_table, to_bytes
 from ludus.storage.atomic import temporary_name
 from ludus.storage.checkpoints import Checkpoint, CheckpointStore
+from ludus.storage.filesystem import REAL
 from ludus.storage.tensors import load_tensors
 from ludus.telemetry import Fill
 from ludus.train.learners import local_devices
@@ -270,7 +271,7 @@ class TrainerStates:
         """A folder for the trainer to write into."""
         _discard(instead_of)
         folder = temporary_name(self.checkpoints.directory)
-        folder.mkdir()
+        REAL.make_directory(folder)
         return folder
 
     def answer(self, folder: Path) -> None:
@@ -291,7 +292,7 @@ class TrainerStates:
             _copy(self.checkpoints.directory / f"{self.checkpoints.list()[-1]:08d}", staging)
         else:
             for path in _files(self.written):
-                path.rename(staging / path.name)
+                REAL.rename(path, staging / path.name)
             _discard(self.written)
             self.written = None
         self.weights = load_tensors(staging / FILES[0])

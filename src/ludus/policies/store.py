@@ -31,6 +31,7 @@ from ludus.storage.atomic import (
     stage_pieces,
     temporary_name,
 )
+from ludus.storage.filesystem import REAL
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.tensors import load_tensors, save_tensors, tensors_hash
 
@@ -80,7 +81,7 @@ class PolicyStore:
         files, companions = _by_file(weights, shape), shape.companions(weights)
         ensure_directory(final.parent)
         staging = temporary_name(final.parent)
-        staging.mkdir()
+        REAL.make_directory(staging)
         for name, tensors in files.items():
             metadata = {**shape.metadata(), "policy": str(ref), "weights_hash": digest}
             save_tensors(staging / name, tensors, metadata, is_staged=True)

@@ -26,6 +26,7 @@ from ludus.runs.plugin_record import recall_plugins, record_plugins
 from ludus.runtime import Launcher, Stop
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
+from ludus.storage.read_only import leave, work_in
 from ludus.storage.run_directory import RunDirectory, move_to_earlier
 from ludus.telemetry import RoomReading, SinkStatus, attach_trackers, check_trackers
 
@@ -66,6 +67,7 @@ class DirectoryRun(Driveable):
             record_plugins(self.run, self._plugins)
             store = RunStore(config, self.run)
             logs = self.run.new_attempt()
+            work_in(self.run.path)
             context = open_context(config, playables, self.run, logs, self._plugins, self.whole)
             self._context = context
             context.telemetry.event("opened")
@@ -81,6 +83,7 @@ class DirectoryRun(Driveable):
                 context.supervisor.stop(Stop(), grace_s=grace_s)
                 context.telemetry.close()
                 store.close()
+                leave(self.run.path)
 
     def _record_rooms(self, context: RunContext) -> None:
         """Leave what the rooms did for whoever looks at the run when its process is gone."""

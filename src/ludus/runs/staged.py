@@ -24,6 +24,7 @@ from ludus.runs.population import PopulationRun
 from ludus.runs.single import SingleRun, begin_from_scratch
 from ludus.storage.atomic import sweep_leftovers, write_text
 from ludus.storage.lock import RunLock
+from ludus.storage.read_only import leave, work_in
 from ludus.storage.run_directory import BegunStage, RunDirectory, StagedDirectory
 from ludus.telemetry import RoomReading, Sink, SinkStatus, check_trackers, name_of
 
@@ -138,6 +139,7 @@ class StagedRun(Driveable):
             if self._from_scratch:
                 begin_from_scratch(self._directory.path)
             begun = self._open()
+            work_in(self._directory.path)
             try:
                 for index in range(len(self.stages)):
                     self._loop, self._index = None, index
@@ -146,6 +148,7 @@ class StagedRun(Driveable):
                     if self.is_stopping:
                         return
             finally:
+                leave(self._directory.path)
                 for sink in self._sinks:
                     sink.close()
 

@@ -24,6 +24,7 @@ from ludus.runtime.channel import Channel, Stop
 from ludus.runtime.node_files import NodeFiles
 from ludus.runtime.pulse import Pulse
 from ludus.runtime.remote_files import RemoteFiles
+from ludus.storage.read_only import work_in
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ def connect(incoming: object) -> Connected:
     parser.add_argument("--files", type=Path)
     arguments = parser.parse_args()
     pulse = Pulse(arguments.pulse_fd)
+    if arguments.run is not None:
+        work_in(arguments.run)
     _live_with_parent(arguments.life_fd, pulse)
     # Ctrl-C reaches the whole foreground group; only the supervisor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

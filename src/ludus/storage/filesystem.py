@@ -2,6 +2,7 @@
 
 Invariant: nothing else in this room creates, renames or removes a file. That is what lets a test put a disk that is
 full, or one that loses power, in place of the real one. SQLite is the exception: it brings its own, tested as hard.
+Changes below a directory that a run works in wait while it is read-only (`ludus.storage.read_only`).
 
 To add a call: add it here and to the power-loss model in `tests/faults`.
 """
@@ -12,6 +13,8 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+
+from ludus.storage.read_only import patiently
 
 Piece = bytes | bytearray | memoryview
 """Bytes to be written; a memoryview must be contiguous."""
@@ -24,7 +27,8 @@ class FileSystem:
 
     def write_file(self, path: Path, pieces: Sequence[Piece]) -> None:
         """Create `path`, which must not exist, with these bytes, and sync them."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = patiently(path, lambda: os.open(path, flags, 0o644))
         try:
             for piece in pieces:
                 _write_all(descriptor, piece)
@@ -46,19 +50,19 @@ class FileSystem:
 
     def rename(self, source: Path, target: Path) -> None:
         """Give `source` the name `target` in one step, replacing a file of that name."""
-        os.rename(source, target)
+        patiently(target, lambda: os.rename(source, target))
 
     def unlink(self, path: Path) -> None:
         """Remove one file."""
-        os.unlink(path)
+        patiently(path, lambda: os.unlink(path))
 
     def make_directory(self, path: Path) -> None:
         """Make one directory; its parent exists."""
-        os.mkdir(path)
+        patiently(path, lambda: os.mkdir(path))
 
     def remove_tree(self, path: Path) -> None:
         """Remove a directory and everything in it."""
-        shutil.rmtree(path)
+        patiently(path, lambda: shutil.rmtree(path))
 
     def free_bytes(self, path: Path) -> int:
         """Space left for ordinary users on the disk that holds `path`."""

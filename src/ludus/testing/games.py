@@ -16,8 +16,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ludus.games.answers import read_returns
 from ludus.games.missing_methods import missing_methods
-from ludus.games.protocol import Game, GameSpec, Position, StatePosition, TextGame
+from ludus.games.protocol import Game, GameSpec, Position, StatePosition, TextGame, TextPosition
 from ludus.testing.conformance import ConformanceError, call, require, require_refusal
 
 CLOSE_LOOK_PLIES = 12
@@ -88,10 +89,9 @@ def checked_spec(game: Game | TextGame) -> Iterator[GameSpec]:
         raise ConformanceError(f"{spec.key}: {error}") from error
 
 
-def check_returns(returns: Sequence[float], spec: GameSpec) -> tuple[float, ...]:
+def check_returns(position: Position | TextPosition, spec: GameSpec) -> tuple[float, ...]:
     """What a position of a game pays, at any time."""
-    values = tuple(float(value) for value in returns)
-    require(len(values) == spec.players, f"returns() has one number per seat; got {len(values)} for {spec.players}")
+    values = call("the position", read_returns, position, spec.players)
     require(all(isfinite(value) for value in values), f"returns() are finite; got {values}")
     return values
 
@@ -192,7 +192,7 @@ def take_snapshot(position: Position, spec: GameSpec) -> Snapshot:
     legal = tuple(check_legal(position, spec, seat) for seat in acting)
     seats = range(spec.players) if acting else ()
     observations = tuple(check_observation(position, spec, seat).tobytes() for seat in seats)
-    returns = check_returns(call("returns()", position.returns), spec)
+    returns = check_returns(position, spec)
     is_early = any(returns) and acting and not spec.rewards_every_move
     require(not is_early, f"returns() are 0 before the end unless rewards_every_move; got {returns}")
     return Snapshot(

@@ -142,7 +142,7 @@ def _repeat_beside_another(game: TextGame, spec: GameSpec, played: PlayedGame, g
 
 def _look(position: TextPosition, spec: GameSpec) -> TextSnapshot:
     seat = _acting(position, spec)
-    returns = check_returns(call("returns()", position.returns), spec)
+    returns = check_returns(position, spec)
     text = call("text()", position.text)
     require(isinstance(text, str) and bool(text), "text() is a text")
     return TextSnapshot(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ludus.errors import DamagedPolicy, PolicyError, StorageError
 from ludus.explore.runners.slot import SeatTrace, noisy_action
+from ludus.games.answers import read_returns
 from ludus.games.protocol import GameSpec, Position, TextGame, TextPosition, write_state
 from ludus.records import PolicyRef, Task, derive_seed
 from ludus.records.uniforms import uniforms
@@ -167,7 +168,7 @@ class NetworkSeat:
         if needs.state and self.trace is not None:
             write_state(board, spec, state)
         if spec.rewards_every_move:
-            self.credit(float(board.returns()[self._number]))
+            self.credit(read_returns(board, spec.players)[self._number])
         memory = np.zeros(needs.memory, np.float32) if self._memory is None else self._memory
         return Sight(observation=observation, legal=legal, state=state, memory=memory)
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ludus.errors import DamagedPolicy, EnvError, StorageError, rollout_error
 from ludus.explore.runners.slot import Decision, Slot, noisy_action
-from ludus.games.protocol import write_state
+from ludus.games.answers import wrong_answer
+from ludus.games.protocol import Position, write_state
 from ludus.records import PolicyRef
 from ludus.records.uniforms import uniforms
 from ludus.runtime import Pulse
@@ -69,11 +70,19 @@ class NetworkDecisions:
             words[TASK] = slot.task.id
             try:
                 slot.position.observe(seat, seen)
-                masks.append(self._mask(tuple(slot.position.legal(seat)), actions))
+                masks.append(self._legal(slot.position, seat, actions))
             except Exception as error:  # whatever a game may raise
                 slot.error = rollout_error(EnvError, slot.task.game, error)
                 masks.append(nothing)
         return masks
+
+    def _legal(self, position: Position, seat: int, size: int) -> NDArray[np.bool_]:
+        """What a seat may do, as a mask."""
+        given = position.legal(seat)
+        try:
+            return self._mask(tuple(given), size)
+        except (TypeError, IndexError) as error:
+            raise wrong_answer(position.legal, given, f"actions from 0 to {size - 1}") from error
 
     def _look_at_all(self, rows: list[Row], size: int) -> NDArray[np.float32]:
         """Let each learning row's game write its whole state; nobody asks for the values of the others."""

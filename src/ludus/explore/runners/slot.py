@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ludus.errors import RolloutError
 from ludus.explore.players.fixed import Player
+from ludus.games.answers import read_returns
 from ludus.games.protocol import Game, Position
 from ludus.records import Episode, EpisodeId, Seat, Task, derive_seed
 from ludus.records.uniforms import uniforms
@@ -111,7 +112,7 @@ class Slot:
 
     def collect(self, seat: int) -> None:
         """Credit what a learning seat has earned since its last decision, before it decides again."""
-        self.traces[seat].credit(float(self.position.returns()[seat]))
+        self.traces[seat].credit(read_returns(self.position, len(self.seats))[seat])
 
     def play(self) -> None:
         """Make the moves that have been decided, and note them."""
@@ -127,7 +128,7 @@ class Slot:
         """Close the game and credit what is left of the rewards to the last decisions."""
         returns: tuple[float, ...] = (0.0,) * self.game.spec.players
         if not error:
-            returns = tuple(float(value) for value in self.position.returns())
+            returns = read_returns(self.position, len(returns))
             for seat, trace in self.traces.items():
                 trace.credit(returns[seat])
         plies, seats, actions = np.array(self._history, np.int32).reshape(-1, 3).T

@@ -21,6 +21,7 @@ from ludus.explore.players.fixed import TextPlayer
 from ludus.explore.players.network_seats import NetworkSeat
 from ludus.explore.prompts import Speaker, phrase
 from ludus.explore.runners.slot import SeatTrace
+from ludus.games.answers import read_returns
 from ludus.games.protocol import InvalidMove, TextGame, TextPosition
 from ludus.inference.conversation import Conversation
 from ludus.inference.policy_sampler import ANSWER_S
@@ -111,7 +112,7 @@ class TextEpisode:
             if not await self._make_move(position, seat, move, reply):
                 self._settle(self._forfeit(seat))
                 return
-        self._settle([float(value) for value in await self._guarded(position.returns)])
+        self._settle(await self._guarded(read_returns, position, self._game.spec.players))
 
     def finish(self, error: str = "") -> Episode:
         """The episode as a record."""
@@ -164,7 +165,7 @@ class TextEpisode:
         moves = await self._guarded(position.moves, seat)
         if not self._invalid_in_a_row:
             conversation.hear(speaker.template.message(await self._guarded(position.news, seat), moves))
-            sitting.credit(float((await self._guarded(position.returns))[seat]))
+            sitting.credit((await self._guarded(read_returns, position, self._game.spec.players))[seat])
         if player is not None:
             move = await self._guarded(player.choose, position, seat, self._generator(seat))
             return move, conversation.dictate(phrase(speaker.action, move))
@@ -217,7 +218,7 @@ class TextEpisode:
 
     # -- rewards ---------------------------------------------------------------------------------------------------
 
-    def _settle(self, returns: list[float]) -> None:
+    def _settle(self, returns: Sequence[float]) -> None:
         self._record.returns = tuple(returns)
         for seat, total in zip(self._seats, returns, strict=False):
             seat.credit(total)
