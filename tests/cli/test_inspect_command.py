@@ -86,7 +86,7 @@ def ludus(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 def test_counts_by_reason_and_samples_with_texts_are_shown(run: Path, ludus: Ludus) -> None:
     code, out, _ = ludus(run)
     assert code == 0
-    assert "refused      zero_variance: 2" in out
+    assert "refused      zero_variance: 2\n  zero_variance: episode " in out
     assert "all 2 of group g2 got 0" in out
     assert "> <|im_start|>u1+3<|im_end|><|im_start|>a" in out
     assert "< five" in out

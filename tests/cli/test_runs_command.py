@@ -128,7 +128,7 @@ def test_compare_shows_the_keys_and_results_that_differ(folder: Path) -> None:
     assert found["results"]["evaluate/random/score"] == [0.75, 0.625]
 
 
-@pytest.mark.parametrize("group", [(), ("model",), ("debug",)])
+@pytest.mark.parametrize("group", [(), ("model",), ("debug",), ("chess",), ("chess", "chunks")])
 def test_no_summary_of_a_command_is_cut(group: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     said = ludus(*group, "--help")

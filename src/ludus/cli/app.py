@@ -11,7 +11,6 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -106,20 +105,28 @@ def root(
         logging.getLogger(library).setLevel(logging.WARNING)
 
 
-def summary(function: Callable[..., object]) -> str:
+def summary(text: str | None) -> str:
     """The first sentence of a command's help: as it is, where click would cut it to the width of the terminal."""
-    paragraph = " ".join(inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].split())
+    paragraph = " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())
     return re.split(r"(?<=\.) ", paragraph)[0]
+
+
+def summarise(group: typer.Typer) -> None:
+    """Give every command of a group, and of the groups in it, its summary."""
+    for registered in group.registered_commands:
+        registered.short_help = summary(registered.callback.__doc__ if registered.callback else None)
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            inner.short_help = summary(str(inner.typer_instance.info.help))
+            summarise(inner.typer_instance)
 
 
 for command, home in COMMANDS.items():
     function = getattr(import_module(f"ludus.cli.{home}"), command)
-    app.command(name=command, short_help=summary(function))(function)
+    app.command(name=command)(function)
 for group in GROUPS:
-    inner = import_module(f"ludus.cli.{group}").app
-    for registered in inner.registered_commands:
-        registered.short_help = summary(registered.callback)
-    app.add_typer(inner, name=group)
+    app.add_typer(import_module(f"ludus.cli.{group}").app, name=group)
+summarise(app)
 
 
 def main() -> None:

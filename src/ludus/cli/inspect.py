@@ -98,6 +98,7 @@ def catalog_facts(directory: RunDirectory) -> dict[str, Any]:
             "versions_on_disk": len(kept),
             "newest_version": str(kept[-1]) if kept else None,
             "refused": catalog.refused(),
+            "refused_examples": catalog.refused_examples(),
             "quarantined": [list(row) for row in catalog.query("SELECT source, reason FROM quarantined")],
         }
 
@@ -166,6 +167,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         f"checkpoints  {', '.join(map(str, facts['checkpoints'])) or 'none'}",
         f"versions     {versions}, newest {facts['newest_version']}" + (f", {gone} not on disk" if gone else ""),
         f"refused      {', '.join(f'{reason}: {n}' for reason, n in facts['refused'].items()) or 'nothing'}",
+        *(f"  {reason}: {example}" for reason, example in facts["refused_examples"].items()),
     ]
     if facts["refused_data"]:
         counts = ", ".join(f"{reason}: {count:,}" for reason, count in facts["refused_data"].items())

@@ -74,10 +74,12 @@ def plugin_options() -> str:
 def print_refused(console: Console, loop: AnyRun, status: Status) -> None:
     """Say that experience was refused: what is left may be a biased sample."""
     with Catalog.open_readonly(loop.run.catalog) as catalog:
-        refused = catalog.refused()
+        refused, examples = catalog.refused(), catalog.refused_examples()
     if refused:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in refused.items())
         say(console, f"refused sequences: {reasons}    look into it: {command_name()} inspect {status.run_dir}")
+        for reason, example in examples.items():
+            say(console, f"  {reason}: {example}")
 
 
 def print_sinks(console: Console, loop: AnyRun) -> None:

@@ -116,6 +116,11 @@ class Catalog(Database):
         """Refused records by reason."""
         return dict(self.query("SELECT reason, count FROM refused"))
 
+    def refused_examples(self) -> dict[str, str]:
+        """The newest example of each reason, in a line."""
+        rows = self.query("SELECT reason, example FROM refused")
+        return {reason: example.strip().rpartition("\n")[2] for reason, example in rows if example.strip()}
+
     def add_checkpoint(self, update: int, sha256: str) -> None:
         """Note a committed checkpoint."""
         self.execute("INSERT OR REPLACE INTO checkpoints VALUES(?, ?, ?)", (update, sha256, time.time()))
