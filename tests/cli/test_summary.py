@@ -22,7 +22,9 @@ def test_refused_sequences_are_named_with_their_reasons(tmp_path: Path) -> None:
         print_refused(console, loop, status)
         assert said.getvalue() == ""
         with catalog.transaction():
-            catalog.execute("INSERT INTO refused VALUES(?, ?, ?)", ("out_of_range", 1211, "episode a: 3\nepisode b: 4 (my.py:9)"))
+            catalog.execute(
+                "INSERT INTO refused VALUES(?, ?, ?)", ("out_of_range", 1211, "episode a: 3\nepisode b: 4 (my.py:9)")
+            )
     print_refused(console, loop, status)
     assert "refused sequences: out_of_range: 1,211" in said.getvalue()
     assert "inspect runs/five" in said.getvalue()
