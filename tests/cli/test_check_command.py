@@ -233,7 +233,7 @@ def test_extras_in_hints_have_the_packages_that_the_distribution_says() -> None:
     assert declared["name"] == extras.DISTRIBUTION
     for extra, packages in extras._EXTRAS.items():
         named = {name.replace("_", "-") for name in (extras._NAMES.get(one, one) for one in packages)}
-        wanted = {re.split("[<>=]", line)[0].replace("_", "-") for line in declared["optional-dependencies"][extra]}
+        wanted = {re.split(r"[<>=[]", line)[0].replace("_", "-") for line in declared["optional-dependencies"][extra]}
         assert named <= wanted
 
 
