@@ -136,6 +136,37 @@ def test_a_minibatch_that_is_not_finite_changes_nothing_and_is_counted() -> None
         learner.train_batch(state, bad, 0, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        ("policy.", r"chess_policy \(head vanilla\) is not finite, although the positions are: lower train"),
+        ("value.", r"chess_value \(head winner\) is not finite, although the positions are: lower train"),
+        ("", r"chess_policy \(head vanilla\) and chess_value .* and chess_moves_left \(head main\) are not finite"),
+    ],
+)
+def test_skipped_steps_name_the_terms_that_were_not_finite(broken: str, reason: str) -> None:
+    learner = make_learner()
+    state = learner.init(0)
+    params = {name: np.full_like(x, np.nan) if name.startswith(broken) else x for name, x in state.params.items()}
+    state = state._replace(params=params)
+    for _ in range(4):
+        state, metrics = learner.train_batch(state, make_batch(16))
+        assert not [name for name in metrics if name.startswith("not_finite")]
+    with pytest.raises(TrainError, match=f"^the last 10 optimizer steps were skipped: {reason}"):
+        learner.train_batch(state, make_batch(16))
+
+
+def test_skipped_steps_name_the_position_whose_target_is_infinite() -> None:
+    learner, batch = make_learner(), make_batch(16)
+    batch.policy[4, 3] = np.inf  # once in each minibatch
+    batch.policy[12, 3] = np.inf
+    state = learner.init(0)
+    for _ in range(4):
+        state, _ = learner.train_batch(state, batch)
+    with pytest.raises(TrainError, match=r"the policy targets of position 4 of the batch are not finite"):
+        learner.train_batch(state, batch)
+
+
 def test_averaged_weights_are_published_and_the_newest_are_kept() -> None:
     train = make_train(swa={"every": 1, "most": 3})
     network = PolicyNetwork(TOWER, observation_shape=(112, 8, 8), actions=1858, layout="channels_first")

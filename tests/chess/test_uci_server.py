@@ -247,6 +247,16 @@ def test_selfplay_writes_sound_chunks_and_the_same_again(tmp_path: Path) -> None
         assert game["plies_left"][0] >= 15
 
 
+def test_a_network_that_learns_is_asked_for_after_each_game(tmp_path: Path) -> None:
+    later = iter([Fixed(value=(0.6, 0.2, 0.2)), Fixed(value=(0.8, 0.1, 0.1))])
+    settings = SelfplaySettings(visits=2, parallel=1, max_plies=4)
+    with ChunkWriter(folder=tmp_path, prefix="net") as writer:
+        selfplay(Fixed(), settings, writer, games=2, newest=lambda: next(later))  # type: ignore[arg-type, return-value]
+    first, second = (game_of(chunk)["orig_q"] for chunk in read_chunks([tmp_path]))
+    assert np.allclose(first, 0.1, atol=1e-5)
+    assert np.allclose(second, 0.4, atol=1e-5)
+
+
 def test_a_search_stops_when_it_is_told() -> None:
     found = think(Fixed(), Board(), Budget(nodes=1_000_000), lambda: True, lambda _: None)  # type: ignore[arg-type]
     assert found.nodes < 1000

@@ -8,6 +8,7 @@ Invariant: batches are padded to a few sizes, so a program is compiled a few tim
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.chess.network_source import SHAPE, open_network
+from ludus.chess.network_source import SHAPE, NetworkSource, open_network
 from ludus.config.sections.chess import CHESS_MOVES
 from ludus.errors import ConfigError
 from ludus.policies import PolicyShape
@@ -55,7 +56,7 @@ class Evaluator:
         self.name = name
         self.input_format = input_format
         self._sizes = tuple(sizes)
-        self._params = {key: jnp.asarray(tensor) for key, tensor in weights.items()}
+        self._params = _on_device(weights)
         self._program = jax.jit(_program(shape))
 
     def __call__(self, planes: Floats) -> Evaluated:
@@ -67,6 +68,12 @@ class Evaluator:
         return Evaluated(
             np.concatenate(logits), np.concatenate(values), np.concatenate(moves_left) if has_length else None
         )
+
+    def with_weights(self, weights: Mapping[str, Any], *, name: str) -> Evaluator:
+        """Other weights of the same network; nothing is compiled again."""
+        other = copy(self)
+        other.name, other._params = name, _on_device(weights)
+        return other
 
     def prepare(self, rows: int) -> None:
         """Compile what a batch of so many rows needs, before it is needed in play."""
@@ -81,6 +88,10 @@ class Evaluator:
         logits, values, moves_left = self._program(self._params, padded)
         kept = None if moves_left is None else np.asarray(moves_left)[: len(planes)]
         return np.asarray(logits)[: len(planes)], np.asarray(values)[: len(planes)], kept
+
+
+def _on_device(weights: Mapping[str, Any]) -> dict[str, jax.Array]:
+    return {key: jnp.asarray(tensor) for key, tensor in weights.items()}
 
 
 def _program(shape: PolicyShape) -> Callable[..., Any]:
@@ -109,5 +120,9 @@ def open_evaluator(text: str) -> Evaluator:
         ConfigError: there is none, or it does not play chess.
         CorruptRecord: the file is damaged.
     """
-    source = open_network(text)
+    return evaluator_of(open_network(text))
+
+
+def evaluator_of(source: NetworkSource) -> Evaluator:
+    """The network of a source, as a search asks it."""
     return Evaluator(source.shape, source.weights, name=source.name, input_format=source.input_format)

@@ -29,7 +29,7 @@ from ludus.chess.networks import ChessOutputs
 from ludus.config import TrainConfig
 from ludus.errors import ConfigError, TrainError
 from ludus.policies.networks import PolicyNetwork
-from ludus.train.health import checked
+from ludus.train.health import NOT_FINITE, checked
 from ludus.train.learner_state import LearnerState, state_from_tensors, state_tensors
 from ludus.train.learners import Parts
 from ludus.train.optimizers import build_optimizer, decay_mask, learning_rate
@@ -59,6 +59,8 @@ class _Carry(NamedTuple):
     taken: jax.Array
     skipped: jax.Array
     in_a_row: jax.Array
+    flags: Metrics
+    """Of every metric: 1 if it was not finite in the newest minibatch that was skipped."""
 
 
 class _Compiled(NamedTuple):
@@ -125,7 +127,7 @@ class ChessLearner:
                 carry = self._step(carry, ChessBatch(*(tensor[number] for tensor in placed)), share, state.steps)
         state, metrics = self._compiled.end(carry, state)
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()} | {"rows": float(count)}
-        return state, checked(floats, self._train, lambda: _what_is_not_finite(batch))
+        return state, checked(floats, self._train, lambda: self._what_is_not_finite(batch, floats))
 
     def validate(self, state: LearnerState, rows: Sequence[Any]) -> dict[str, float]:
         """How the network does on positions that it is not trained on.
@@ -152,7 +154,7 @@ class ChessLearner:
     def _start(self, state: LearnerState) -> _Carry:
         vector, _ = ravel_pytree(state.params)
         zeros = {name: jnp.zeros(()) for name in (*(term.name for term in self._terms), *_OWN_METRICS)}
-        return _Carry(vector, state.optimizer, zeros, jnp.int32(0), jnp.int32(0), state.skipped)
+        return _Carry(vector, state.optimizer, zeros, jnp.int32(0), jnp.int32(0), state.skipped, dict(zeros))
 
     def _step(self, carry: _Carry, minibatch: ChessBatch, progress: np.float32, steps: jax.Array) -> _Carry:
         """One optimizer step. XLA runs convolutions inside its own loops many times slower, so the loops are here."""
@@ -172,6 +174,7 @@ class ChessLearner:
         count = jnp.maximum(carry.taken, 1).astype(jnp.float32)
         metrics = {name: total / count for name, total in carry.sums.items()}
         metrics |= {"optimizer_steps": carry.taken, "skipped": carry.skipped, "skipped_in_a_row": carry.in_a_row}
+        metrics |= {f"{NOT_FINITE}{name}": flag for name, flag in carry.flags.items()}
         return LearnerState(params, carry.optimizer, state.steps + carry.taken, carry.in_a_row, average), metrics
 
     def _taken(
@@ -189,10 +192,11 @@ class ChessLearner:
                 direction = direction * jnp.asarray(self._moves, jnp.float32)
             sums = {name: carry.sums[name] + metrics[name] for name in carry.sums}
             vector = carry.vector - rate * direction
-            return _Carry(vector, optimizer, sums, carry.taken + 1, carry.skipped, jnp.int32(0))
+            return _Carry(vector, optimizer, sums, carry.taken + 1, carry.skipped, jnp.int32(0), carry.flags)
 
         def skip() -> _Carry:
-            return carry._replace(skipped=carry.skipped + 1, in_a_row=carry.in_a_row + 1)
+            flags = {name: (~jnp.isfinite(metrics[name])).astype(jnp.float32) for name in carry.flags}
+            return carry._replace(skipped=carry.skipped + 1, in_a_row=carry.in_a_row + 1, flags=flags)
 
         after: _Carry = lax.cond(jnp.isfinite(metrics["loss"]) & jnp.isfinite(norm), take, skip)
         return after
@@ -205,6 +209,14 @@ class ChessLearner:
 
         gradient, metrics = jax.grad(loss, has_aux=True)(vector)
         return gradient, metrics
+
+    def _what_is_not_finite(self, batch: ChessBatch, metrics: Mapping[str, float]) -> str:
+        """Why steps were skipped: the position, or the terms of the objective, that were not finite."""
+        failed = [str(term) for term in self._terms if metrics[f"{NOT_FINITE}{term.name}"]]
+        what = f"{' and '.join(failed)} {'is' if len(failed) == 1 else 'are'}" if failed else "the gradient is"
+        others = "the positions are" if failed else "every loss is"
+        blame = f"{what} not finite, although {others}: lower train.optimizer.learning_rate"
+        return _bad_input(batch) or blame
 
     def _counts(self, minibatch: ChessBatch) -> dict[str, jax.Array]:
         """For each term, how many positions of a minibatch have its target, at least 1."""
@@ -279,9 +291,12 @@ def _spread(devices: list[Any], rows: int) -> NamedSharding | None:
     return NamedSharding(Mesh(np.array(devices), ("data",)), cut(None, None, "data"))
 
 
-def _what_is_not_finite(batch: ChessBatch) -> str:
-    """Why steps were skipped. Targets that are not known are NaN and masked, so of the batch only planes can be bad."""
-    rows = np.flatnonzero(~np.isfinite(np.asarray(batch.planes)).reshape(len(batch.planes), -1).all(1))
-    if len(rows):
-        return f"the planes of position {rows[0]} of the batch are not finite"
-    return "a loss or the gradient is not finite, although the positions are: lower train.optimizer.learning_rate"
+def _bad_input(batch: ChessBatch) -> str:
+    """The first position whose numbers are not finite; else nothing. NaN is a target that is not known, and masked."""
+    count = len(batch.planes)
+    planes = ~np.isfinite(np.asarray(batch.planes)).reshape(count, -1).all(1)
+    policy = np.isinf(np.asarray(batch.policy)).reshape(count, -1).any(1)
+    for what, bad in (("planes", planes), ("policy targets", policy)):
+        if bad.any():
+            return f"the {what} of position {np.flatnonzero(bad)[0]} of the batch are not finite"
+    return ""

@@ -147,6 +147,11 @@ class ChessTerm:
         """The loss of each position."""
         return self.loss(outputs, targets, **self.options)
 
+    def __str__(self) -> str:
+        """`chess_policy_1 (head soft)`."""
+        head = self.options.get("head", inspect.signature(self.loss).parameters["head"].default)
+        return f"{self.name} (head {head})"
+
     def known(self, targets: Targets) -> jax.Array:
         """Which positions have its target: `is_there` of the loss, without outputs."""
         options = {one.name: one.default for one in inspect.signature(self.loss).parameters.values()} | self.options

@@ -1,11 +1,12 @@
 """Games of a network against itself: many at once, one PUCT search over all of them, into chunks.
 
 A position's policy target is the share of visits, its values are the search's, `orig` is what the network said before
-the search. Invariant: the games depend on the network, the settings, the seed and the number of the first game.
+the search. Invariant: the games of one network depend on it, the settings, the seed and the number of the first game.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -96,8 +97,12 @@ def selfplay(
     games: int | None,
     seed: int = 0,
     progress: Progress = lambda _: None,
+    newest: Callable[[], Evaluator] | None = None,
 ) -> Tally:
-    """Play games and write them; `games` None goes on until it is interrupted."""
+    """Play games and write them; `games` None goes on until it is interrupted.
+
+    With `newest` all games go on with the network that it gives, which is asked for after each game.
+    """
     tally, first = Tally(), writer.first_number()
     count = settings.parallel if games is None else min(settings.parallel, games)
     playing = [_begin(seed, first + number) for number in range(count)]
@@ -127,6 +132,7 @@ def selfplay(
                 playing[tree] = _begin(seed, next_number)
                 search.reset(tree, Board())
                 next_number += 1
+            evaluator = evaluator if newest is None else newest()
     return tally
 
 

@@ -22,21 +22,26 @@ def selfplay(
     temperature_plies: Annotated[int, typer.Option(min=0, help="Plies after which the best move is played.")] = 30,
     noise: Annotated[float, typer.Option(min=0, max=1, help="Share of Dirichlet noise in the root's priors.")] = 0.25,
     max_plies: Annotated[int, typer.Option(min=2, max=1000, help="Longer games are drawn.")] = 400,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Play by the newest version of a run that learns, once there is one.")
+    ] = False,
     seed: Seed = 0,
     tar: Tar = 0,
     prefix: Prefix = None,
 ) -> None:
     """Let a network play itself with a batched PUCT search, and write training chunks (lc0's V6).
 
+    Games that go on while the run publishes a version are finished by that version (--follow).
+
     Example: ludus chess selfplay runs/chess --visits 64 --games 100 --out chunks
     """
     need_packages("ludus chess", "ludus_chess", *NETWORKS)
     from ludus.chess.chunk_writer import ChunkWriter
     from ludus.chess.evaluators import open_evaluator
+    from ludus.chess.newest_network import NewestNetwork
     from ludus.chess.selfplay import SelfplaySettings
     from ludus.chess.selfplay import selfplay as play
 
-    evaluator = open_evaluator(player)
     settings = SelfplaySettings(
         visits=visits,
         temperature=temperature,
@@ -46,6 +51,10 @@ def selfplay(
         parallel=parallel,
     )
     wanted = how_many(games, forever)
-    writer = ChunkWriter(folder=out, prefix=prefix or file_name(evaluator.name), games_per_tar=tar)
-    with ending_well(), writer, Reporter(wanted, writer) as report:
-        play(evaluator, settings, writer, games=wanted, seed=seed, progress=report)
+    with ending_well():
+        newest = NewestNetwork(player, lambda text: typer.echo(text, err=True)) if follow else None
+        evaluator = newest() if newest is not None else open_evaluator(player)
+        own = file_name(newest.run_name if newest is not None else evaluator.name)
+        writer = ChunkWriter(folder=out, prefix=prefix or own, games_per_tar=tar)
+        with writer, Reporter(wanted, writer) as report:
+            play(evaluator, settings, writer, games=wanted, seed=seed, progress=report, newest=newest)
