@@ -13,6 +13,7 @@ from ludus.games import (
     TextGame,
     available_games,
     available_text_games,
+    make_game,
     make_text_game,
     register_text_game,
     registry,
@@ -111,3 +112,13 @@ def test_listing_loads_neither_text_arena_nor_nltk() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert done.stderr == ""
+
+
+@pytest.mark.usefixtures("clean_registry")
+@pytest.mark.parametrize("key", ["textarena:TicTacToe-v0", "own_words"])
+def test_a_game_of_words_is_refused_for_networks_with_what_it_needs(key: str) -> None:
+    register_text_game("own_words", lambda: Own("own_words"))
+    with pytest.raises(
+        ConfigError, match=f"^game {key}: is a game of words, which language models play; write policy.model$"
+    ):
+        make_game(key)

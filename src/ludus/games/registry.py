@@ -91,6 +91,9 @@ def register_backend(name: str, backend: Backend) -> None:
 def make_game(key: str) -> Game:
     """Make the game that a key names."""
     prefix, colon, _ = key.partition(":")
+    is_known = prefix in BACKENDS if colon else key in GAMES
+    if not is_known and (prefix in TEXT_BACKENDS if colon else key in TEXT_GAMES):
+        raise ConfigError(f"game {key}: is a game of words, which language models play; write policy.model")
     backends = f"unknown backend {prefix!r}; expected {' or '.join(BACKENDS.names())}"
     problem = backends if colon else "no such game; `ludus games` lists them"
     return _make(key, BACKENDS.get(prefix), GAMES.get(key), problem)
