@@ -75,7 +75,7 @@ class Loop:
         """What happens between two updates."""
         progress = self.milestones.progress
         self.milestones.count(report)
-        due = self.milestones.due(self.learner.publish_interval)
+        due = self.milestones.due(self.cycle.updates_of_round or self.learner.publish_interval)
         if due.evaluation:
             self.evaluator.settle()
         if due.version:

@@ -78,6 +78,7 @@ def test_a_cycle_makes_the_topology_split_and_the_window_large_enough() -> None:
         ),
         (["mode=train", FEEDS, "cycle={updates: 3}"], "cycle.new_sequences: missing; expected"),
         (["mode=train", FEEDS, "cycle={new_sequences: 0, updates: 3}"], "cycle.new_sequences: expected"),
+        ([*TRAIN, "cycle.growth=2"], "cycle.growth: rounds over sequences all have as many updates"),
         (["mode=train", "buffer.feeds=[{kind: chunks, run: x}]"], "buffer.feeds.0.kind: expected run"),
     ],
 )

@@ -24,13 +24,13 @@ mode: train
 policy: {{network: {{kind: mlp, hidden: [8]}}}}
 buffer: {{loader: {{kind: files, options: {{rows: 16, directory: {directory}}}}}}}
 train: {{updates: 9, batch_episodes: 16, minibatch: 16}}
-cycle: {{new_sequences: 10, updates: 3, export: null}}
+cycle: {{new_sequences: 10, updates: 2, growth: 1.5, export: null}}
 evaluate: {{against: [], games: 0, final_games: 0, at_start: false}}
 checkpoint: {{every: {every}}}
 telemetry: {{tensorboard: false, every_s: 0}}
 """
 ARRIVALS = (14, 6, 10)
-"""14 are 4 too many, so that the second round waits for 6."""
+"""14 are 4 too many, so that the second round waits for 6. The rounds have 2, 3 and 4 updates."""
 
 
 class Writer:
@@ -88,7 +88,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_round_waits_for_new_files_and_carries_the_surplus_over(unbroken: Path) -> None:
-    assert admissions(unbroken) == [[0, 14], [3, 6], [6, 10]]
+    assert admissions(unbroken) == [[0, 14], [2, 6], [5, 10]]
     events = [json.loads(line) for line in (unbroken / "events.jsonl").read_text().splitlines()]
     assert [event["new_sequences"] for event in events if event["event"] == "round_began"] == [14, 6, 10]
     assert len(weights(unbroken)) == 4
@@ -144,6 +144,18 @@ def test_a_checkpoint_before_the_first_update_of_a_round_remembers_what_it_admit
     assert repeated.admits == 12
     again.commit(repeated)
     assert again.state()["loader_rounds"] == {"admitted": 12, "uncommitted": 0}
+
+
+def test_rounds_grow_by_a_factor_and_have_a_bound() -> None:
+    cycle = Cycle(CycleConfig(new_sequences=10, updates=60, growth=2))
+    lengths = []
+    for version in (1, 2, 3):
+        lengths.append(cycle.updates_of_round)
+        assert cycle.updates_left(10) == lengths[-1] - 10  # type: ignore[operator]
+        cycle.end_round(version)
+    assert lengths == [60, 120, 240]
+    cycle.rounds = 10**6
+    assert cycle.updates_of_round == 10**9
 
 
 @pytest.mark.parametrize("how", ["kill_trainer", "restart"])

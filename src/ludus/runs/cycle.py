@@ -20,6 +20,10 @@ from ludus.sources.async_rollouts import AsyncRollouts
 from ludus.sources.protocol import Batch, BatchSource
 from ludus.telemetry import Telemetry
 
+MOST_UPDATES = 10**9
+MOST_GROWN = 100
+"""Rounds after which they grow no longer, so that numbers stay finite."""
+
 
 class Stopwatch:
     """Seconds, those before a resume included. Read from any thread."""
@@ -75,9 +79,16 @@ class Cycle:
         """Sequences that the next round still waits for."""
         return max(self._to_wait - self.new_data, 0)
 
+    @property
+    def updates_of_round(self) -> int | None:
+        """Updates of this round, or of the next one between two; None where there are no rounds."""
+        if self._config is None:
+            return None
+        return round(min(self._config.updates * self._config.growth ** min(self.rounds, MOST_GROWN), MOST_UPDATES))
+
     def updates_left(self, done: int) -> int | None:
         """Updates of this round that are to come, after so many; None where rounds have no end."""
-        return None if self._config is None else max(self._config.updates - done, 1)
+        return None if self.updates_of_round is None else max(self.updates_of_round - done, 1)
 
     def see(self, taken_in: int) -> None:
         """So many sequences have come in since the start of the run."""
@@ -120,7 +131,7 @@ class Cycle:
             new_data=self.new_data,
             data_to_wait=self._to_wait,
             updates=updates,
-            updates_to_do=0 if self._config is None else self._config.updates,
+            updates_to_do=self.updates_of_round or 0,
             training_s=self._training.seconds,
             previous_training_s=self._previous_training_s,
             cycle_s=self._whole.seconds,

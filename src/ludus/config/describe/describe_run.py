@@ -188,7 +188,10 @@ def _waiting(config: RunConfig) -> list[Row]:
             text = f"{buffer.capacity:,} sequences of any age, {buffer.sampler}, used at most {buffer.reuse} times"
             rows.append(("buffer", text))
     if cycle := config.cycle:
-        text = f"wait for {cycle.new_sequences:,} new sequences, train {cycle.updates:,} updates, publish a version"
+        grown = "" if cycle.growth == 1 else f", each round {cycle.growth:g} times as long as the one before"
+        text = (
+            f"wait for {cycle.new_sequences:,} new sequences, train {cycle.updates:,} updates{grown}, publish a version"
+        )
         export = "" if cycle.export is None else f", export it to {cycle.export} ({cycle.keep_exports:,} kept)"
         rows.append(("cycle", f"{text}{export}"))
         least = max(cycle.new_sequences // 2, 1)

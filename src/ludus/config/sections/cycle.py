@@ -76,6 +76,9 @@ class CycleConfig(Model):
     """New sequences to wait for before each round. With `buffer.loader`: as it counts them (chess: chunks)."""
     updates: int = Field(gt=0, le=10**6, examples=[100])
     """Updates of each round. A version is published after each round."""
+    growth: float = Field(default=1.0, ge=1, le=10, examples=[2.0])
+    """Updates of a round, as a multiple of those of the round before; only with `buffer.loader`. With 2, each version
+    has been trained about twice as long as the one before: learning slows down, and versions stay apart."""
     export: str | None = Field(default="exports", min_length=1, max_length=4096)
     """Folder that gets `<policy>-<version>/` after each round; one that is not absolute is under the run's directory.
     null: nothing is exported."""
@@ -92,6 +95,9 @@ def check_cycle(config: RunConfig) -> Iterator[Contradiction]:
         if config.cycle.release is not None and not config.policy.network.kind.startswith("chess_"):
             text = f"writes networks for chess engines, and policy.network.kind is {config.policy.network.kind}"
             yield at("cycle.release", f"{text}; write chess_residual or chess_attention, or leave it out")
+        if config.cycle.growth != 1 and config.buffer.loader is None:
+            text = "rounds over sequences all have as many updates, since the buffer is made for those; only those over"
+            yield at("cycle.growth", f"{text} a loader (buffer.loader) can grow; leave it out")
         if config.topology == "split":
             yield from _amounts(config, config.cycle)
 
