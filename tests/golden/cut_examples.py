@@ -66,17 +66,18 @@ HAS_NO_EVALUATION = ("psro/kuhn.yaml", "psro/kuhn_learned.yaml")
 def cut(example: str) -> str:
     """The example's YAML with its cuts."""
     document = yaml.safe_load((EXAMPLES / example).read_text())
-    document = _laid_over(document, CUTS[example])
+    document = laid_over(document, CUTS[example])
     if example not in HAS_NO_EVALUATION:
-        document = _laid_over(document, {"evaluate": QUICK_EVALUATION})
+        document = laid_over(document, {"evaluate": QUICK_EVALUATION})
     for stage in document.get("stages", ()):
-        stage.update(_laid_over(stage, CUT_STAGES[example][stage["name"]]))
+        stage.update(laid_over(stage, CUT_STAGES[example][stage["name"]]))
     return yaml.safe_dump(document)
 
 
-def _laid_over(below: Any, above: Any) -> Any:
+def laid_over(below: Any, above: Any) -> Any:
+    """Values of one document over those of another, key by key."""
     if isinstance(below, Mapping) and isinstance(above, Mapping):
-        return {**below, **{key: _laid_over(below.get(key), value) for key, value in above.items()}}
+        return {**below, **{key: laid_over(below.get(key), value) for key, value in above.items()}}
     return above
 
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from ludus.config import RunConfig
 from ludus.explore.messages import Broken, Cancel, GaveUp, Play, Played, Ready, Setup, StepLimits, ToExplorer, Trouble
 from ludus.policies import PolicyStore
@@ -109,7 +111,8 @@ def build_runner(setup: Setup, pulse: Pulse, files: NodeFiles) -> Runner:
     """Make the runner that a setup message describes."""
     from ludus.plugins import load_plugins
 
-    load_plugins([str(files.outside(path)) for path in setup.plugins])
+    setup = structs.replace(setup, plugins=[str(files.outside(path)) for path in setup.plugins])
+    load_plugins(setup.plugins)
     config = RunConfig.model_validate_json(setup.config)
     store = PolicyStore(RunDirectory(files.run).policies, files)
     if setup.lm_config:

@@ -33,6 +33,8 @@ _FROM_HUB = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
 _NOT_FROM_HUB = ["*/*", "consolidated*.safetensors"]
 """Folders inside a model are other formats of it; `consolidated` files are a second copy of the weights."""
 _VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "tekken.json")
+ASK_S = 3.0
+"""A hub that does not answer within this cannot be reached."""
 _MOST_JSON_BYTES = 200_000_000
 
 
@@ -160,6 +162,22 @@ def _from_hub(path: str, remedy: str) -> Path:
         ) from error
 
 
+def hub_problem(path: str) -> str:
+    """Why this machine cannot have a model of the hub; empty if it has it or the hub gives it. Downloads nothing."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return refusal(path, _snapshot(path, is_local=True))
+    except LocalEntryNotFoundError:
+        pass
+    try:
+        HfApi().model_info(path, timeout=ASK_S)
+    except Exception as error:  # as above
+        return _cause(error)
+    return ""
+
+
 def _snapshot(path: str, *, is_local: bool) -> Path:
     from huggingface_hub import snapshot_download
 
@@ -169,13 +187,18 @@ def _snapshot(path: str, *, is_local: bool) -> Path:
 
 
 def _cause(error: Exception) -> str:
-    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+    )
 
     if isinstance(error, GatedRepoError):
         return "it is given only to those who accepted its terms there"
     if isinstance(error, RepositoryNotFoundError):
         return "it is not known there, or it is private"
-    if isinstance(error, LocalEntryNotFoundError):
+    if isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled):
         return "it is not in the cache, and the hub cannot be reached"
     lines = str(error).strip().splitlines() or [""]
     return f"it could not be had ({type(error).__name__}: {lines[0]})"

@@ -9,6 +9,7 @@ from pathlib import Path
 from ludus.config import RunConfig
 from ludus.games.protocol import Game, GameSpec, TextGame
 from ludus.orchestrator.check_parts import Playables
+from ludus.orchestrator.node_needs import NodeNeeds, find_needs
 from ludus.orchestrator.policy_start import Start, find_start, policy_shape
 from ludus.policies import AnyShape
 from ludus.records import PolicyName
@@ -53,13 +54,16 @@ def open_context(
     """The context of one start; worker logs go to `log_dir`. `whole` is that of the run that this is part of."""
     specs, telemetry = playables.specs, Telemetry(run, config.name)
     start = find_start(config)
-    launcher = _make_launcher(config, run, log_dir, plugins, start, whole)
+    shape = policy_shape(config, specs, start)
+    launcher: Launcher = ForkLauncher(run.path)
+    if config.runtime.kind == "ray":
+        launcher = _ray_launcher(config, run, log_dir, find_needs(config, run, shape, start, plugins), whole)
     return RunContext(
         config=config,
         run=run,
         games=playables.games,
         specs=specs,
-        shape=policy_shape(config, specs, start),
+        shape=shape,
         start=start,
         plugins=tuple(plugins),
         lm_config=run.lm_config.read_text() if run.lm_config.is_file() else "",
@@ -74,21 +78,14 @@ def open_context(
     )
 
 
-def _make_launcher(
-    config: RunConfig,
-    run: RunDirectory,
-    log_dir: Path,
-    plugins: Sequence[str],
-    start: Start[AnyShape] | None,
-    whole: Launcher | None,
+def _ray_launcher(
+    config: RunConfig, run: RunDirectory, log_dir: Path, needs: NodeNeeds, whole: Launcher | None
 ) -> Launcher:
-    if config.runtime.kind == "local":
-        return ForkLauncher(run.path)
-    from ludus.runtime.ray import Cluster, RayLauncher
+    from ludus.runtime.ray import Cluster, NodeQuestion, RayLauncher
 
     shared = whole.cluster if isinstance(whole, RayLauncher) else None
-    cluster = shared or Cluster(log_dir / "ray.log", address=config.runtime.address)
-    outside = [*plugins, *([] if start is None else [str(start.run.policies)])]
+    asks = [NodeQuestion(module="ludus.lm.node_models", values=list(needs.hub_models))] if needs.speaks else []
+    cluster = shared or Cluster(log_dir / "ray.log", address=config.runtime.address, asks=asks)
     policies = run.policies.iterdir() if run.policies.is_dir() else ()
     links = [path for path in policies if path.is_symlink()]
-    return RayLauncher(run.path, cluster, outside=outside, links=links, is_part=shared is not None)
+    return RayLauncher(run.path, cluster, outside=needs.outside, links=links, is_part=shared is not None)

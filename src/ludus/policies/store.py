@@ -56,7 +56,8 @@ class PolicyStore:
     def __init__(self, directory: Path, files: NodeFiles | None = None) -> None:
         """`files` brings versions to a machine that does not see the run's disk."""
         self._directory = directory
-        self._files = files or NodeFiles(None)
+        self.files = files or NodeFiles(None)
+        """What brings files to this machine."""
 
     def path(self, ref: PolicyRef) -> Path:
         """Where a version lives."""
@@ -68,7 +69,7 @@ class PolicyStore:
 
     def has_policy(self, name: str) -> bool:
         """Whether there is a policy of this name, in whatever versions."""
-        return self._files.has_folder(self._directory / name)
+        return self.files.has_folder(self._directory / name)
 
     def publish(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]], shape: AnyShape, *, step: int) -> str:
         """Publish a version; returns its weights hash."""
@@ -98,7 +99,7 @@ class PolicyStore:
     def load(self, ref: PolicyRef, kind: type[ShapeT_co]) -> Policy[ShapeT_co]: ...
     def load(self, ref: PolicyRef, kind: type[Any] | None = None) -> Policy[Any]:
         """Load a version, whole and checked against its hash; a shape of another `kind` is a `StorageError`."""
-        self._files.fetch(self.path(ref))
+        self.files.fetch(self.path(ref))
         card = self._card(ref)
         shape = self._shape(ref, card)
         if kind is not None and not isinstance(shape, kind):

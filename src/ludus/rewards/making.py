@@ -25,6 +25,7 @@ from ludus.rewards.attempt import Reward
 from ludus.rewards.custom import CustomReward, RewardProcesses, check_part, name_of
 from ludus.rewards.responses import BY_RESPONSE, LengthReward
 from ludus.rewards.rewards import Part, Rewards
+from ludus.runtime import NodeFiles
 from ludus.sandbox.execution import find_isolation
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Surroundings:
     """The engine of an endpoint by its name in `explore.endpoints`; it is not closed here."""
     count_tokens: Callable[[str], int] | None = None
     """For responses of which nobody says how many tokens they have."""
+    files: NodeFiles = field(default=NodeFiles(None))
+    """What brings models to this machine."""
     plugins: Sequence[str] = field(default=())
     """The files from which custom rewards come; they are loaded already, here."""
     logs: Path | None = None
@@ -113,7 +116,7 @@ def _make(config: RewardConfig, around: Surroundings, processes: RewardProcesses
         case ModelRewardConfig():
             from ludus.rewards.reward_model import ModelReward
 
-            return ModelReward(config)
+            return ModelReward(config, around.files)
         case CustomRewardConfig() | MathVerifyRewardConfig() if processes is not None:
             return CustomReward(config, processes)
     raise ConfigError(f"no such kind of reward: {config.kind}")

@@ -25,10 +25,12 @@ from ludus.lm.chat import ChatFormat
 from ludus.lm.language_models import DTYPES, MOST_CONTEXT, load_language_model, quiet_transformers
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.lm.model_folder import find_model_folder
+from ludus.lm.node_models import model_here
 from ludus.lm.weights import check_version, read_critic, version_parameters
 from ludus.policies.store import CARD, PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.rewards.attempt import Attempt, Mark, check_value
+from ludus.runtime import NodeFiles
 
 NO_MODEL = (
     "a reward model is a sequence classifier (a folder, or a model of the hub), or a version trained with a critic, "
@@ -37,10 +39,21 @@ NO_MODEL = (
 NO_CRITIC = "{} has no critic, so it cannot say what a response is worth; train with ppo"
 
 
-def load_scalar_model(config: ModelRewardConfig) -> Classifier | CriticOfVersion:
-    """Load a reward model. Raises ConfigError if there is none, or it has no scalar head."""
+def load_scalar_model(config: ModelRewardConfig, files: NodeFiles | None = None) -> Classifier | CriticOfVersion:
+    """Load a reward model; `files` bring it to this machine. Raises ConfigError if there is none, or no scalar head."""
+    files = files or NodeFiles(None)
+    config = config.model_copy(update={"path": files.model(config.path)})
     folder = Path(config.path).expanduser()
-    return CriticOfVersion(config, folder) if (folder / CARD).is_file() else Classifier(config)
+    return CriticOfVersion(config, folder, files) if (folder / CARD).is_file() else Classifier(config)
+
+
+def models_of(config: ModelRewardConfig) -> list[str]:
+    """What it takes to load a reward model, as the config and the version that it names call it."""
+    folder = Path(config.path).expanduser()
+    if not (folder / CARD).is_file():
+        return [config.path]
+    shape = _store(config, lambda store, ref: store.shape(ref), folder)
+    return [config.path, *([shape.model.path] if isinstance(shape, LanguageModelShape) else [])]
 
 
 def check_reward_model(config: ModelRewardConfig) -> None:
@@ -100,10 +113,10 @@ class Classifier:
 class CriticOfVersion:
     """A published version of a policy, with its critic."""
 
-    def __init__(self, config: ModelRewardConfig, folder: Path) -> None:
+    def __init__(self, config: ModelRewardConfig, folder: Path, files: NodeFiles) -> None:
         policy = _store(config, lambda store, ref: store.load(ref, LanguageModelShape), folder)
         shape = policy.shape
-        base = load_language_model(_with_context(shape.model, config))
+        base = load_language_model(model_here(_with_context(shape.model, config), files))
         check_version(policy.weights, base.model, shape.model.lora)
         critic = read_critic(policy.weights, width=base.width, device=base.model.device)
         if critic is None:
@@ -160,9 +173,9 @@ def _with_context(model: LanguageModelConfig, config: ModelRewardConfig) -> Lang
 class ModelReward:
     """Asks a model."""
 
-    def __init__(self, config: ModelRewardConfig) -> None:
+    def __init__(self, config: ModelRewardConfig, files: NodeFiles | None = None) -> None:
         self._config = config
-        self._model = load_scalar_model(config)
+        self._model = load_scalar_model(config, files)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reward-model")
 
     async def mark(self, attempt: Attempt) -> Mark:

@@ -32,6 +32,10 @@ class NodeFiles:
         """A file or folder that the config names and that is not the run's own: a model, a plugin, another run."""
         return Path(path)
 
+    def model(self, path: str) -> str:
+        """What to load a model by that the config names: its folder here, or the id of a hub as it is."""
+        return path
+
     def has_folder(self, path: Path) -> bool:
         """Whether the run has a folder, which is named by where it would be here."""
         return path.is_dir()

@@ -41,9 +41,11 @@ class FetchFolder(msgspec.Struct, tag="fetch_folder", kw_only=True):
 
 
 class LookForFolder(msgspec.Struct, tag="look_for_folder", kw_only=True):
-    """Say whether the run has a folder."""
+    """Say whether the run, or what is outside it, has a folder."""
 
     name: str
+    root: str = ""
+    """Empty for the run; else a file or folder outside it, as the config names it."""
 
 
 class HandOver(msgspec.Struct, tag="hand_over", kw_only=True):
@@ -83,6 +85,10 @@ class RemoteFiles(NodeFiles):
         self._roots[here] = path
         self._ask(FetchFolder(root=path, name="", into=str(here)))
         return here
+
+    def model(self, path: str) -> str:
+        """A model's folder, brought here. One that the loop's machine has as an id of a hub is this node's to load."""
+        return str(self.outside(path)) if self._ask(LookForFolder(root=path, name="")).is_there else path
 
     def has_folder(self, path: Path) -> bool:
         """Whether the run has a folder."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from ludus.config import RunConfig
 from ludus.errors import TrainError
+from ludus.lm.node_models import shape_here, teacher_here
 from ludus.plugins import load_plugins
 from ludus.policies.store import Policy, PolicyStore
 from ludus.records import Experiences, PolicyRef
@@ -63,9 +64,10 @@ class Trainer:
         """Whether the loader tells anything of itself."""
         self._loader: Loader | None = None
         self._loader = make_loader(config, self._wait)
-        self._shape = setup.shape
+        self._shape = shape_here(setup.shape, files)
         self._files, self._folder = files, RunDirectory(files.run).checkpoints
-        self._learner = make_learner(config, setup.shape, teacher=setup.teacher, scratch=self._folder)
+        teacher = teacher_here(setup.teacher, files)
+        self._learner = make_learner(config, self._shape, teacher=teacher, scratch=self._folder)
         self._state: Any = self._learner.init(config.seed)
         if setup.checkpoint:
             folder = self._folder / setup.checkpoint

@@ -15,7 +15,7 @@ import pytest
 from ludus import SingleRun, parse_config
 from ludus.errors import ConfigError, WorkerError
 from ludus.runtime import Arrived, Lost, Supervisor, WorkerSpec
-from ludus.runtime.ray import Cluster, RayLauncher
+from ludus.runtime.ray import Cluster, NodeQuestion, RayLauncher
 from ludus.runtime.ray.connection_client import ConnectionClient
 
 BAD_INPUT_S = 10.0
@@ -31,11 +31,11 @@ class Echo(msgspec.Struct, tag="echo"):
     pid: int = 0
 
 
-def refusal(tmp_path: Path, address: str) -> str:
+def refusal(tmp_path: Path, address: str, *asks: NodeQuestion) -> str:
     """Why a cluster cannot be joined; it must be told in time, and no process may stay."""
     started = time.monotonic()
     with pytest.raises(WorkerError) as raised:
-        ConnectionClient(tmp_path / "ray.log", address=address)
+        ConnectionClient(tmp_path / "ray.log", address=address, asks=asks)
     assert time.monotonic() - started < BAD_INPUT_S
     assert (
         "ludus.runtime.ray"
@@ -94,6 +94,13 @@ def test_a_node_with_another_ludus_is_named(cluster: Any, tmp_path: Path, monkey
     said = refusal(tmp_path, cluster.address)
     assert "ludus 0.1.0" in said
     assert "this machine Ray 2.60.0" in said
+
+
+@pytest.mark.ray
+def test_a_model_that_a_node_cannot_have_is_named(cluster: Any, tmp_path: Path) -> None:
+    ask = NodeQuestion(module="ludus.lm.node_models", values=["nobody/such-a-model"])
+    said = refusal(tmp_path, cluster.address, ask)
+    assert "it cannot have nobody/such-a-model: it is not in the cache, and the hub cannot be reached" in said
 
 
 @pytest.mark.ray

@@ -173,6 +173,11 @@ def run(tmp_path: Path) -> Path:
         (folder / "policy.json").write_text("{}")
     (tmp_path / "run" / "checkpoints" / ".tmp-1-aa").mkdir(parents=True)
     (tmp_path / "plugin.py").write_text("x = 1")
+    for place in (tmp_path / "model", tmp_path / "blobs", tmp_path / "run" / "base"):
+        place.mkdir()
+    (tmp_path / "run" / "base" / "config.json").write_text("{}")
+    (tmp_path / "blobs" / "abc").write_bytes(BIG)
+    (tmp_path / "model" / "model.safetensors").symlink_to(tmp_path / "blobs" / "abc")  # as in the cache of the hub
     return tmp_path / "run"
 
 
@@ -184,7 +189,8 @@ class Node:
         monkeypatch.setattr("tempfile.tempdir", str(path))
         self.here, self.wants = path / "run", []
         self.here.mkdir()
-        answers = RunFiles(FilesOf(run=str(run), outside=(str(run.parent / "plugin.py"),)))
+        outside = {str(run.parent / "plugin.py"): str(run.parent / "plugin.py"), "me/model": str(run.parent / "model")}
+        answers = RunFiles(FilesOf(run=str(run), outside=tuple(outside.items())))
 
         def ask(want: FileWant) -> object:
             self.wants.append(want)
@@ -271,6 +277,15 @@ def test_links_of_a_run_are_read_where_they_lead_to_the_run_it_is_a_part_of(run:
     (run / "policies" / "main" / ".tmp-1-aa").mkdir()
     forged = FileWant(number=2, kind="write", name="policies/main/.tmp-1-aa/policy.json", data=b"{}")
     assert "outside of the run" in files.answer(forged).problem
+
+
+def test_a_model_is_brought_by_its_name_and_one_of_the_hub_is_left_to_the_node(node: Node, run: Path) -> None:
+    brought = Path(node.files.model("me/model"))
+    assert brought.is_relative_to(node.here)
+    assert (brought / "model.safetensors").read_bytes() == BIG
+    assert (Path(node.files.model(str(run / "base"))) / "config.json").read_text() == "{}"
+    assert node.files.model("Qwen/Qwen3-0.6B") == "Qwen/Qwen3-0.6B"
+    assert node.files.model(str(run.parent / "blobs")) == str(run.parent / "blobs")
 
 
 def test_a_file_that_does_not_match_its_hash_is_refused(tmp_path: Path) -> None:

@@ -44,7 +44,6 @@ def check_runtime(config: RunConfig) -> Iterator[Contradiction]:
             yield at("runtime.address", "is for runtime.kind: ray; add that, or leave the address out")
         return
     lacking = {
-        "policy.model": config.policy.model is not None,
         "buffer.loader": config.buffer.loader is not None,
         "train.trainers": config.train.trainers > 1,
     }

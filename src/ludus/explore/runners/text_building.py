@@ -23,6 +23,7 @@ from ludus.inference.protocol import Completion, Engine, EngineCounters, Request
 from ludus.lm.chat import ChatFormat
 from ludus.lm.language_models import LanguageModel, load_language_model
 from ludus.lm.language_shape import LanguageModelShape
+from ludus.lm.node_models import model_here
 from ludus.policies import PolicyStore
 from ludus.rewards.making import Surroundings, make_rewards
 from ludus.runtime import Pulse
@@ -59,7 +60,7 @@ def build_language_runner(
     """
     explore = config.explore
     shape = LanguageModelShape.from_json(setup.shape)
-    model = load_language_model(shape.model)
+    model = load_language_model(model_here(shape.model, store.files))
     sampler = PolicySampler(
         make_engine(config, model, shape, store) if engine_of is None else engine_of(model),
         ChatFormat(model.tokenizer),
@@ -80,6 +81,7 @@ def build_language_runner(
     surroundings = Surroundings(
         engine=endpoints.engine,
         count_tokens=lambda text: len(model.tokenizer.encode(text, add_special_tokens=False)),
+        files=store.files,
         plugins=setup.plugins,
     )
 

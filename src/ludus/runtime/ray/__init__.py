@@ -9,5 +9,6 @@ import Ray, in processes that Ray may end at any moment; nothing of ours is pick
 """
 
 from ludus.runtime.ray.launcher import Cluster, RayLauncher
+from ludus.runtime.ray.messages import NodeQuestion
 
-__all__ = ["Cluster", "RayLauncher"]
+__all__ = ["Cluster", "NodeQuestion", "RayLauncher"]

@@ -22,13 +22,15 @@ import msgspec
 
 import ludus
 from ludus.errors import WorkerError
-from ludus.runtime.ray.host import node_versions
+from ludus.runtime.ray.host import examine_node
 from ludus.runtime.ray.host_link import HostLink
 from ludus.runtime.ray.messages import (
+    NODES_S,
     Connect,
     Connected,
     FilesOf,
     FromConnection,
+    Joined,
     Launch,
     NodeVersions,
     Refused,
@@ -42,8 +44,6 @@ MESSAGE_BYTES = 1 << 17
 MOST_DESCRIPTORS = 8
 PROBE_S = 3.0
 """A head that does not take a TCP connection within this is out of reach."""
-NODES_S = 6.0
-"""Nodes may take so long to say what is installed there."""
 STORE_BYTES = 200 * 2**20
 """Memory of a cluster that is started, for what travels between processes: pieces of a few megabytes."""
 
@@ -92,17 +92,19 @@ class Connection:
         try:
             if connect.address:
                 probe(connect.address)
-                return self._join(connect.address)
+                return self._join(connect)
             return self._start_cluster(Path(connect.folder))
         except (WorkerError, ConnectionError, RuntimeError, ValueError) as error:
             return Refused(reason=one_sentence(error))
 
-    def _join(self, address: str) -> Connected:
+    def _join(self, connect: Connect) -> Connected:
         import ray
 
+        address = connect.address
         ray.init(address=address, log_to_driver=False, configure_logging=False)
         nodes = [node for node in ray.nodes() if node["Alive"]]
-        check_nodes(nodes)
+        self._say(Joined())
+        check_nodes(nodes, connect)
         return Connected(address=address, nodes=len(nodes))
 
     def _start_cluster(self, folder: Path) -> Connected:
@@ -143,15 +145,16 @@ def write_token(path: Path) -> None:
         token.write(secrets.token_hex(32))
 
 
-def check_nodes(nodes: list[dict[str, Any]]) -> None:
-    """Ask each node for its versions; raises WorkerError when one differs, or does not answer."""
+def check_nodes(nodes: list[dict[str, Any]], connect: Connect) -> None:
+    """Ask each node for its versions and what is wrong; raises WorkerError when one differs, lacks or is silent."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     ours = NodeVersions(ray=ray.__version__, python=platform.python_version(), ludus=ludus.__version__)
-    ask, on_node = ray.remote(node_versions), partial(NodeAffinitySchedulingStrategy, soft=False)
+    order = msgspec.msgpack.encode(connect)
+    ask, on_node = ray.remote(examine_node), partial(NodeAffinitySchedulingStrategy, soft=False)
     asked = {
-        ask.options(num_cpus=0, max_retries=0, scheduling_strategy=on_node(node["NodeID"])).remote(): node
+        ask.options(num_cpus=0, max_retries=0, scheduling_strategy=on_node(node["NodeID"])).remote(order): node
         for node in nodes
     }
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=NODES_S)
@@ -163,6 +166,8 @@ def check_nodes(nodes: list[dict[str, Any]]) -> None:
             theirs = msgspec.msgpack.decode(ray.get(reference), type=NodeVersions)
         except Exception as error:
             raise WorkerError(f"node {where} cannot run ludus: {one_sentence(error)}") from error
+        if theirs.problem:
+            raise WorkerError(f"node {where}: {theirs.problem}")
         if theirs != ours:
             raise WorkerError(f"node {where} has {describe(theirs)}, and this machine {describe(ours)}")
 

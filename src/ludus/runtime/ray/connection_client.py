@@ -21,12 +21,21 @@ from pathlib import Path
 import msgspec
 
 from ludus.errors import WorkerError
-from ludus.runtime.ray.messages import Connect, Connected, FromConnection, Refused, ToConnection
+from ludus.runtime.ray.messages import (
+    NODES_S,
+    Connect,
+    Connected,
+    FromConnection,
+    Joined,
+    NodeQuestion,
+    Refused,
+    ToConnection,
+)
 
 log = logging.getLogger(__name__)
 
 JOIN_S = 7.0
-"""Nodes that start a process for us on a busy machine need seconds; a user with a wrong address waits no longer."""
+"""A cluster that takes us says so within this; a user with a wrong address waits no longer."""
 START_S = 90.0
 """A cluster on a busy machine may take so long to start."""
 END_S = 30.0
@@ -36,11 +45,20 @@ WRONG_TOKEN = b"InvalidAuthToken"
 """What Ray writes, over and over, when a cluster does not take our token; it would raise only after 20 s."""
 
 
+ENVIRONMENT = ("JAX_", "XLA_", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+"""How variables begin that a worker gets as the loop has them; all else is the node's."""
+
+
+def shared_environment() -> dict[str, str]:
+    """The variables that workers get."""
+    return {name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT)}
+
+
 class ConnectionClient:
     """Owns the keeper process, and through it the connection and a cluster that is started."""
 
-    def __init__(self, log_path: Path, *, address: str | None) -> None:
-        """Connect. Raises WorkerError when that cannot be done."""
+    def __init__(self, log_path: Path, *, address: str | None, asks: Sequence[NodeQuestion] = ()) -> None:
+        """Connect; `asks` is what each node of a joined cluster is asked first. Raises WorkerError if that fails."""
         self._address, self._log_path = address or "", log_path
         self._folder = tempfile.mkdtemp(prefix="ludus-ray-")
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -57,7 +75,8 @@ class ConnectionClient:
             )
         os.close(life)
         try:
-            self.send(Connect(address=self._address, folder=self._folder))
+            environment = shared_environment()
+            self.send(Connect(address=self._address, folder=self._folder, asks=list(asks), environment=environment))
             self._await_connection()
         except WorkerError:
             self.close()
@@ -96,8 +115,10 @@ class ConnectionClient:
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
             if select.select([self._socket], [], [], LOOK_S)[0]:
-                self._take_answer()
-                return
+                if self._take_answer():
+                    return
+                limit_s = JOIN_S + 2 * NODES_S
+                end = time.monotonic() + 2 * NODES_S  # the connection itself gives up before
             if WRONG_TOKEN in self._written():
                 raise WorkerError(
                     f"the Ray cluster at {self._address} does not take our token: set RAY_AUTH_MODE=token and "
@@ -105,7 +126,8 @@ class ConnectionClient:
                 )
         raise WorkerError(f"no Ray cluster answered within {limit_s:g} s; what it said is in {self._log_path}")
 
-    def _take_answer(self) -> None:
+    def _take_answer(self) -> bool:
+        """Returns whether the connection is ready; else the cluster has taken us, and that takes more time."""
         answer = self._socket.recv(ANSWER_BYTES)
         if not answer:
             last = self._written().decode(errors="replace").strip().splitlines()[-1:]
@@ -113,7 +135,10 @@ class ConnectionClient:
         said = msgspec.msgpack.decode(answer, type=FromConnection)
         if isinstance(said, Refused):
             raise WorkerError(said.reason)
+        if isinstance(said, Joined):
+            return False
         self._report(said)
+        return True
 
     def _report(self, said: Connected) -> None:
         if self._address:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ludus.errors import LudusError, ProtocolError, StorageError
 from ludus.runtime.channel import Channel
@@ -49,7 +49,7 @@ class FileService:
     def _carry_out(self, order: FileOrder) -> Done:
         try:
             if isinstance(order, LookForFolder):
-                return Done(is_there=self._list("", order.name).is_there)
+                return Done(is_there=self._want("look", root=order.root, name=order.name).is_there)
             if isinstance(order, FetchFolder):
                 return self._fetch(order)
             self._hand_over(order)
@@ -74,7 +74,7 @@ class FileService:
         if not found.is_file:
             into.mkdir(parents=True, exist_ok=True)
         for mark in found.files:
-            name = order.name if found.is_file else f"{order.name}/{mark.name}"
+            name = order.name if found.is_file else str(PurePosixPath(order.name, mark.name))
             self._cache.bring(
                 mark, into if found.is_file else into / mark.name, partial(self._pieces, order.root, name, mark.size)
             )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import platform
+from importlib import import_module
 
 import msgspec
 
 import ludus
 from ludus.runtime.ray.hosted_worker import HostedWorker
-from ludus.runtime.ray.messages import Launch, NodeVersions, Put, Take
+from ludus.runtime.ray.messages import Connect, Launch, NodeVersions, Put, Take
 
 THREADS = 8
 """Calls that a host serves at once: one for each direction, signals, and those whose callers have given up."""
@@ -50,9 +51,17 @@ class Host:
         return b""
 
 
-def node_versions() -> bytes:
-    """What is installed here: run once on each node before a run begins."""
+def examine_node(order: bytes) -> bytes:
+    """What is installed here, and what is wrong: run once on each node before a run begins."""
     import ray
 
-    ours = NodeVersions(ray=ray.__version__, python=platform.python_version(), ludus=ludus.__version__)
+    connect = msgspec.msgpack.decode(order, type=Connect)
+    os.environ.update(connect.environment)
+    problems = (import_module(ask.module).node_problem(ask.values) for ask in connect.asks)
+    ours = NodeVersions(
+        ray=ray.__version__,
+        python=platform.python_version(),
+        ludus=ludus.__version__,
+        problem=next(filter(None, problems), ""),
+    )
     return msgspec.msgpack.encode(ours)

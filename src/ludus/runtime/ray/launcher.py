@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -13,20 +13,17 @@ from ludus.errors import WorkerError
 from ludus.runtime.fork_launcher import ForkedProcess, ForkLauncher
 from ludus.runtime.launcher import WorkerEnds, WorkerSpec
 from ludus.runtime.pulse import CPU_MS, Pulse
-from ludus.runtime.ray.connection_client import ConnectionClient
-from ludus.runtime.ray.messages import FilesOf, Launch, Signal
+from ludus.runtime.ray.connection_client import ConnectionClient, shared_environment
+from ludus.runtime.ray.messages import FilesOf, Launch, NodeQuestion, Signal
 from ludus.runtime.reported_process import ReportedProcess
-
-ENVIRONMENT = ("JAX_", "XLA_", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-"""How variables begin that a worker gets as the loop has them; all else is the node's."""
 
 
 class Cluster:
     """One connection for all launchers of a run and of its parts, which may be in threads of their own."""
 
-    def __init__(self, log_path: Path, *, address: str | None = None) -> None:
-        """Without an `address` a cluster is started, with the first worker."""
-        self._log_path, self._address = log_path, address
+    def __init__(self, log_path: Path, *, address: str | None = None, asks: Sequence[NodeQuestion] = ()) -> None:
+        """Without an `address` a cluster is started, with the first worker; else each node is asked what `asks` has."""
+        self._log_path, self._address, self._asks = log_path, address, asks
         self._lock = Lock()
         self._client: ConnectionClient | None = None
         self.numbers = count(1)
@@ -36,7 +33,7 @@ class Cluster:
         """The connection. Raises WorkerError if there is none to be had."""
         with self._lock:
             if self._client is None:
-                self._client = ConnectionClient(self._log_path, address=self._address)
+                self._client = ConnectionClient(self._log_path, address=self._address, asks=self._asks)
             return self._client
 
     def close(self) -> None:
@@ -55,17 +52,17 @@ class RayLauncher:
         run: Path | None,
         cluster: Cluster,
         *,
-        outside: Sequence[str] = (),
+        outside: Mapping[str, str] = {},
         links: Sequence[Path] = (),
         is_part: bool = False,
     ) -> None:
-        """Workers may have the files of `run`, where its `links` lead, and those `outside` it. A part leaves the
-        cluster open when it is closed."""
+        """Workers may have the files of `run`, where its `links` lead, and those `outside` it, by name. A part
+        leaves the cluster open when it is closed."""
         self.cluster = cluster
         self._local, self._is_part = ForkLauncher(run), is_part
         self._files = FilesOf(
             run="" if run is None else str(run.resolve()),
-            outside=tuple(outside),
+            outside=tuple(outside.items()),
             links=tuple(str(link.resolve()) for link in links),
         )
 
@@ -86,7 +83,7 @@ class RayLauncher:
             threads=spec.threads,
             devices=spec.devices,
             incarnation=incarnation,
-            environment={name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT)},
+            environment=shared_environment(),
             files=self._files,
         )
         read, report = os.pipe()

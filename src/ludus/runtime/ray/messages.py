@@ -6,8 +6,18 @@ import msgspec
 
 PIECE_BYTES = 4 * 2**20
 """Most bytes of a stream or a file in one call."""
+NODES_S = 30.0
+"""Nodes may take so long to say what is installed there: a busy one needs seconds to start a process for us."""
 WAITING_BYTES = 16 * 2**20
 """Bytes of a stream that wait at one place, at most, besides the frame that is being read."""
+
+
+class NodeQuestion(msgspec.Struct, kw_only=True):
+    """What each node of a joined cluster is asked before anything begins there."""
+
+    module: str
+    """One of ours, whose `node_problem` gets the values and tells what is wrong there; nothing if all is well."""
+    values: list[str]
 
 
 class Connect(msgspec.Struct, tag="connect", kw_only=True):
@@ -17,6 +27,9 @@ class Connect(msgspec.Struct, tag="connect", kw_only=True):
     """Empty to start a cluster on this machine."""
     folder: str
     """For files of a cluster that is started."""
+    asks: list[NodeQuestion] = []
+    environment: dict[str, str] = {}
+    """Variables that workers get."""
 
 
 class FilesOf(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,8 +37,8 @@ class FilesOf(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str = ""
     """The directory of the run that it works for; empty where there is none."""
-    outside: tuple[str, ...] = ()
-    """Files and folders that it may have besides."""
+    outside: tuple[tuple[str, str], ...] = ()
+    """Files and folders that it may have besides: what the config calls each, and where it is."""
     links: tuple[str, ...] = ()
     """Folders that links of the run lead to."""
 
@@ -60,6 +73,10 @@ class Connected(msgspec.Struct, tag="connected", kw_only=True):
     nodes: int
 
 
+class Joined(msgspec.Struct, tag="joined", kw_only=True):
+    """The cluster has taken us; its nodes are being asked."""
+
+
 class Refused(msgspec.Struct, tag="refused", kw_only=True):
     """There is no connection, and why; the process ends after this."""
 
@@ -67,15 +84,16 @@ class Refused(msgspec.Struct, tag="refused", kw_only=True):
 
 
 ToConnection = Connect | Launch | Signal
-FromConnection = Connected | Refused
+FromConnection = Joined | Connected | Refused
 
 
 class NodeVersions(msgspec.Struct, kw_only=True):
-    """What is installed on a node."""
+    """What is installed on a node, and what is wrong there."""
 
     ray: str
     python: str
     ludus: str
+    problem: str = ""
 
 
 class FileMark(msgspec.Struct, kw_only=True):
@@ -91,9 +109,9 @@ class FileWant(msgspec.Struct, kw_only=True):
 
     number: int
     kind: str
-    """`list` a folder, `read` a piece of a file, `write` a piece of a new file."""
+    """`look` whether something is there, `list` a folder, `read` a piece of a file, `write` a piece of a new file."""
     root: str = ""
-    """Empty for the run directory."""
+    """Empty for the run directory; else what the config names outside it, or a path in the run."""
     name: str = ""
     offset: int = 0
     data: bytes = b""

@@ -7,6 +7,7 @@ and nothing is written but new files in staging folders, which count only when t
 from __future__ import annotations
 
 import os
+from os.path import normpath
 from pathlib import Path
 
 from ludus.runtime.ray.messages import PIECE_BYTES, FileAnswer, FileMark, FilesOf, FileWant
@@ -20,7 +21,8 @@ class RunFiles:
     """Answers what hosts want. Used by many threads."""
 
     def __init__(self, files: FilesOf) -> None:
-        self._roots = {name: Path(name).resolve() for name in files.outside}
+        self._roots = {name: Path(path).resolve() for name, path in files.outside}
+        self._outside = frozenset(self._roots)
         if files.run:
             self._roots[""] = Path(files.run).resolve()
         self._linked = [Path(name).resolve() for name in files.links]
@@ -29,6 +31,8 @@ class RunFiles:
     def answer(self, want: FileWant) -> FileAnswer:
         """Do what is wanted; a problem is told, not raised."""
         try:
+            if want.kind == "look":
+                return FileAnswer(number=want.number, is_there=self._has(want))
             path = self._find(want)
             if want.kind == "list":
                 return self._list(want.number, path)
@@ -38,11 +42,23 @@ class RunFiles:
         except (OSError, ValueError) as error:
             return FileAnswer(number=want.number, problem=f"{want.name or want.root}: {error}")
 
+    def _has(self, want: FileWant) -> bool:
+        root = self._root(want.root)
+        return root is not None and (root / want.name).is_dir()
+
+    def _root(self, name: str) -> Path | None:
+        """Where a root is; None of one that nodes may not have."""
+        if name in self._roots:
+            return self._roots[name]
+        path, run = Path(name).resolve(), self._roots.get("")
+        return path if run is not None and path.is_relative_to(run) else None
+
     def _find(self, want: FileWant) -> Path:
-        if want.root not in self._roots:
+        root = self._root(want.root)
+        if root is None:
             raise ValueError("the config names no such file")
-        root = self._roots[want.root]
-        path = (root / want.name).resolve()
+        # Links in a folder that the config names are the user's own, as those of the hub's cache to its blobs.
+        path = Path(normpath(root / want.name)) if want.root in self._outside else (root / want.name).resolve()
         places = [root] if want.root or want.kind == "write" else [root, *self._linked]
         if not any(path.is_relative_to(place) for place in places):
             raise ValueError("it lies outside of the run")
