@@ -1,6 +1,6 @@
 """What endpoints cost is known for the whole run, whatever happens to the explorers."""
 
-from ludus.orchestrator.dispatcher import EndpointBill
+from ludus.orchestrator.endpoint_bill import EndpointBill
 
 
 def test_what_explorers_tell_adds_up() -> None:

@@ -9,12 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ludus.errors import CorruptRecord, StorageError
 from ludus.storage import atomic
 from ludus.storage.atomic import (
     discard_tree,
     ensure_directory,
+    json_bytes,
     publish_directory,
     read_json,
     sha256_file,
@@ -144,3 +147,14 @@ def test_discarded_tree_is_gone_and_hash_is_sha256(tmp_path: Path) -> None:
     assert sha256_file(tmp_path / "a" / "file").startswith("ba7816bf")
     discard_tree(tmp_path / "a")
     assert names(tmp_path) == []
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+        max_leaves=20,
+    )
+)
+def test_json_is_indented_as_the_json_module_does_it(value: object) -> None:
+    assert json_bytes(Path("x.json"), value) == (json.dumps(value, indent=1) + "\n").encode()

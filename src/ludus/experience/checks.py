@@ -137,8 +137,9 @@ def check_actions(experiences: Experiences, specs: Specs, known: Known, flags: R
     action, legal = experiences.steps["action"], experiences.steps.get("legal")
     bad = action < 0
     if "observation" in experiences.steps:
-        counts = np.array([getattr(specs.get(g), "actions", 0) for g in experiences.sequences["game"]], np.int64)
-        bad = bad | (action >= np.repeat(counts, experiences.lengths))
+        for name, rows in _rows_by(experiences.sequences["game"]).items():
+            here = True if rows.all() else np.repeat(rows, experiences.lengths)
+            bad |= here & (action >= getattr(specs.get(name), "actions", 0))
     flags.flag_steps(experiences, bad, "illegal_action", lambda step: f"action {action[step]} does not exist")
     if legal is not None and legal.shape[1]:
         allowed = legal[np.arange(len(action)), np.clip(action, 0, legal.shape[1] - 1)]

@@ -51,8 +51,9 @@ def verify(
     refused: list[Refusal] = []
     good: dict[str, Episode] = {}
     bad: dict[str, Why] = {}
+    bounds = {game: (spec.players, *slack(spec)) for game, spec in specs.items()}
     for episode in batch.episodes:
-        problem = _episode_problem(episode, specs)
+        problem = None if _is_plainly_sound(episode, bounds) else _episode_problem(episode, specs)
         if problem is None:
             good[episode.id] = episode
         else:
@@ -79,9 +80,11 @@ def _verify_rows(
     flags = RowFlags(len(experiences))
     names = experiences.sequences["episode"].tolist()
     # The sequences of a refused episode went with it: they are left out without an entry of their own.
-    gone = np.fromiter((name in bad for name in names), np.bool_, len(names))
-    orphans = np.fromiter((name not in good and name not in bad for name in names), np.bool_, len(names))
-    flags.flag_rows(orphans, "orphan", "its episode did not come with it")
+    gone = np.zeros(len(names), np.bool_)
+    if not good.issuperset(names):
+        gone = np.fromiter((name in bad for name in names), np.bool_, len(names))
+        orphans = np.fromiter((name not in good and name not in bad for name in names), np.bool_, len(names))
+        flags.flag_rows(orphans, "orphan", "its episode did not come with it")
     for check in CHECKS:
         check(experiences, specs, known_versions, flags)
     refused = [refusal for refusal in _name_refused(experiences, flags) if refusal.episode not in bad]
@@ -99,6 +102,15 @@ def _refused_rows(experiences: Experiences, flags: RowFlags, bad: Mapping[str, W
     if "shaped_reward" not in experiences.sequences:
         experiences = experiences.replace(sequences={"shaped_reward": experiences.sequences["final_reward"].copy()})
     return with_reasons(experiences, why)
+
+
+def _is_plainly_sound(episode: Episode, bounds: Mapping[str, tuple[int, float, float]]) -> bool:
+    """Whether an episode has no problem, found out quickly; of others `_episode_problem` knows more."""
+    players, low, high = bounds.get(episode.task.game, (-1, 0.0, 0.0))
+    returns = episode.returns
+    if episode.error or len(returns) != players:
+        return False
+    return all(map(isfinite, returns)) and low <= min(returns) and max(returns) <= high
 
 
 def _episode_problem(episode: Episode, specs: Mapping[str, GameSpec]) -> tuple[str, str] | None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,6 +20,7 @@ import pyarrow as pa
 from ludus.errors import DamagedPolicy, WorkerError
 from ludus.explore.messages import Broken, Cancel, FromExplorer, GaveUp, Play, Played, Ready, Setup, StepLimits, Trouble
 from ludus.orchestrator.context import RunContext
+from ludus.orchestrator.endpoint_bill import EndpointBill
 from ludus.orchestrator.workers import worker_imports
 from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, PolicyRef, Task, episode_id
 from ludus.runtime import Arrived, Lost, WorkerSpec
@@ -34,8 +34,6 @@ DAMAGED_TRIES = 5
 """For an episode whose policy was damaged and is whole again; more than a version is repaired."""
 TASKS_PER_SLOT = 3
 """In an explorer's hands: one that is played, one that waits to be, and one that waits to be handed over."""
-RECENT = 64
-"""Messages over which the judge's mean score is taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,62 +73,13 @@ class Waiting:
 
     def take(self) -> Task:
         """The next task of the purpose whose turn it is."""
-        purpose = next(purpose for purpose, queue in self._queues.items() if queue)
-        queue = self._queues.pop(purpose)
+        purpose, queue = next((purpose, queue) for purpose, queue in self._queues.items() if queue)
         task = queue.popleft()
-        if queue:
-            self._queues[purpose] = queue  # behind the others
+        if len(self._queues) > 1 or not queue:
+            del self._queues[purpose]
+            if queue:
+                self._queues[purpose] = queue  # behind the others
         return task
-
-
-class EndpointBill:
-    """What the endpoints of a run have cost, over all explorers and starts; counts by name: `endpoints/gpt/cost`.
-
-    Invariant: what an explorer told is counted once; an explorer that is replaced begins with what the one before it
-    has spent, so a limit holds for the run and not for a process. What a killed explorer had not told is not known.
-    """
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self._totals: dict[str, float] = {}
-        self._earlier: dict[str, float] = {}
-        """Totals before this start; its costs are divided among the explorers."""
-        self._by_worker: dict[str, dict[str, float]] = {}
-        self._verdicts: deque[tuple[float, float]] = deque(maxlen=RECENT)
-
-    def add(self, worker: str, counts: Mapping[str, float]) -> None:
-        """Take what an explorer has counted since it last told."""
-        mine = self._by_worker.setdefault(worker, {})
-        for name, value in counts.items():
-            self._totals[name] = self._totals.get(name, 0.0) + value
-            mine[name] = mine.get(name, 0.0) + value
-        if verdicts := counts.get("judge/verdicts"):
-            self._verdicts.append((verdicts, counts.get("judge/score_sum", 0.0)))
-
-    def spent(self, worker: str) -> dict[str, float]:
-        """What a new process under this name is to count as spent, by endpoint."""
-        mine = self._by_worker.get(worker, {})
-        return {
-            name.split("/")[1]: self._earlier.get(name, 0.0) / self._workers + mine.get(name, 0.0)
-            for name in self._totals
-            if name.startswith("endpoints/") and name.endswith("/cost")
-        }
-
-    def metrics(self) -> dict[str, float]:
-        """`explore/endpoints/<name>/...` as totals, and the judge's mean score of late."""
-        values = {f"explore/{name}": value for name, value in self._totals.items() if name != "judge/score_sum"}
-        if self._verdicts:
-            values["explore/judge/score"] = sum(s for _, s in self._verdicts) / sum(n for n, _ in self._verdicts)
-        return values
-
-    def state(self) -> dict[str, Any]:
-        """For the checkpoint."""
-        return {"totals": dict(self._totals)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint. Called before explorers are started."""
-        self._totals = {str(name): float(value) for name, value in state["totals"].items()}
-        self._earlier = dict(self._totals)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -222,9 +171,14 @@ class Dispatcher:
             )
             self._context.supervisor.start(spec)
             self._greet(spec.name)
-        meters, room = self._context.telemetry.meters, self._workers * self._setup.slots * TASKS_PER_SLOT
+        meters, room = self._context.telemetry.meters, self._workers * self._most_held
         meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
         meters.watch_workers("explore", lambda: self._context.supervisor.cpu_s(list(self._hands)))
+
+    @property
+    def _most_held(self) -> int:
+        """Tasks in the hands of one process, at most."""
+        return self._setup.slots * TASKS_PER_SLOT
 
     @property
     def running(self) -> int:
@@ -313,15 +267,16 @@ class Dispatcher:
 
     def _hand_out(self) -> None:
         """Give waiting tasks to whoever has least in hand, as long as there is room."""
+        if not (waiting := len(self._waiting)):
+            return
         given: dict[str, list[Task]] = {worker: [] for worker in self._hands}
-        while self._waiting:
-            worker = min(self._hands, key=lambda name: len(self._hands[name]))
-            if len(self._hands[worker]) >= self._setup.slots * TASKS_PER_SLOT:
-                break
-            task = self._waiting.take()
-            self._hands[worker][episode_id(self._setup.run, task.id, task.attempt)] = task
-            given[worker].append(task)
+        held, most, run = {name: len(hand) for name, hand in self._hands.items()}, self._most_held, self._setup.run
+        for _ in range(min(waiting, sum(max(most - count, 0) for count in held.values()))):
+            worker = min(held, key=held.__getitem__)
+            held[worker] += 1
+            given[worker].append(self._waiting.take())
         for worker, tasks in given.items():
+            self._hands[worker].update({episode_id(run, task.id, task.attempt): task for task in tasks})
             if tasks:
                 self._context.supervisor.send(worker, Play(tasks=tasks))
 
@@ -346,7 +301,8 @@ class Dispatcher:
         self._count_back(episodes)
         for episode in episodes:
             del hand[episode.id]
-            self._strikes.pop(episode.id, None)
+            if self._strikes:
+                self._strikes.pop(episode.id, None)
         batch = EpisodeBatch(episodes=tuple(episodes), experiences=experiences)
         return Delivery(batch=batch, episodes_table=table)
 

@@ -40,16 +40,14 @@ class TaskIssuer:
 
     def submit(self, numbers: Iterable[int]) -> list[Task]:
         """Have tasks played with the line-ups that the league gives them now."""
-        made = [self.tasks.training(TaskId(number), 1, self._seats_for)[0] for number in numbers]
+        made = [self.tasks.task(TaskId(number), self._seats_for) for number in numbers]
         self.explorers.submit(made)
         return made
 
     def submit_again(self, lineups: Mapping[TaskId, tuple[Seat, ...]]) -> None:
         """Have tasks played with line-ups that were decided before."""
         missing = [(task, lineup) for task, lineup in lineups.items() if task not in self._done]
-        self.explorers.submit(
-            [self.tasks.training(task, 1, lambda *_, lineup=lineup: lineup)[0] for task, lineup in missing]
-        )
+        self.explorers.submit([self.tasks.task(task, lambda *_, lineup=lineup: lineup) for task, lineup in missing])
 
     def give_up(self, tasks: Sequence[int]) -> None:
         """These tasks are over without a result: nobody plays them any more, and orders learn nothing from them."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ludus.errors import CorruptRecord
@@ -197,30 +198,31 @@ def episodes_from_table(table: pa.Table, tasks: Mapping[EpisodeId, Task] | None 
     missing = [name for name in _EPISODE_SCHEMA.names if name not in (*table.column_names, *_LATER)]
     if missing:
         raise CorruptRecord(f"not a table of episodes: no {', '.join(missing)}")
-    ids = table.column("id").to_pylist()
+    ids = _strings(table.column("id"))
     known = tasks if tasks is not None and all(id in tasks for id in ids) else _tasks(table, ids)
-    names = ("returns", "truncated", "error", "duration_s", "move_texts", "replies")
-    results = [table.column(name).to_pylist() for name in names]
-    rewards = table.column("rewards").to_pylist() if "rewards" in table.column_names else ["{}"] * len(ids)
-    sampled = table.column("sampled").to_pylist() if "sampled" in table.column_names else [0] * len(ids)
+    truncated_and_lasted = [table.column(name).to_numpy().tolist() for name in ("truncated", "duration_s")]
+    errors, lists = _strings(table.column("error")), ("returns", "move_texts", "replies")
+    results = [*truncated_and_lasted, errors, *(_tuples(table.column(name)) for name in lists)]
+    rewards = _strings(table.column("rewards")) if "rewards" in table.column_names else ["{}"] * len(ids)
+    sampled = table.column("sampled").to_numpy().tolist() if "sampled" in table.column_names else [0] * len(ids)
     moves = [_cut(table.column(name)) for name in _MOVE_TYPES]
     return [
         Episode(
             id=id,
             task=known[id],
-            returns=tuple(returns),
+            returns=returns,
             truncated=truncated,
             error=error,
             duration_s=duration_s,
-            move_texts=tuple(texts),
-            replies=tuple(replies),
+            move_texts=texts,
+            replies=replies,
             rewards=json.loads(parts) if parts != "{}" else {},
             move_plies=plies,
             move_seats=seats,
             move_actions=actions,
             sampled=tokens,
         )
-        for id, returns, truncated, error, duration_s, texts, replies, parts, tokens, plies, seats, actions in zip(
+        for id, truncated, duration_s, error, returns, texts, replies, parts, tokens, plies, seats, actions in zip(
             ids, *results, rewards, sampled, *moves, strict=True
         )
     ]
@@ -281,6 +283,21 @@ def _ragged(parts: Sequence[NDArray[Any]], dtype: type[np.generic]) -> pa.Array:
     np.cumsum([len(part) for part in parts], out=offsets[1:])
     kind = pa.large_list(pa.from_numpy_dtype(dtype))
     return encode_ragged(np.concatenate([np.zeros(0, dtype), *parts]), kind, len(parts), pa.py_buffer(offsets))
+
+
+def _strings(column: pa.ChunkedArray) -> list[Any]:
+    strings: list[Any] = column.to_numpy().tolist()
+    return strings
+
+
+def _tuples(column: pa.ChunkedArray) -> list[tuple[Any, ...]]:
+    """A column of lists, each as a tuple: a tenth of what `to_pylist` takes where lists are short."""
+    found: list[tuple[Any, ...]] = []
+    for chunk in column.chunks:
+        values, lengths = chunk.flatten().to_numpy(zero_copy_only=False).tolist(), pc.list_value_length(chunk)
+        bounds = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]).tolist()
+        found += [tuple(values[start:stop]) for start, stop in pairwise(bounds)] if values else [()] * len(chunk)
+    return found
 
 
 def _cut(column: pa.ChunkedArray) -> list[NDArray[Any]]:

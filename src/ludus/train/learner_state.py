@@ -7,6 +7,7 @@ the names of the weights they belong to, as in `0.mu.torso.0.kernel`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -38,17 +39,32 @@ class LearnerState(NamedTuple):
 
 def state_tensors(state: LearnerState) -> dict[str, Tensors]:
     """The state in two parts, `weights` and `optimizer`."""
-    vector, unravel = ravel_pytree(trained(state.params))
+    weights = {name: np.asarray(x) for name, x in state.params.items()}
+    cut = _Cut(trained(weights))
     optimizer: Tensors = {"steps": np.asarray(state.steps), "skipped": np.asarray(state.skipped)}
     for name, leaf in _leaves(state.optimizer):
-        if leaf.shape == vector.shape:
-            optimizer |= {f"{name}.{weight}": np.asarray(part) for weight, part in unravel(leaf).items()}
+        if leaf.shape == cut.shape:
+            optimizer |= {f"{name}.{weight}": part for weight, part in cut.parts(np.asarray(leaf))}
         else:
             optimizer[name] = np.asarray(leaf)
     if state.average is not None:
         optimizer |= {f"{MEAN}{name}": np.asarray(x) for name, x in state.average.mean.items()}
         optimizer["swa_updates"] = np.asarray(state.average.updates)
-    return {"weights": {name: np.asarray(x) for name, x in state.params.items()}, "optimizer": optimizer}
+    return {"weights": weights, "optimizer": optimizer}
+
+
+class _Cut:
+    """Where each weight is in the vector that `ravel_pytree` makes of all. Cutting by jax takes ten times as long."""
+
+    def __init__(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        self._weights = {name: weights[name] for name in sorted(weights)}
+        self._ends = np.cumsum([0, *(x.size for x in self._weights.values())]).tolist()
+        self.shape = (self._ends[-1],)
+
+    def parts(self, vector: NDArray[Any]) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Each weight's part of a vector."""
+        for (name, weight), (start, end) in zip(self._weights.items(), pairwise(self._ends), strict=True):
+            yield name, vector[start:end].reshape(weight.shape).astype(weight.dtype, copy=False)
 
 
 def state_from_tensors(tensors: Mapping[str, Mapping[str, NDArray[Any]]], template: LearnerState) -> LearnerState:

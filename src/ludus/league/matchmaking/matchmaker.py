@@ -137,6 +137,8 @@ class Matchmaker:
         self._seed = seed
         self._revision: int | None = None
         self._choices: list[tuple[Distribution, float]] = []
+        self._mirror: Seat | None = None
+        """Who sits on every seat, where nobody but the learner can be drawn."""
         self._samplers: list[tuple[OpponentSampler, float]] = []
         for choice in config.opponents:
             self._samplers.append((make_sampler(choice), choice.weight))
@@ -149,11 +151,14 @@ class Matchmaker:
         A sampler that has no candidate yet (no past version at the start of a run) leaves its share to the others; if
         none has one, the learner plays itself and every seat learns.
         """
-        learner = self._pool.learner.ref
         if (line_ups := self._pool.line_ups) is not None and line_ups.fixed:
             return self._whole_line_up(line_ups, spec, task_id)
-        if spec.players == 1 or self._is_pure_mirror():
-            return (Seat(policy=learner, learns=True),) * spec.players
+        self._available()
+        if self._mirror is not None:
+            return (self._mirror,) * spec.players
+        learner = self._pool.learner.ref
+        if spec.players == 1:
+            return (Seat(policy=learner, learns=True),)
         block, turn = divmod(task_id, spec.players)
         first = derive_seed(self._seed, "seat", block) % spec.players
         opponents = (Seat(policy=ref, learns=ref == learner) for ref in self._draw_opponents(block))
@@ -166,17 +171,15 @@ class Matchmaker:
         sides = [mine if ref is None else Seat(policy=ref) for ref in line_ups.fixed[drawn][0]]
         return spread(spec, sides)
 
-    def _is_pure_mirror(self) -> bool:
-        """Whether nobody but the learner can be drawn: then there is nothing to draw."""
-        available = self._available()
-        return len(available) == 1 and [ref for ref, _ in available[0][0]] == [self._pool.learner.ref]
-
     def _available(self) -> list[tuple[Distribution, float]]:
         """Distributions of the samplers that have a candidate, with their weights; kept until the pool changes."""
         if self._revision != self._pool.revision:
             choices = [(normalise(sampler.weigh(self._pool)), weight) for sampler, weight in self._samplers]
-            mirror = [([(self._pool.learner.ref, 1.0)], 1.0)]
+            learner = self._pool.learner.ref
+            mirror = [([(learner, 1.0)], 1.0)]
             self._choices = [(distribution, weight) for distribution, weight in choices if distribution] or mirror
+            is_mirror = len(self._choices) == 1 and [ref for ref, _ in self._choices[0][0]] == [learner]
+            self._mirror = Seat(policy=learner, learns=True) if is_mirror else None
             self._revision = self._pool.revision
         return self._choices
 
