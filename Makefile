@@ -76,9 +76,9 @@ test-retry: $(DEV_STAMP) ## as `make test`; what fails runs once more, alone, an
 test-vllm: $(DEV_STAMP) $(VLLM_STAMP) ## the vLLM engine against a real server, in an environment of its own
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/vllm -m vllm $(ARGS)
 
-test-ray: $(DEV_STAMP) ## workers on a Ray cluster: installs Ray (450 MB) and runs all of its tests (ten minutes)
+test-ray: $(DEV_STAMP) ## workers on a Ray cluster: installs Ray (450 MB) and runs all of its tests (a quarter of an hour)
 	@$(PIP_INSTALL) -e ".[games,dev,ray]"
-	@$(TEST_ENV) $(BIN)/python -m pytest tests/runtime tests/faults/test_ray_runs.py -m ray $(ARGS)
+	@$(TEST_ENV) $(BIN)/python -m pytest tests/runtime tests/faults/test_ray_runs.py tests/faults/test_ray_networks.py -m ray $(ARGS)
 
 lint: $(DEV_STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check

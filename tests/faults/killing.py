@@ -44,9 +44,9 @@ class Moment:
     """The little, at most; how much of it is drawn."""
 
 
-def start(config: Path, run_dir: Path, *overrides: str) -> subprocess.Popen[bytes]:
-    """Start `ludus run` in a process group of its own."""
-    command = [sys.executable, "-m", "ludus.cli.app", "run", str(config), *overrides]
+def start(config: Path, run_dir: Path, *overrides: str, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """Start `ludus run` in a process group of its own, by a command that becomes it if one is given."""
+    command = [*within, sys.executable, "-m", "ludus.cli.app", "run", str(config), *overrides]
     return subprocess.Popen(
         [*command, "--run-dir", str(run_dir), "--quiet"],
         stdout=subprocess.DEVNULL,
@@ -125,9 +125,11 @@ def count_events(run_dir: Path, kind: str) -> int:
     return sum(event.get("event") == kind for event in read_jsonl(path)) if path.exists() else 0
 
 
-def wait_for_event(process: subprocess.Popen[bytes], run_dir: Path, kind: str, number: int) -> bool:
+def wait_for_event(
+    process: subprocess.Popen[bytes], run_dir: Path, kind: str, number: int, deadline_s: float = START_DEADLINE_S
+) -> bool:
     """Wait until the n-th event of a kind is in the log; False when the process ended first."""
-    end = time.monotonic() + START_DEADLINE_S
+    end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         if count_events(run_dir, kind) >= number:
             return True
@@ -137,7 +139,7 @@ def wait_for_event(process: subprocess.Popen[bytes], run_dir: Path, kind: str, n
             continue
         return False
     kill(process)
-    raise AssertionError(f"no event {kind!r} within {START_DEADLINE_S} s")
+    raise AssertionError(f"no event {kind!r} within {deadline_s} s")
 
 
 def run_with_kills(config: Path, run_dir: Path, *, kills: int, longest_s: float, seed: int) -> int:

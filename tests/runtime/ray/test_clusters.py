@@ -36,7 +36,7 @@ def refusal(tmp_path: Path, address: str, *asks: NodeQuestion) -> str:
     started = time.monotonic()
     with pytest.raises(WorkerError) as raised:
         ConnectionClient(tmp_path / "ray.log", address=address, asks=asks)
-    assert time.monotonic() - started < BAD_INPUT_S
+    assert time.monotonic() - started < BAD_INPUT_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     assert (
         "ludus.runtime.ray"
         not in subprocess.run(

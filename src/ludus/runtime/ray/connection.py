@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from ludus.runtime.ray.messages import (
     FromConnection,
     Joined,
     Launch,
+    Loaded,
     NodeVersions,
     Refused,
     ToConnection,
@@ -44,6 +46,8 @@ MESSAGE_BYTES = 1 << 17
 MOST_DESCRIPTORS = 8
 PROBE_S = 3.0
 """A head that does not take a TCP connection within this is out of reach."""
+HEAD_S = 4.0
+"""A head may take so long to answer."""
 STORE_BYTES = 200 * 2**20
 """Memory of a cluster that is started, for what travels between processes: pieces of a few megabytes."""
 
@@ -101,6 +105,10 @@ class Connection:
         import ray
 
         address = connect.address
+        self._say(Loaded())
+        head: Any = import_module("ray._raylet").GcsClient(address=address)
+        head.get_all_node_info(timeout=HEAD_S)  # joining itself says nothing for minutes
+        self._say(Joined())
         ray.init(address=address, log_to_driver=False, configure_logging=False)
         nodes = [node for node in ray.nodes() if node["Alive"]]
         self._say(Joined())

@@ -27,6 +27,7 @@ from ludus.runtime.ray.messages import (
     Connected,
     FromConnection,
     Joined,
+    Loaded,
     NodeQuestion,
     Refused,
     ToConnection,
@@ -34,7 +35,9 @@ from ludus.runtime.ray.messages import (
 
 log = logging.getLogger(__name__)
 
-JOIN_S = 7.0
+LOAD_S = 30.0
+"""Ray is loaded within this, on a busy machine."""
+JOIN_S = 5.0
 """A cluster that takes us says so within this; a user with a wrong address waits no longer."""
 START_S = 90.0
 """A cluster on a busy machine may take so long to start."""
@@ -111,14 +114,14 @@ class ConnectionClient:
             self._keeper.wait()
 
     def _await_connection(self) -> None:
-        limit_s = JOIN_S if self._address else START_S
+        limit_s = LOAD_S if self._address else START_S
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
             if select.select([self._socket], [], [], LOOK_S)[0]:
-                if self._take_answer():
+                limit_s = self._take_answer()
+                if not limit_s:
                     return
-                limit_s = JOIN_S + 2 * NODES_S
-                end = time.monotonic() + 2 * NODES_S  # the connection itself gives up before
+                end = time.monotonic() + limit_s
             if WRONG_TOKEN in self._written():
                 raise WorkerError(
                     f"the Ray cluster at {self._address} does not take our token: set RAY_AUTH_MODE=token and "
@@ -126,8 +129,8 @@ class ConnectionClient:
                 )
         raise WorkerError(f"no Ray cluster answered within {limit_s:g} s; what it said is in {self._log_path}")
 
-    def _take_answer(self) -> bool:
-        """Returns whether the connection is ready; else the cluster has taken us, and that takes more time."""
+    def _take_answer(self) -> float:
+        """How much longer the connection may take; 0 when it is ready."""
         answer = self._socket.recv(ANSWER_BYTES)
         if not answer:
             last = self._written().decode(errors="replace").strip().splitlines()[-1:]
@@ -135,10 +138,12 @@ class ConnectionClient:
         said = msgspec.msgpack.decode(answer, type=FromConnection)
         if isinstance(said, Refused):
             raise WorkerError(said.reason)
+        if isinstance(said, Loaded):
+            return JOIN_S
         if isinstance(said, Joined):
-            return False
+            return 2 * NODES_S  # the connection itself gives up before
         self._report(said)
-        return True
+        return 0.0
 
     def _report(self, said: Connected) -> None:
         if self._address:

@@ -142,8 +142,9 @@ class HostLink:
                     waiting, sent = waiting[have - sent :], have
         except EOFError:
             log.debug("%s: the loop sends no more", self._launch.name)
-        except Exception as error:  # the thread that takes sees the same, and reports it
-            log.info("%s: %s", self._launch.name, error)
+        except Exception as error:  # the calls of the thread that takes may be answered all the same
+            self._note(error)
+            self._end(-signal.SIGKILL)
 
     def _draw(self) -> int:
         """Tell the loop what the worker says until it has ended; returns its exit code."""

@@ -6,7 +6,7 @@ import msgspec
 
 PIECE_BYTES = 4 * 2**20
 """Most bytes of a stream or a file in one call."""
-NODES_S = 30.0
+NODES_S = 60.0
 """Nodes may take so long to say what is installed there: a busy one needs seconds to start a process for us."""
 WAITING_BYTES = 16 * 2**20
 """Bytes of a stream that wait at one place, at most, besides the frame that is being read."""
@@ -73,6 +73,10 @@ class Connected(msgspec.Struct, tag="connected", kw_only=True):
     nodes: int
 
 
+class Loaded(msgspec.Struct, tag="loaded", kw_only=True):
+    """Ray is loaded, and the cluster is being asked."""
+
+
 class Joined(msgspec.Struct, tag="joined", kw_only=True):
     """The cluster has taken us; its nodes are being asked."""
 
@@ -84,7 +88,7 @@ class Refused(msgspec.Struct, tag="refused", kw_only=True):
 
 
 ToConnection = Connect | Launch | Signal
-FromConnection = Joined | Connected | Refused
+FromConnection = Loaded | Joined | Connected | Refused
 
 
 class NodeVersions(msgspec.Struct, kw_only=True):

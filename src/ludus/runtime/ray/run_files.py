@@ -6,12 +6,15 @@ and nothing is written but new files in staging folders, which count only when t
 
 from __future__ import annotations
 
+import logging
 import os
 from os.path import normpath
 from pathlib import Path
 
 from ludus.runtime.ray.messages import PIECE_BYTES, FileAnswer, FileMark, FilesOf, FileWant
 from ludus.storage.atomic import sha256_file
+
+log = logging.getLogger(__name__)
 
 STAGING = ".tmp-"
 """How the names of staging folders begin."""
@@ -37,6 +40,8 @@ class RunFiles:
             if want.kind == "list":
                 return self._list(want.number, path)
             if want.kind == "read":
+                if not want.offset:
+                    log.info("%s leaves for a node", want.name)
                 return FileAnswer(number=want.number, data=_read_piece(path, want.offset))
             return self._write(want, path)
         except (OSError, ValueError) as error:
