@@ -6,6 +6,7 @@ import pytest
 
 from ludus.cli.arguments import hours_of
 from ludus.config import RunConfig, parse_config, resolve
+from ludus.config.describe.describe_run import run_length
 from ludus.errors import ConfigError
 from ludus.orchestrator.milestones import Milestones
 from ludus.orchestrator.progress import Progress, RunClock, UpdateReport
@@ -101,6 +102,25 @@ def test_steps_have_a_default_only_where_no_other_length_is_given() -> None:
     assert config("minibatch: 8").train.steps == 10_000_000
     assert config("updates: 8").train.steps is None
     assert config("hours: 0.1").train.steps is None
+
+
+def test_what_has_been_done_of_a_length_is_said_in_clock_time() -> None:
+    made = milestones("updates: 4, hours: 2", seconds_per_update=600.0)
+    made.count(UPDATE)
+    assert made.length == "update 1/4  10:00 of 2:00:00"
+    assert milestones("hours: 0.0055556").length == "0:00 of 0:20"
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        ("hours: 1.5, steps: 5000", "until 5,000 steps or 1.5 hours are done"),
+        ("hours: 0.25", "until 15 minutes are done"),
+        ("hours: 0.0055556", "until 20 seconds are done"),
+    ],
+)
+def test_a_config_is_described_with_a_time_that_people_say(train: str, said: str) -> None:
+    assert run_length(config(train)) == said
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any
 
 from ludus.config import EarlyStoppingConfig, RunConfig
 from ludus.orchestrator.progress import Progress, RunClock, UpdateReport, crosses
+from ludus.reports.number_text import duration
 from ludus.telemetry import Telemetry
 
 _PARTS = 20
@@ -122,11 +123,11 @@ class Milestones:
 
     @property
     def length(self) -> str:
-        """`update 3/10  0.25/2 h`: what has been done of what ends the run, besides steps."""
+        """`update 3/10  15:00 of 2:00:00`: what has been done of what ends the run, besides steps."""
         train, clock = self.config.train, self.clock
         updates = f"update {clock.updates:,}/{train.updates:,}" if train.updates else ""
-        hours = f"{clock.seconds / 3600:.2f}/{train.hours:g} h" if train.hours else ""
-        return "  ".join(part for part in (updates, hours) if part)
+        time = f"{duration(clock.seconds)} of {duration(train.hours * 3600)}" if train.hours else ""
+        return "  ".join(part for part in (updates, time) if part)
 
     def reopen(self) -> None:
         """After a resume: a run that was finished may have more to do under another config."""

@@ -55,8 +55,18 @@ def updates_in_run(config: RunConfig) -> int | None:
 def run_length(config: RunConfig) -> str:
     """`until 20,000 sampled tokens or 2 hours are done`: the first of them ends the run."""
     train, what = config.train, "steps" if config.policy.model is None else "tokens"
-    lengths = ((train.steps, what), (train.updates, "updates"), (train.hours, "hours"))
-    return f"until {' or '.join(f'{number:,} {unit}' for number, unit in lengths if number)} are done"
+    counts = ((train.steps, what), (train.updates, "updates"))
+    lengths = [f"{number:,} {unit}" for number, unit in counts if number]
+    lengths += [_time(train.hours)] if train.hours else []
+    return f"until {' or '.join(lengths)} are done"
+
+
+def _time(hours: float) -> str:
+    """In the largest unit of which there is at least one."""
+    for unit, size in (("hours", 1.0), ("minutes", 60.0)):
+        if hours * size >= 1.0:
+            return f"{hours * size:.6g} {unit}"
+    return f"{hours * 3600:.3g} seconds"
 
 
 def _what_runs(config: RunConfig) -> list[Row]:
