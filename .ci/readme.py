@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TYPED = {"ludus play": "4\n" * 21 + "q\n", "ludus chess uci": "quit\n", "ludus tui": "q", "ludus replay": "q"}
+TYPED = {"ludus play": "4\n" * 21 + "q\n", "ludus chess uci": "quit\n", "ludus tui": "q", "ludus replay": "q\n"}
 """By what a command contains."""
 STAND_INS = {"my.yaml": "examples/plugins/nim.yaml", "my_game.py": "examples/plugins/nim.py"}
 """Files that the user would have written."""

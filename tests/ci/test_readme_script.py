@@ -42,6 +42,6 @@ def test_what_does_not_end_is_ended_and_its_last_words_are_kept(readme: ModuleTy
 
 def test_what_ends_is_left_alone(readme: ModuleType, tmp_path: Path) -> None:
     assert readme.run("echo done; exit 3", tmp_path) == (3, "done\r\n")
-    code, output = readme.run("echo ready; read -n1 key; echo got $key  # ludus replay", tmp_path)
+    code, output = readme.run("echo ready; read line; echo got $line  # ludus replay", tmp_path)
     assert code == 0
     assert "got q" in output
