@@ -21,6 +21,23 @@ def make(*overrides: str) -> RunConfig:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
+        # runtime
+        (
+            ["runtime.interface=eth0"],
+            "runtime.interface: is for runtime.kind: ray; add that, or leave the interface out",
+        ),
+        (
+            [
+                "topology=split",
+                OPEN_SPIEL,
+                "policy.model.path=ludus/mini",
+                "runtime.kind=ray",
+                "explore.engine={kind: vllm, url: 'http://10.0.0.9:8000/v1', model: base}",
+                "train.algorithm.preset=reinforce",
+            ],
+            "explore.engine.url: adapters are on the disk of the explorer's node; write a server of each node, such as "
+            "http://127.0.0.1:8000/v1",
+        ),
         # topology
         (
             ["topology=fused", "schedule=async"],

@@ -28,7 +28,7 @@ EVALUATION = 2**40
 """Tasks from this number on are evaluation games."""
 
 RUN = ""
-EXPLORER, TRAINER = "ludus.explore.worker", "ludus.train.worker"
+EXPLORER, TRAINER, RANK = "ludus.explore.worker", "ludus.train.worker", "ludus.train.rank_worker"
 HELPER, WARM_START = "ludus.train.parallel_helper", "ludus.ingest.warm_start_worker"
 """Whom to kill: the whole run, or one process that runs this module."""
 

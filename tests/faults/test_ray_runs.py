@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
 from cut_examples import cut, laid_over, weights_of
 from killing import (
     EXPLORER,
+    RANK,
     RUN,
     TRAINER,
     Moment,
@@ -95,6 +96,44 @@ def test_killed_workers_and_loops_lose_and_double_nothing(
     assert count_events(run, "worker_lost") >= 3
     check_nothing_is_doubled(run)
     assert describe(run) == undisturbed
+
+
+SEVERAL = {
+    "network": """
+name: boards
+games: [open_spiel:tic_tac_toe]
+topology: split
+policy: {network: {kind: mlp, hidden: [16]}}
+explore: {games_in_flight: 8}
+train: {trainers: 2, steps: 1200, batch_episodes: 8, minibatch: 32}
+telemetry: {tensorboard: false, every_s: 0}
+""",
+    "language model": """
+name: words
+games: [open_spiel:tic_tac_toe]
+policy: {model: {path: ludus/mini, lora: {rank: 4}}}
+explore: {games_in_flight: 8, prompt: {template: bare, invalid_moves: 1}, sampling: {max_tokens: 4}}
+experience: {final: [{kind: role_advantage}]}
+train: {trainers: 2, steps: 200, batch_episodes: 8, minibatch: 8, algorithm: {preset: ppo}}
+telemetry: {tensorboard: false, every_s: 0}
+""",
+}
+
+
+@pytest.mark.parametrize("policy", SEVERAL)
+def test_two_trainers_on_nodes_end_with_the_bits_of_two_processes_whoever_is_killed(
+    tmp_path: Path, policy: str
+) -> None:
+    (tmp_path / "local.yaml").write_text(SEVERAL[policy])
+    code, error = finish(start(tmp_path / "local.yaml", tmp_path / "local"))
+    assert code == 0, error
+    (tmp_path / "ray.yaml").write_text(f"{SEVERAL[policy]}runtime: ray\n")
+
+    run_through(tmp_path / "ray.yaml", tmp_path / "ray", [Moment(who=RANK), Moment(who=TRAINER)], seed=1)
+
+    assert count_events(tmp_path / "ray", "worker_lost") == 2
+    assert describe(tmp_path / "ray") == describe(tmp_path / "local")
+    assert not list((tmp_path / "ray").rglob(".tmp-*"))
 
 
 def test_nothing_of_a_killed_loop_is_left_after_30_s(config: Path, tmp_path: Path) -> None:

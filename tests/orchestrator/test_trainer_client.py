@@ -148,6 +148,20 @@ def test_an_answer_that_nobody_waits_for_changes_nothing(client: Client) -> None
     assert client.saved(2) == 2
 
 
+def test_an_answer_to_an_order_that_was_given_anew_counts_no_more(client: Client) -> None:
+    """The loss of another trainer replaces this one, too, whose last answer is on its way then."""
+    client.order()
+    (order,) = [each for each in client.supervisor.sent if isinstance(each, TrainOn)]
+    lost = Lost(worker=NAME, reason="killed", task=None, log_tail="")
+    late = Trained(update=1, staging=order.staging, metrics={}, seconds=0.0)
+    client.workers.events += [lost, Arrived(worker=NAME, message=late, blob=memoryview(b""))]
+    client.workers.serve(0.0)
+    client.workers.serve(0.0)
+    assert client.trainer.step(None) is None
+    client.answer(1)
+    assert client.trainer.step(None) is not None
+
+
 def test_without_a_batch_the_client_waits_for_workers_instead_of_spinning(client: Client) -> None:
     assert client.trainer.step(None) is None
     assert client.workers.waits[-1] > 0

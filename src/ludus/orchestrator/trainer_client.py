@@ -17,18 +17,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ludus.config import RunConfig
 from ludus.errors import IncompleteCheckpoint, TrainError, WorkerError
-from ludus.lm.teachers import TeacherModel
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.loader_watch import LoaderStatus, LoaderWatch
 from ludus.orchestrator.milestones import Milestones
-from ludus.orchestrator.policy_start import keep_teacher
 from ludus.orchestrator.progress import Learner, UpdateReport, report_of
 from ludus.orchestrator.run_store import RunStore
-from ludus.orchestrator.workers import POLL_S, Workers, worker_imports
+from ludus.orchestrator.trainer_group import NAME, TrainerGroup
+from ludus.orchestrator.workers import POLL_S, Workers
 from ludus.records import derive_seed
-from ludus.runtime import Arrived, Lost, WorkerSpec
+from ludus.runtime import Arrived, Lost
 from ludus.sources.protocol import Batch
 from ludus.storage.arrow import experiences_to_table, to_bytes
 from ludus.storage.atomic import temporary_name
@@ -36,22 +34,19 @@ from ludus.storage.checkpoints import Checkpoint, CheckpointStore
 from ludus.storage.filesystem import REAL
 from ludus.storage.tensors import load_tensors
 from ludus.telemetry import Fill
-from ludus.train.learners import local_devices
 from ludus.train.messages import (
     LOADER,
-    FromTrainer,
     LoaderReport,
+    MeetingPlace,
     Saved,
     SaveInto,
     Trained,
     TrainerBroken,
-    TrainerSetup,
     TrainOn,
 )
 
 log = logging.getLogger(__name__)
 
-NAME = "trainer"
 FIRST_SAVE_S = 600.0
 ORDERS_AHEAD = 2
 """Batches that the trainer has in hand in the asynchronous schedule, so that it never waits for the loop."""
@@ -83,7 +78,7 @@ class TrainerClient(Learner):
         self._orders: deque[Order] = deque()
         self._finished: deque[tuple[Order, Trained]] = deque()
         self._states = TrainerStates(store.checkpoints)
-        self._teacher: TeacherModel | None = None
+        self._group = TrainerGroup(context)
         self.loader = LoaderWatch(context.run.refused_chunks, context.telemetry.event)
         """What the trainer's loader was doing a moment ago."""
         workers.listen(self._absorb)
@@ -100,25 +95,14 @@ class TrainerClient(Learner):
 
     def begin(self, saved: Checkpoint | None) -> None:
         """Start the process from a checkpoint, or with fresh weights."""
-        context, runtime, devices = self._context, self._context.config.runtime, local_devices(self._context.config)
-        self._teacher = keep_teacher(context.config, context.run)
+        context = self._context
         self._ordered = self._milestones.progress.update
-        context.supervisor.start(
-            WorkerSpec(
-                name=NAME,
-                module="ludus.train.worker",
-                replies=FromTrainer,
-                threads=max(runtime.threads or 1, devices),
-                devices=devices,
-                stall_s=runtime.stall_s,
-                imports=worker_imports(context.config),
-            )
-        )
+        self._group.start()
         self._greet(None if saved is None else saved.path)
         self._states.weights = {} if saved is None else saved.tensors("weights")
         meters = context.telemetry.meters
         meters.watch("train", "batches", lambda: Fill(length=len(self._orders), capacity=self.depth))
-        meters.watch_workers("train", lambda: context.supervisor.cpu_s([NAME]))
+        meters.watch_workers("train", lambda: context.supervisor.cpu_s([NAME, *self._group.others]))
 
     def step(self, batch: Batch | None) -> UpdateReport | None:
         """Send a batch; returns an update that is done. In sync, waits for that of this batch, unless a loader does."""
@@ -166,23 +150,31 @@ class TrainerClient(Learner):
 
     def _absorb(self, event: Arrived | Lost) -> None:
         """Take a supervisor event that concerns the trainer."""
-        if event.worker != NAME:
+        if event.worker not in self._group:
             return
         if isinstance(event, Lost):
             self._recover(event)
         elif isinstance(event.message, Trained):
-            if not self._orders or event.message.update != self._orders[0].update:
+            if not self._is_awaited(event.message):
                 log.warning("%s answered update %d, which nobody waits for; dropped", NAME, event.message.update)
                 return
             order = self._orders.popleft()
             self._states.answer(order.staging)
             self._finished.append((order, event.message))
+        elif isinstance(event.message, MeetingPlace):
+            self._group.introduce(event.message)
         elif isinstance(event.message, TrainerBroken):
             raise TrainError(event.message.error)
         elif isinstance(event.message, LoaderReport):
             self.loader.absorb(event.message, ordered=self._ordered)
         elif isinstance(event.message, Saved) and self._states.is_wanted:
             self._states.written = self._states.checkpoints.directory / event.message.staging
+
+    def _is_awaited(self, answer: Trained) -> bool:
+        """Whether it is that to the oldest order, as it was given last."""
+        if not self._orders or answer.update != self._orders[0].update:
+            return False
+        return answer.staging in ("", self._orders[0].staging.name)
 
     def _ask_to_save(self) -> None:
         """Only for the very first checkpoint, before anything is ordered."""
@@ -199,26 +191,7 @@ class TrainerClient(Learner):
         self._context.supervisor.send(NAME, SaveInto(staging=self._states.scratch().name))
 
     def _greet(self, checkpoint: Path | None) -> None:
-        context = self._context
-        setup = TrainerSetup(
-            config=self._config_of_run().model_dump_json(),
-            shape=context.shape.to_json(),
-            checkpoint=checkpoint.name if checkpoint is not None else "",
-            start=str(context.start.run.policies) if context.start is not None else "",
-            start_policy=str(context.start.policy) if context.start is not None else "",
-            teacher={} if self._teacher is None else self._teacher.to_json(),
-            plugins=list(context.plugins),
-            update=self._ordered - len(self._orders),
-        )
-        context.supervisor.send(NAME, setup)
-
-    def _config_of_run(self) -> RunConfig:
-        """The config, with the run's directory in what its loader is made with."""
-        config, path = self._context.config, str(self._context.run.path)
-        if config.buffer.loader is None:
-            return config
-        buffer = config.buffer.model_copy(update={"loader": config.buffer.loader.of_run(path)})
-        return config.model_copy(update={"buffer": buffer})
+        self._group.greet(checkpoint, self._ordered - len(self._orders))
 
     def _send(self, order: Order) -> None:
         seed = derive_seed(self._context.config.seed, "update", order.update) % 2**32
@@ -236,7 +209,8 @@ class TrainerClient(Learner):
 
     def _recover(self, lost: Lost) -> None:
         """Set a replacement up with the newest state there is, and repeat what was asked of the one before."""
-        self._context.telemetry.event("worker_lost", worker=NAME, reason=lost.reason, log_tail=lost.log_tail)
+        self._context.telemetry.event("worker_lost", worker=lost.worker, reason=lost.reason, log_tail=lost.log_tail)
+        self._group.replace(lost.worker)
         self._greet(self._states.newest())
         for order in self._orders:
             order.staging = self._states.scratch(instead_of=order.staging)

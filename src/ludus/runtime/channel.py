@@ -58,6 +58,7 @@ class Channel(Generic[Incoming]):
         """`incarnation` is that of the worker at one end, known to both."""
         self._socket = sock
         self._incarnation = incarnation
+        self._passes_files = sock.family == socket.AF_UNIX
         self._sent = self._taken = 0
         self.dropped = 0
         """Frames that came again, or from an earlier incarnation."""
@@ -81,13 +82,18 @@ class Channel(Generic[Incoming]):
     def send(self, message: msgspec.Struct, blob: bytes | memoryview = b"") -> None:
         """Queue a message and send as much as goes without waiting."""
         body = self._encoder.encode(message)
-        file = _write_file(memoryview(blob).cast("B")) if len(blob) >= FILE_BYTES else None
+        file = self._put_into_file(blob)
         header = HEADER.pack(len(body), len(blob), file is not None, self._incarnation, self._sent)
         self._sent += 1
         self._outbox.append(_Piece(memoryview(header + body), file))
         if len(blob) and file is None:
             self._outbox.append(_Piece(memoryview(blob).cast("B")))
         self.flush()
+
+    def _put_into_file(self, blob: bytes | memoryview) -> int | None:
+        """A file that goes beside a frame; None for a small blob, and where the other side may be far away."""
+        is_large = self._passes_files and len(blob) >= FILE_BYTES
+        return _write_file(memoryview(blob).cast("B")) if is_large else None
 
     def flush(self) -> None:
         """Send queued bytes until the socket would block."""

@@ -181,6 +181,10 @@ class Supervisor:
         if name in self._live:
             self._end(name)
 
+    def restart(self, name: str) -> None:
+        """Begin anew with one worker, which has done nothing wrong: that is no loss."""
+        self.start(self._end(name).spec)
+
     def _end(self, name: str) -> WorkerProcess:
         """Kill what is left of a worker and forget it."""
         live = self._live.pop(name)

@@ -5,14 +5,14 @@ adds their shares to its own in the order of their ranks, takes the optimizer's 
 nothing but the batch, so all trainers have the same weights at every minibatch.
 
 Invariants: the result is that of one trainer, to rounding, and the same bits whenever it is computed again. Bytes go
-through socket pairs, and nothing is unpickled. When a helper is lost this process ends too, so that whoever supervises
-it replaces all of them together.
+through socket pairs, or TCP where trainers are on several machines, and nothing is unpickled. When a helper is lost
+this process ends too, so that whoever supervises it replaces all of them together.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -36,6 +36,7 @@ from ludus.train.jax_learner import JaxLearner
 from ludus.train.jax_share import FromHelper, JaxShare, Ready, ShareBatch, ShareMinibatch
 from ludus.train.jax_steps import EpochState, Metrics
 from ludus.train.learner_state import LearnerState
+from ludus.train.meeting import Peers
 
 Floats = NDArray[np.float32]
 
@@ -43,18 +44,13 @@ Floats = NDArray[np.float32]
 class NetworkHelpers:
     """Trainers 1, 2, ... of a network, as trainer 0 sees them."""
 
-    def __init__(self, config: RunConfig, shape: Mapping[str, Any]) -> None:
-        """Start the processes; `await_ready` says when they listen."""
-        pairs = [socket.socketpair() for _ in range(1, config.train.trainers)]
-        setups = [
-            {"config": config.model_dump_json(), "shape": dict(shape), "rank": rank, "socket": theirs.fileno()}
-            for rank, (_, theirs) in enumerate(pairs, start=1)
-        ]
-        self.helpers = HelperProcesses(setups, descriptors=[theirs.fileno() for _, theirs in pairs])
-        for _, theirs in pairs:
-            theirs.close()
-        self._channels: list[Channel[object]] = [Channel(ours, FromHelper) for ours, _ in pairs]
-        self._patience_s = config.runtime.stall_s
+    def __init__(
+        self, helpers: HelperProcesses | Peers, sockets: Sequence[socket.socket], *, patience_s: float
+    ) -> None:
+        """`await_ready` says when they listen."""
+        self.helpers = helpers
+        self._channels: list[Channel[object]] = [Channel(sock, FromHelper) for sock in sockets]
+        self._patience_s = patience_s
 
     def await_ready(self) -> None:
         """Wait until all of them listen. Raises WorkerError if one did not start; none is left then."""
@@ -106,12 +102,30 @@ class NetworkHelpers:
             return False
 
 
+def start_helpers(config: RunConfig, shape: Mapping[str, Any]) -> NetworkHelpers:
+    """The other trainers as processes below this one."""
+    pairs = [socket.socketpair() for _ in range(1, config.train.trainers)]
+    setups = [
+        {"config": config.model_dump_json(), "shape": dict(shape), "rank": rank, "socket": theirs.fileno()}
+        for rank, (_, theirs) in enumerate(pairs, start=1)
+    ]
+    helpers = HelperProcesses(setups, descriptors=[theirs.fileno() for _, theirs in pairs])
+    for _, theirs in pairs:
+        theirs.close()
+    return NetworkHelpers(helpers, [ours for ours, _ in pairs], patience_s=config.runtime.stall_s)
+
+
+def meet_helpers(config: RunConfig, peers: Peers) -> NetworkHelpers:
+    """The other trainers on whatever machines, met already."""
+    return NetworkHelpers(peers, peers.sockets, patience_s=config.runtime.stall_s)
+
+
 class ParallelJaxLearner(JaxLearner):
     """A `JaxLearner` with `train.trainers` processes behind it."""
 
     def __init__(self, config: RunConfig, shape: Mapping[str, Any], helpers: NetworkHelpers | None = None) -> None:
-        """`helpers` are the other trainers; processes, unless given."""
-        self.helpers = NetworkHelpers(config, shape) if helpers is None else helpers
+        """`helpers` are the other trainers; processes of this machine, unless given."""
+        self.helpers = start_helpers(config, shape) if helpers is None else helpers
         super().__init__(PolicyShape.from_json(shape).build(), config.train)
         self._share = JaxShare(self, config.train, rank=0, size=config.train.trainers)
         self._begin, self._take, self._conclude = (jax.jit(x) for x in (self._started, self._taken, self._concluded))

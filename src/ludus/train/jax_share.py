@@ -9,7 +9,7 @@ travels beside `ShareBatch` as safetensors, weights and answers beside the other
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -145,15 +145,24 @@ def respond(share: JaxShare, message: object, blob: memoryview) -> bytes | None:
     return None
 
 
-def follow(config: RunConfig, shape: Mapping[str, Any], *, rank: int, sock: socket.socket) -> None:
-    """A helper's life: compute what trainer 0 asks for until it says stop."""
+def follow(
+    config: RunConfig,
+    shape: Mapping[str, Any],
+    *,
+    rank: int,
+    sock: socket.socket,
+    tell: Callable[[bool], None] = lambda is_busy: None,
+) -> None:
+    """A helper's life: compute what trainer 0 asks for until it says stop; `tell` hears whether there is work."""
     channel: Channel[object] = Channel(sock, ToHelper)
     share = JaxShare(make_network_learner(config, shape), config.train, rank=rank, size=config.train.trainers)
     channel.send(Ready())
     while True:
+        tell(False)
         for message, blob in channel.wait(None):
             if isinstance(message, Stop):
                 return
+            tell(True)
             answer = respond(share, message, blob)
             if answer is not None:
                 channel.send(Shared(), answer)

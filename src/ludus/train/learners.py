@@ -18,6 +18,7 @@ from ludus.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from ludus.train.jax_learner import JaxLearner
+    from ludus.train.meeting import Peers
     from ludus.train.torch_learner import TorchLearner
     from ludus.train.torch_scoring import Reducer
 
@@ -65,20 +66,24 @@ def make_learner(
     *,
     teacher: Mapping[str, Any] | None = None,
     scratch: Path | None = None,
+    peers: Peers | None = None,
 ) -> Learner:
-    """The learner of a run for a policy of this shape, with this teacher (as JSON); temporaries go into `scratch`."""
+    """The learner of a run for a policy of this shape, with this teacher (as JSON); temporaries go into `scratch`.
+
+    `peers` are the other trainers, where this process is not to start them.
+    """
     if has_chess_losses(config):
         return _make_chess_learner(config, shape)
     if config.policy.model is None:
         if config.train.trainers > 1:
-            from ludus.train.jax_parallel import ParallelJaxLearner
+            from ludus.train.jax_parallel import ParallelJaxLearner, meet_helpers
 
-            return ParallelJaxLearner(config, shape)
+            return ParallelJaxLearner(config, shape, None if peers is None else meet_helpers(config, peers))
         return make_network_learner(config, shape)
     if config.train.trainers > 1:
         from ludus.train.parallel import ParallelLearner
 
-        return ParallelLearner(config, shape, teacher=teacher, scratch=scratch)
+        return ParallelLearner(config, shape, teacher=teacher, scratch=scratch, peers=peers)
     return make_torch_learner(config, shape, teacher=teacher)
 
 

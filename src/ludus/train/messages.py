@@ -57,6 +57,28 @@ class TrainerSetup(msgspec.Struct, tag="trainer_setup", kw_only=True):
     plugins: list[str] = []
     update: int = 0
     """Updates that the state was trained for."""
+    meets: bool = False
+    """Whether the other trainers are workers of their own, which are told where this one waits for them."""
+
+
+class MeetingPlace(msgspec.Struct, tag="meeting_place", kw_only=True):
+    """Where trainer 0 waits for the others."""
+
+    host: str
+    port: int
+    token: str
+
+
+class FollowTrainer(msgspec.Struct, tag="follow_trainer", kw_only=True):
+    """First message to trainer 1, 2, ... where they are workers of their own."""
+
+    rank: int
+    place: MeetingPlace
+    config: str
+    """As in `TrainerSetup`."""
+    shape: dict[str, Any]
+    teacher: dict[str, Any] = {}
+    plugins: list[str] = []
 
 
 class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):
@@ -86,6 +108,8 @@ class Trained(msgspec.Struct, tag="trained", kw_only=True):
     """An update is done and its state is in the staging folder."""
 
     update: int
+    staging: str = ""
+    """The folder, as it was ordered: an answer to an order that was given anew counts no more."""
     metrics: dict[str, float]
     seconds: float
     steps: int = 0
@@ -122,4 +146,4 @@ class TrainerBroken(msgspec.Struct, tag="trainer_broken", kw_only=True):
 
 
 ToTrainer = TrainerSetup | TrainOn | SaveInto | Stop
-FromTrainer = Trained | Saved | LoaderReport | TrainerBroken
+FromTrainer = MeetingPlace | Trained | Saved | LoaderReport | TrainerBroken

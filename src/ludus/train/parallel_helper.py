@@ -48,7 +48,7 @@ def _share_language_model(config: RunConfig, setup: dict[str, Any]) -> None:
     import torch
 
     from ludus.train.learners import make_torch_learner
-    from ludus.train.parallel import GlooReducer, follow, sign_of
+    from ludus.train.parallel import GlooReducer, file_store, follow, sign_of
 
     torch.set_num_threads(setup["threads"])
     meeting_place = Path(setup["meeting_place"])
@@ -56,7 +56,7 @@ def _share_language_model(config: RunConfig, setup: dict[str, Any]) -> None:
     reducer = GlooReducer(
         rank=setup["rank"],
         size=config.train.trainers,
-        meeting_place=meeting_place,
+        store=file_store(meeting_place, config.train.trainers),
         timeout_s=config.runtime.stall_s,
     )
     try:

@@ -33,9 +33,11 @@ from ludus.train.loaders import (
     refuse_other_than_rows,
     report_on,
 )
+from ludus.train.meeting import Meeting, Peers
 from ludus.train.messages import (
     LOADER,
     LoaderReport,
+    MeetingPlace,
     Saved,
     SaveInto,
     ToTrainer,
@@ -54,7 +56,7 @@ class Trainer:
     """A learner and its state, driven by messages. What its loader is doing, it tells by `tell`."""
 
     def __init__(
-        self, setup: TrainerSetup, pulse: Pulse, files: NodeFiles, tell: Callable[[LoaderReport], None]
+        self, setup: TrainerSetup, pulse: Pulse, files: NodeFiles, tell: Callable[[LoaderReport | MeetingPlace], None]
     ) -> None:
         load_plugins([str(files.outside(path)) for path in setup.plugins])
         config = RunConfig.model_validate_json(setup.config)
@@ -67,7 +69,8 @@ class Trainer:
         self._shape = shape_here(setup.shape, files)
         self._files, self._folder = files, RunDirectory(files.run).checkpoints
         teacher = teacher_here(setup.teacher, files)
-        self._learner = make_learner(config, self._shape, teacher=teacher, scratch=self._folder)
+        peers = _meet(config, pulse, tell) if setup.meets else None
+        self._learner = make_learner(config, self._shape, teacher=teacher, scratch=self._folder, peers=peers)
         self._state: Any = self._learner.init(config.seed)
         if setup.checkpoint:
             folder = self._folder / setup.checkpoint
@@ -97,7 +100,9 @@ class Trainer:
         self._update = order.update
         if order.validates:
             metrics = {**metrics, **self._validate()}
-        return Trained(update=order.update, metrics=metrics, seconds=seconds, steps=steps, episodes=episodes)
+        return Trained(
+            update=order.update, staging=order.staging, metrics=metrics, seconds=seconds, steps=steps, episodes=episodes
+        )
 
     def report(self) -> None:
         """Tell what the loader is doing, unless that was a moment ago."""
@@ -149,6 +154,14 @@ class Trainer:
                 save_tensors(staging / f"{part}.safetensors", tensors, is_staged=True)
             if self._loader is not None:
                 write_json(staging / LOADER, self._loader.state())
+
+
+def _meet(config: RunConfig, pulse: Pulse, tell: Callable[[MeetingPlace], None]) -> Peers:
+    """Say where this trainer waits, and wait for the others."""
+    interface = config.runtime.interface
+    meeting = Meeting(interface)
+    tell(meeting.place)
+    return Peers(meeting.await_all(config.train.trainers, pulse.tick), interface=interface)
 
 
 def _amounts(rows: Experiences | Tensors) -> tuple[int, int]:

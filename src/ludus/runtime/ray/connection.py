@@ -26,6 +26,7 @@ from ludus.errors import WorkerError
 from ludus.runtime.ray.host import examine_node
 from ludus.runtime.ray.host_link import HostLink
 from ludus.runtime.ray.messages import (
+    ADDRESS,
     NODES_S,
     Connect,
     Connected,
@@ -70,6 +71,8 @@ class Connection:
             if isinstance(message, Connect):
                 self._say(self._connect(message))
             elif isinstance(message, Launch):
+                if self._is_own:
+                    message.environment.setdefault(ADDRESS, "127.0.0.1")
                 files = self._files.setdefault(message.files, RunFiles(message.files))
                 link = HostLink(message, fds, files, reserves=not self._is_own)
                 self._links = {number: each for number, each in self._links.items() if not each.is_over}

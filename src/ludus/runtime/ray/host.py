@@ -13,7 +13,7 @@ import msgspec
 
 import ludus
 from ludus.runtime.ray.hosted_worker import HostedWorker
-from ludus.runtime.ray.messages import Connect, Launch, NodeVersions, Put, Take
+from ludus.runtime.ray.messages import ADDRESS, Connect, Launch, NodeVersions, Put, Take
 
 THREADS = 8
 """Calls that a host serves at once: one for each direction, signals, and those whose callers have given up."""
@@ -24,7 +24,7 @@ class Host:
 
     def __init__(self, order: bytes) -> None:
         launch = msgspec.msgpack.decode(order, type=Launch)
-        os.environ.update(launch.environment)
+        os.environ.update({ADDRESS: own_address(), **launch.environment})
         self._worker = HostedWorker(launch)
 
     def put(self, put: bytes) -> bytes:
@@ -49,6 +49,13 @@ class Host:
         """Leave nothing on the node; the host is ended next."""
         self._worker.close()
         return b""
+
+
+def own_address() -> str:
+    """The address by which the other nodes reach this one."""
+    import ray
+
+    return str(ray.util.get_node_ip_address())
 
 
 def examine_node(order: bytes) -> bytes:

@@ -12,6 +12,10 @@ WAITING_BYTES = 16 * 2**20
 """Bytes of a stream that wait at one place, at most, besides the frame that is being read."""
 
 
+ADDRESS = "LUDUS_NODE_ADDRESS"
+"""The variable that tells a worker by which address other machines reach its own."""
+
+
 class NodeQuestion(msgspec.Struct, kw_only=True):
     """What each node of a joined cluster is asked before anything begins there."""
 
