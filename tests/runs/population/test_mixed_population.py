@@ -120,6 +120,7 @@ def test_kinds_that_cannot_meet_are_refused_before_anything_is_written(poker_spe
     text = config_text(poker_speaker)
     wrong = {
         "topology: main learns in fused": text.replace("topology: split", "topology: fused"),
+        "runtime: language models of a population play on one machine": f"{text}\nruntime: ray\n",
         "population.payoffs.kind: what a language model does": text.replace("games: 6", "kind: exact"),
         "population.learners.words: .*no-such-model": text.replace(str(poker_speaker), "models/no-such-model"),
         "population.learners.words: policy.start: runs/none is not a run": text.replace(

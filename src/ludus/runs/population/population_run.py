@@ -115,6 +115,8 @@ def _cannot_meet(kinds: Mapping[str, RunConfig], population: PopulationConfig) -
     if population.payoffs.kind == "exact":
         yield "population.payoffs.kind: what a language model does is not known exactly; write played"
     speaking = {agent: config for agent, config in kinds.items() if config.policy.model is not None}
+    if any(config.runtime.kind == "ray" for config in kinds.values()):
+        yield "runtime: language models of a population play on one machine only so far; write local"
     first, *others = speaking
     for agent in others:
         for key in _differences(speaking[first], speaking[agent]):
