@@ -65,6 +65,26 @@ def standing_of_pool(pool: Pool) -> Standing:
     return make_standing(pool.members, pool.payoffs.by_pair())
 
 
+def test_a_lone_seat_against_two_that_is_as_good_as_they_scores_a_half() -> None:
+    """One seat of three equals wins a third of its games; the score and Elo compare it with each of the others."""
+    pool, opponent = Pool(LeagueConfig(), main(0)), PolicyRef(name=PolicyName("random"))
+    pool.add_snapshot(main(0), 0)
+    pool.set_learner(main(0))
+    for number in range(30):
+        lone, best = number % 3, number // 3 % 3
+        seats = tuple(main(0) if seat == lone else opponent for seat in range(3))
+        returns = tuple(2.0 if seat == best else -1.0 for seat in range(3))
+        pool.record(Match(id=EpisodeId(f"e{number}"), game="g", seats=seats, returns=returns))
+    standing = standing_of_pool(pool)
+    ranked = {row.policy: row for row in standing.rows if row.rank is not None}
+    assert {row.score for row in ranked.values()} == {0.5}
+    assert [row.elo for row in ranked.values()] == pytest.approx([1000.0, 1000.0])
+    assert ranked["main@0"].wins < ranked["main@0"].losses
+    said = " ".join(shown(ladder_table(standing)).split())
+    assert "more than two seats: won is ahead of all others, Elo and score compare pairs of seats" in said
+    assert "more than two seats" not in shown(ladder_table(standing_of_pool(make_pool())))
+
+
 def test_ladder_is_ordered_by_skill_and_unrated_members_come_last() -> None:
     standing = standing_of_pool(make_pool())
     rated = [row for row in standing.rows if row.rank is not None]

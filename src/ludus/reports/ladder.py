@@ -48,6 +48,8 @@ class LadderRow:
     mirror_games: int
     active: bool
     created_step: int
+    score: float | None = None
+    """Share of points against the other seats, a draw counting half."""
     recorded: int = 0
     """Games that were played and recorded on request, outside the run's own evaluations."""
 
@@ -60,12 +62,6 @@ class LadderRow:
     def elo_margin(self) -> float:
         """Half of the 95 % interval of the rating."""
         return Z95 * (self.elo_error or 0.0)
-
-    @property
-    def score(self) -> float | None:
-        """Share of points against others, a draw counting half."""
-        decided = self.wins + self.draws + self.losses
-        return (self.wins + 0.5 * self.draws) / decided if decided else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +80,11 @@ class PayoffTable:
         block = np.ix_(places, places)
         policies, ranks = tuple(self.policies[place] for place in places), tuple(self.ranks[place] for place in places)
         return PayoffTable(policies, ranks, self.games[block], self.score[block], self.mean_return[block])
+
+    def total_score(self, place: int) -> float:
+        """Share of points of a member against all that it met."""
+        games = self.games[place]
+        return float(np.nansum(self.score[place] * games) / games.sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,7 @@ class Standing:
     def to_json(self) -> dict[str, Any]:
         """Plain values; null where a pair never met."""
         return {
-            "ladder": [{**asdict(row), "score": row.score} for row in self.rows],
+            "ladder": [asdict(row) for row in self.rows],
             "payoffs": {
                 "policies": list(self.payoffs.policies),
                 "ranks": list(self.payoffs.ranks),
@@ -177,14 +178,15 @@ def make_standing(
     fit = fit_members(listed, met, cells)
     order = sorted(range(len(met)), key=lambda place: (-fit.ratings[place], met[place]))
     fit, ranked = fit.of(order), [met[place] for place in order]
-    others = sorted(listed.keys() - set(ranked))
+    others, payoffs = sorted(listed.keys() - set(ranked)), _layout(tuple(ranked), cells)
     rows = tuple(
-        _row(listed[key], place, fit, (recorded or {}).get(key, 0)) for place, key in enumerate([*ranked, *others])
+        _row(listed[key], place, fit, payoffs, (recorded or {}).get(key, 0))
+        for place, key in enumerate([*ranked, *others])
     )
-    return Standing(rows=rows, payoffs=_layout(tuple(ranked), cells), fit=fit)
+    return Standing(rows=rows, payoffs=payoffs, fit=fit)
 
 
-def _row(member: Member, place: int, fit: EloRatings, recorded: int) -> LadderRow:
+def _row(member: Member, place: int, fit: EloRatings, payoffs: PayoffTable, recorded: int) -> LadderRow:
     is_rated = place < len(fit.ratings)
     return LadderRow(
         rank=place + 1 if is_rated else None,
@@ -201,6 +203,7 @@ def _row(member: Member, place: int, fit: EloRatings, recorded: int) -> LadderRo
         mirror_games=member.mirror_games,
         active=member.active,
         created_step=member.created_step,
+        score=payoffs.total_score(place) if is_rated else None,
         recorded=recorded,
     )
 

@@ -68,6 +68,8 @@ def ladder_notes(standing: Standing) -> list[str]:
         "score: share of points against others, a draw counts half",
         "TrueSkill ± 2 sigma: updated game by game, for matchmaking",
     ]
+    if int(standing.payoffs.games.sum()) > sum(row.wins + row.draws + row.losses for row in standing.rows):
+        lines.insert(2, "more than two seats: won is ahead of all others, Elo and score compare pairs of seats")
     recorded = sum(row.recorded for row in standing.rows)
     lines += ["recorded games count for Elo, not for TrueSkill"] if recorded else []
     if pairs := len(standing.compared_pairs()):

@@ -93,6 +93,7 @@ def ladder_row(place: int, policy: str) -> LadderRow:
         mirror_games=0,
         active=True,
         created_step=0,
+        score=0.5,
     )
 
 
