@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ludus.bench.loader import bench_loader
     from ludus.bench.loop import bench_loop
     from ludus.bench.measuring import Figure
+    from ludus.bench.scale import bench_scale
     from ludus.bench.store import bench_store
     from ludus.bench.telemetry import bench_telemetry
     from ludus.bench.tui import bench_tui
@@ -19,6 +20,7 @@ __all__ = [
     "bench_lm",
     "bench_loader",
     "bench_loop",
+    "bench_scale",
     "bench_store",
     "bench_telemetry",
     "bench_tui",

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 PLACE_S = 60.0
 """A host must be there within this; a cluster without room for it is named, not waited for."""
+BEGIN_S = 240.0
+"""Where there is room, a host on a busy node may take so long to begin."""
 REPLY_S = 10.0
 UNREACHABLE_S = 30.0
 """A host that answers no call for so long is lost."""
@@ -100,16 +102,19 @@ class HostLink:
             scheduling_strategy="SPREAD",
         )
         self._host = host.remote(msgspec.msgpack.encode(self._launch))
-        try:
-            self._call(
-                self._host.put, msgspec.msgpack.encode(Put(offset=0, data=b"")), reply_s=PLACE_S, within_s=PLACE_S
-            )
-        except ray.exceptions.GetTimeoutError as error:
-            free = ray.available_resources().get("CPU", 0.0)
-            raise WorkerError(
-                f"{self._launch.name} found no place on the cluster within {PLACE_S:g} s: it needs {self._cpus} CPU, "
-                f"and {free:g} of {ray.cluster_resources().get('CPU', 0.0):g} are free"
-            ) from error
+        nothing, end = msgspec.msgpack.encode(Put(offset=0, data=b"")), time.monotonic() + BEGIN_S
+        while True:
+            try:
+                self._call(self._host.put, nothing, reply_s=PLACE_S, within_s=PLACE_S)
+                return
+            except ray.exceptions.GetTimeoutError as error:
+                free = ray.available_resources().get("CPU", 0.0)
+                if self._is_unwanted() or free < self._cpus or time.monotonic() > end:
+                    raise WorkerError(
+                        f"{self._launch.name} found no place on the cluster in time: it needs {self._cpus} CPU, "
+                        f"and {free:g} of {ray.cluster_resources().get('CPU', 0.0):g} are free"
+                    ) from error
+                log.info("%s: there is room, and its host has not begun yet", self._launch.name)
 
     def _call(self, method: Any, payload: bytes, *, reply_s: float = REPLY_S, within_s: float = UNREACHABLE_S) -> bytes:
         """Call until there is an answer; all calls may be repeated."""
