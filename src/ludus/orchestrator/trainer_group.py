@@ -39,25 +39,15 @@ class TrainerGroup:
             self.others = [f"{NAME}-{rank}" for rank in range(1, config.train.trainers)]
         if teacher := keep_teacher(config, self._context.run):
             self._teacher = teacher.to_json()
-        devices = local_devices(config)
         for name in (NAME, *self.others):
-            self._context.supervisor.start(
-                WorkerSpec(
-                    name=name,
-                    module="ludus.train.rank_worker" if name in self.others else "ludus.train.worker",
-                    replies=FromTrainer,
-                    threads=max(config.runtime.threads or 1, devices),
-                    devices=devices,
-                    stall_s=config.runtime.stall_s,
-                    imports=worker_imports(config),
-                )
-            )
+            self._start(name)
 
     def replace(self, lost: str) -> None:
         """One was lost and is there anew: so are the others then."""
         for name in (NAME, *self.others):
             if name != lost:
-                self._context.supervisor.restart(name)
+                self._context.supervisor.dismiss(name)
+                self._start(name)
 
     def greet(self, checkpoint: Path | None, update: int) -> None:
         """Tell trainer 0 what it trains, from which state, and how many updates that is after."""
@@ -88,6 +78,20 @@ class TrainerGroup:
                 plugins=list(context.plugins),
             )
             context.supervisor.send(name, order)
+
+    def _start(self, name: str) -> None:
+        config, devices = self._context.config, local_devices(self._context.config)
+        self._context.supervisor.start(
+            WorkerSpec(
+                name=name,
+                module="ludus.train.rank_worker" if name in self.others else "ludus.train.worker",
+                replies=FromTrainer,
+                threads=max(config.runtime.threads or 1, devices),
+                devices=devices,
+                stall_s=config.runtime.stall_s,
+                imports=worker_imports(config),
+            )
+        )
 
     def _config_of_run(self) -> RunConfig:
         """The config, with the run's directory in what its loader is made with."""

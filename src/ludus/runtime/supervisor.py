@@ -177,13 +177,9 @@ class Supervisor:
         self._launcher.close()
 
     def dismiss(self, name: str) -> None:
-        """End one worker whose work is done; nothing if it was lost for good."""
+        """End one worker whose work is done, or that is to be started anew; nothing if it was lost for good."""
         if name in self._live:
             self._end(name)
-
-    def restart(self, name: str) -> None:
-        """Begin anew with one worker, which has done nothing wrong: that is no loss."""
-        self.start(self._end(name).spec)
 
     def _end(self, name: str) -> WorkerProcess:
         """Kill what is left of a worker and forget it."""
