@@ -180,7 +180,7 @@ def test_reader_in_another_process_refuses_a_rotten_segment(run: Path) -> None:
         reader.read_experiences([4])
 
 
-def test_segment_that_rots_before_it_is_trimmed_is_set_aside(run: Path) -> None:
+def test_segment_that_rots_before_it_is_trimmed_is_quarantined(run: Path) -> None:
     with Catalog(run / "catalog.sqlite") as catalog:
         log = SegmentLog(run, "experiences", catalog)
         log.append(rows(6, 7))

@@ -176,7 +176,7 @@ def test_a_start_goes_on_without_a_new_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ['{"ref": 1}', '{"ref": ', '{"ref": "main@1", "step": "s", "files": [], "hashes": []}']
 )
-def test_a_damaged_record_is_set_aside_and_its_version_is_not_released_twice(tmp_path: Path, content: str) -> None:
+def test_a_damaged_record_is_renamed_and_its_version_is_not_released_twice(tmp_path: Path, content: str) -> None:
     one = releases(tmp_path, config(), Log())
     one.add(version(1), step=1)
     one.close(BOUND_S)

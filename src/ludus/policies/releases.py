@@ -85,7 +85,7 @@ class Releases:
         ensure_directory(self._folder)
         record = self._folder / f"{ref.name}-{ref.version:08d}.json"
         found = self._load(record)
-        if found is None and _set_aside(record).exists():
+        if found is None and _damaged_path(record).exists():
             return []
         release = found or self._begin(record, ref, step)
         if release.step == "named":
@@ -222,11 +222,11 @@ class Releases:
         except FileNotFoundError:
             return None
         except CorruptRecord as error:
-            aside = _set_aside(record)
+            damaged = _damaged_path(record)
             with contextlib.suppress(FileNotFoundError):  # the other thread was quicker
-                record.rename(aside)
-                log.warning("%s; it is now %s: remove that to release the version again", error, aside)
-                self._tell("release_damaged", record=str(aside), problem=str(error))
+                record.rename(damaged)
+                log.warning("%s; it is now %s: remove that to release the version again", error, damaged)
+                self._tell("release_damaged", record=str(damaged), problem=str(error))
             return None
 
     def _advance(self, record: Path, release: Release, step: str) -> None:
@@ -246,7 +246,7 @@ def _read(record: Path) -> Release:
     return release
 
 
-def _set_aside(record: Path) -> Path:
+def _damaged_path(record: Path) -> Path:
     return record.with_suffix(".damaged")
 
 
