@@ -43,7 +43,7 @@ need-stockfish:
 	@PATH="$$PATH:/usr/games" command -v stockfish >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && $(APT) stockfish; } \
 		|| { echo "make chess needs the engine stockfish: make system-packages, or put it on PATH" >&2; exit 1; }
 
-chess: need-stockfish $(CHESS_STAMP) ## install what chess needs, then watch a network learn from Stockfish's games (nine minutes on two idle cores)
+chess: need-stockfish $(CHESS_STAMP) ## install what chess needs, then watch a network learn from Stockfish's games (20 CPU-minutes on two cores)
 	@$(BIN)/ludus run examples/chess.yaml $(ARGS)
 	@$(BIN)/ludus plot runs/chess --panels --title "a chess network and Stockfish's moves, after each round" $(CHESS_CURVES)
 	@echo "play against it:        $(BIN)/ludus play runs/chess"
@@ -128,7 +128,7 @@ test-oracles: $(DEV_STAMP) ## losses and advantages beside verl's and Trinity's 
 
 bench: $(DEV_STAMP) ## measure beside the peers (ARGS="loop --json" chooses one)
 	@if [ -n "$(ARGS)" ]; then $(BIN)/ludus bench $(ARGS); \
-	else for name in store loop lm telemetry watch; do $(BIN)/ludus bench $$name || exit 1; done; fi
+	else for name in store loop lm loader telemetry watch; do $(BIN)/ludus bench $$name || exit 1; done; fi
 
 readme: ## run every command of the README in a fresh clone, with times (half an hour)
 	@$(PYTHON) .ci/readme.py $(ARGS)
