@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ludus.bench.loader import bench_loader
     from ludus.bench.loop import bench_loop
     from ludus.bench.measuring import Figure
+    from ludus.bench.runtime import bench_runtime
     from ludus.bench.scale import bench_scale
     from ludus.bench.store import bench_store
     from ludus.bench.telemetry import bench_telemetry
@@ -20,6 +21,7 @@ __all__ = [
     "bench_lm",
     "bench_loader",
     "bench_loop",
+    "bench_runtime",
     "bench_scale",
     "bench_store",
     "bench_telemetry",

@@ -13,7 +13,7 @@ from ludus.errors import ConfigError
 if TYPE_CHECKING:
     from ludus.bench import Figure
 
-NAMES = ("store", "loop", "lm", "loader", "telemetry", "watch", "tui", "scale")
+NAMES = ("store", "loop", "lm", "loader", "telemetry", "watch", "tui", "scale", "runtime")
 
 
 def bench(
