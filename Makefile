@@ -78,7 +78,7 @@ test-vllm: $(DEV_STAMP) $(VLLM_STAMP) ## the vLLM engine against a real server, 
 
 test-ray: $(DEV_STAMP) ## workers on a Ray cluster: installs Ray (450 MB) and runs all of its tests (a quarter of an hour)
 	@$(PIP_INSTALL) -e ".[games,dev,ray]"
-	@$(TEST_ENV) $(BIN)/python -m pytest tests/runtime tests/faults/test_ray_runs.py tests/faults/test_ray_networks.py -m ray $(ARGS)
+	@$(TEST_ENV) $(BIN)/python -m pytest tests/runtime tests/faults -m ray $(ARGS)
 
 lint: $(DEV_STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check

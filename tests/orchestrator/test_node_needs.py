@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.config import LanguageModelConfig, LoraConfig, build_config, dump_config, resolve
+from ludus.config import LanguageModelConfig, LoraConfig, MlpConfig, build_config, dump_config, resolve
 from ludus.lm.language_shape import LanguageModelShape
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.orchestrator.node_needs import NodeNeeds, find_needs
 from ludus.orchestrator.policy_start import find_start, policy_shape
-from ludus.policies import PolicyStore
+from ludus.policies import PolicyShape, PolicyStore
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.run_directory import RunDirectory
 
@@ -60,3 +60,23 @@ def test_what_another_run_made_for_its_policy_comes_along(theirs: RunDirectory, 
     assert set(found.outside) == {"/my/plugin.py", str(theirs.policies), str(theirs.base)}
     assert (tmp_path / "run" / "teacher" / "main").is_dir(), "it is kept before nodes are told of it"
     assert found.hub_models == ()
+
+
+def test_games_and_players_say_what_has_to_be_installed_there(tmp_path: Path) -> None:
+    held_out = [{"key": "open_spiel:tic_tac_toe", "against": ["mcts-2", "solver"]}]
+    evaluate = {"against": ["random", "uci:stockfish?nodes=1"], "held_out_games": held_out}
+    config = build_config({"name": "x", "games": ["open_spiel:connect_four"], "evaluate": evaluate})
+    found = find_needs(config, RunDirectory(tmp_path), policy_shape_of_boards(), None, [])
+    assert found.parts == (
+        "policy.network",
+        "game open_spiel:connect_four",
+        "game open_spiel:tic_tac_toe",
+        "player random",
+        "player uci:stockfish?nodes=1",
+        "player mcts-2",
+        "player solver",
+    )
+
+
+def policy_shape_of_boards() -> PolicyShape:
+    return PolicyShape(network=MlpConfig(), observation_shape=(4,), actions=2, layout="channels_first", games=())

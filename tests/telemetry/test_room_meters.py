@@ -26,6 +26,17 @@ def test_rooms_count_what_they_do_and_lose() -> None:
     assert read["tasks"].busy_s is None
 
 
+def test_work_inside_of_work_counts_once() -> None:
+    meters = RoomMeters()
+    with meters.working("storage"):
+        with meters.working("storage"):
+            pass
+        assert meters.read()["storage"].busy_s is not None  # the outer block still works
+    busy_s = meters.read()["storage"].busy_s
+    assert busy_s is not None
+    assert busy_s < 1000.0
+
+
 def test_a_fill_that_changes_while_it_is_read_is_left_out_once() -> None:
     meters = RoomMeters()
 

@@ -85,6 +85,7 @@ def _ray_launcher(
 
     shared = whole.cluster if isinstance(whole, RayLauncher) else None
     asks = [NodeQuestion(module="ludus.lm.node_models", values=list(needs.hub_models))] if needs.speaks else []
+    asks.append(NodeQuestion(module="ludus.explore.node_parts", values=list(needs.parts)))
     cluster = shared or Cluster(log_dir / "ray.log", address=config.runtime.address, asks=asks)
     policies = run.policies.iterdir() if run.policies.is_dir() else ()
     links = [path for path in policies if path.is_symlink()]

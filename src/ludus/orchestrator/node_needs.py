@@ -1,4 +1,4 @@
-"""What workers on other machines need of what the config names: files of this machine, and models of the hub.
+"""What workers on other machines need of what the config names: files of this machine, models of the hub, packages.
 
 Invariant: a node can have no file of this machine that is not listed here or in the run directory. To let nodes have
 something else that a config names, list it in `find_needs`.
@@ -29,6 +29,8 @@ class NodeNeeds:
     """Models that each node loads from the hub or its cache."""
     speaks: bool = False
     """Whether nodes need what language models need."""
+    parts: tuple[str, ...] = ()
+    """Games, players and more that need packages or programs, as `ludus.explore.node_parts` reads them."""
 
 
 def find_needs(
@@ -39,12 +41,21 @@ def find_needs(
     if start is not None:
         outside[str(start.run.policies)] = str(start.run.policies)
     if config.policy.model is None:
-        return NodeNeeds(outside=outside)
+        return NodeNeeds(outside=outside, parts=("policy.network", *_parts(config)))
     models = list(dict.fromkeys(_models(config, run, shape)))
     folders = {path: folder_to_bring(path) for path in models}
     outside |= {path: str(folder) for path, folder in folders.items() if folder is not None}
     hub_models = tuple(path for path, folder in folders.items() if folder is None)
-    return NodeNeeds(outside=outside, hub_models=hub_models, speaks=True)
+    return NodeNeeds(outside=outside, hub_models=hub_models, speaks=True, parts=tuple(_parts(config)))
+
+
+def _parts(config: RunConfig) -> Iterator[str]:
+    measured = config.evaluate.held_out_games
+    keys = [*(game.key for game in config.games), *(game.key for game in measured)]
+    yield from dict.fromkeys(f"game {key}" for key in keys)
+    players = chain.from_iterable(choice.players for choice in config.league.opponents)
+    against = chain.from_iterable(game.against or () for game in measured)
+    yield from dict.fromkeys(f"player {name}" for name in (*players, *config.evaluate.against, *against))
 
 
 def _models(config: RunConfig, run: RunDirectory, shape: AnyShape) -> Iterator[str]:

@@ -90,6 +90,7 @@ class TrainerGroup:
                 devices=devices,
                 stall_s=config.runtime.stall_s,
                 imports=worker_imports(config),
+                needs_run_disk=config.buffer.loader is not None,
             )
         )
 

@@ -72,6 +72,7 @@ class DirectoryRun(Driveable):
             self._context = context
             context.telemetry.event("opened")
             try:
+                context.launcher.open()
                 attach_trackers(context.telemetry, self.config, self.run, self._sinks)
                 yield context, store
             except BaseException as error:

@@ -26,6 +26,13 @@ class ForkLauncher:
         """
         self._run, self._files = run, files
 
+    def open(self) -> None:
+        """Nothing: this machine is there."""
+
+    def node_cpus(self) -> tuple[float, ...]:
+        """Nothing: workers share this machine."""
+        return ()
+
     def launch(self, spec: WorkerSpec, incarnation: int, ends: WorkerEnds) -> ForkedProcess:
         """Have a worker forked; does not wait for it."""
         environment = dict(os.environ)

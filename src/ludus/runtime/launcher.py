@@ -73,6 +73,12 @@ class LaunchedProcess(Protocol):
 class Launcher(Protocol):
     """Starts workers."""
 
+    def open(self) -> None:
+        """Called before a run begins. Raises WorkerError if workers could not be started later."""
+
+    def node_cpus(self) -> tuple[float, ...]:
+        """CPUs of each machine that workers take CPUs of; nothing where they share this machine."""
+
     def launch(self, spec: WorkerSpec, incarnation: int, ends: WorkerEnds) -> LaunchedProcess:
         """Have a worker started; does not wait for it. Raises WorkerError if none can be."""
 

@@ -85,8 +85,11 @@ class RoomMeters:
 
     @contextmanager
     def working(self, room: str) -> Iterator[None]:
-        """While the block lasts, a room works; it shows as work from its beginning on."""
+        """While the block lasts, a room works; it shows as work from its beginning on. A block inside counts once."""
         meter = self._rooms.get(room) or _Room()
+        if meter.since is not None:
+            yield
+            return
         meter.since = time.monotonic()
         try:
             yield

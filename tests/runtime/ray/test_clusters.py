@@ -97,6 +97,30 @@ def test_a_node_with_another_ludus_is_named(cluster: Any, tmp_path: Path, monkey
 
 
 @pytest.mark.ray
+def test_an_engine_that_a_node_lacks_is_named_before_anything_is_trained(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = tmp_path / "bin" / "my_engine"
+    engine.parent.mkdir()
+    engine.write_text("#!/bin/sh\n")
+    engine.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{engine.parent}{os.pathsep}{os.environ['PATH']}")  # of this machine, not of the nodes
+    text = """
+name: any
+games: [chess:standard]
+topology: split
+policy: {network: {kind: mlp, hidden: [8]}}
+evaluate: {against: ["uci:my_engine?nodes=1"]}
+train: {steps: 1000}
+"""
+    config = parse_config(f"{text}runtime: {{kind: ray, address: '{cluster.address}'}}\n", "run.yaml")
+    run = SingleRun(config, tmp_path / "run")
+    with pytest.raises(WorkerError, match=r"node [0-9.]+.*'uci:my_engine\?nodes=1': no program 'my_engine'"):
+        run.run_to_end()
+    assert not any((tmp_path / "run" / "checkpoints").iterdir())
+
+
+@pytest.mark.ray
 def test_a_model_that_a_node_cannot_have_is_named(cluster: Any, tmp_path: Path) -> None:
     ask = NodeQuestion(module="ludus.lm.node_models", values=["nobody/such-a-model"])
     said = refusal(tmp_path, cluster.address, ask)

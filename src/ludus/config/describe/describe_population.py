@@ -129,6 +129,8 @@ def _length(config: RunConfig, population: PopulationConfig) -> str:
 def _at_once(config: RunConfig, population: PopulationConfig) -> str:
     if population.at_once is not None:
         return f"up to {population.at_once} learners"
+    if config.runtime.address is not None:
+        return "as many learners as fit the nodes of the cluster"
     return "as many learners as there are cores" if config.topology == "fused" else "1 learner"
 
 

@@ -352,8 +352,18 @@ def _runtime(config: RunConfig) -> list[Row]:
         return []
     address = config.runtime.address
     cluster = "a Ray cluster that ludus starts here" if address is None else f"the Ray cluster at {address}"
-    workers = "explorers and trainer" if config.topology == "split" and config.mode != "evaluate" else "explorers"
-    return [("runtime", f"{workers} on {cluster}; main stays on this machine")]
+    return [("runtime", f"{_on_nodes(config)} on {cluster}; main stays on this machine")]
+
+
+def _on_nodes(config: RunConfig) -> str:
+    """Which workers run on the nodes of a cluster."""
+    if config.mode == "evaluate" or config.topology == "tabular":
+        return "explorers"
+    if config.topology == "fused":
+        return "the learner, which plays and trains, and explorers"
+    if config.buffer.loader is not None:
+        return "explorers (the trainer stays here, with the data that its loader reads)"
+    return "explorers and trainer"
 
 
 def _main_and_explorers(config: RunConfig) -> str:

@@ -108,7 +108,7 @@ class PopulationConfig(Model):
     """PSRO, learned: further kinds of learners by name, which join the same population."""
     at_once: int | None = Field(default=None, gt=0, le=256)
     """Learned: learners of a generation that learn at the same time. Default: as many as there are cores where each is
-    one process (topology fused), else 1."""
+    one process (topology fused), else 1; on the nodes of a Ray cluster that is joined, as many as fit."""
     pipeline: int = Field(default=3, gt=1, le=64)
     """`pipelined_psro`: learners at once."""
     league: LeagueRulesConfig = LeagueRulesConfig()

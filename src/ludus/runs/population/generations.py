@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ludus.config import RunConfig
 from ludus.league import Pool
 from ludus.league.matchmaking.population import UNIFORM, Recruit, label
 from ludus.league.schedulers import Assignment, Learner, View
@@ -20,6 +19,7 @@ from ludus.orchestrator import RunStore
 from ludus.records import PolicyRef
 from ludus.runs.driver import Controls
 from ludus.runs.population.learner_runs import LearnerGroup, LearnerNews
+from ludus.runs.population.learners_at_once import learners_at_once
 from ludus.runs.population.measures import Measures, shares_by_seat, solve_meta_strategy
 from ludus.runs.population.population_state import PopulationState, reason_to_stop
 from ludus.telemetry import Telemetry
@@ -83,6 +83,12 @@ class Generations:
     def _reason(self) -> str:
         return reason_to_stop(self.state, self.plan.population.stop)
 
+    @property
+    def _most_at_once(self) -> int:
+        launcher = self.group.launcher
+        plays = not self.measures.is_exact
+        return 1 if launcher is None else learners_at_once(self.plan.base, launcher, matches=plays)
+
     def _wait_while_held(self) -> None:
         """Between generations; learners hold by themselves."""
         if self.controls.is_held:
@@ -94,7 +100,7 @@ class Generations:
         """Let everybody learn who has not yet; returns False when the run was stopped before all were done."""
         state = self.state
         waiting = [assignment for assignment in assignments if assignment.learner not in state.done]
-        at_once = self.plan.population.at_once or _at_once(self.plan.base)
+        at_once = self.plan.population.at_once or self._most_at_once
         for start in range(0, len(waiting), at_once):
             group = waiting[start : start + at_once]
             for assignment in group:
@@ -231,8 +237,3 @@ def _cpu_s() -> float:
     """CPU time of this process and of those that it has waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
-
-
-def _at_once(config: RunConfig) -> int:
-    """Learners in one process share its cores; those that are several processes take turns."""
-    return max(1, len(os.sched_getaffinity(0))) if config.topology == "fused" else 1

@@ -116,12 +116,13 @@ class Connection:
         nodes = [node for node in ray.nodes() if node["Alive"]]
         self._say(Joined())
         check_nodes(nodes, connect)
-        return Connected(address=address, nodes=len(nodes))
+        return Connected(address=address, cpus=[node["Resources"].get("CPU", 0.0) for node in nodes])
 
     def _start_cluster(self, folder: Path) -> Connected:
         write_token(folder / "token")
         (folder / "nodes").mkdir()
         os.environ |= {
+            "RAY_worker_niceness": "0",  # workers share this machine as local ones do, not as what may wait
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
             "TMPDIR": str(folder / "nodes"),  # so that what killed hosts leave goes with the cluster
@@ -135,7 +136,8 @@ class Connection:
             object_store_memory=STORE_BYTES,
             _temp_dir=str(folder / "ray"),
         )
-        return Connected(address=str(made.address_info["gcs_address"]), nodes=1)
+        cpus = [node["Resources"].get("CPU", 0.0) for node in ray.nodes()]
+        return Connected(address=str(made.address_info["gcs_address"]), cpus=cpus)
 
 
 def probe(address: str) -> None:

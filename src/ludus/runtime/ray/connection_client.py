@@ -39,7 +39,7 @@ LOAD_S = 30.0
 """Ray is loaded within this, on a busy machine."""
 JOIN_S = 5.0
 """A cluster that takes us says so within this; a user with a wrong address waits no longer."""
-START_S = 90.0
+START_S = 240.0
 """A cluster on a busy machine may take so long to start."""
 END_S = 30.0
 LOOK_S = 0.1
@@ -63,6 +63,8 @@ class ConnectionClient:
     def __init__(self, log_path: Path, *, address: str | None, asks: Sequence[NodeQuestion] = ()) -> None:
         """Connect; `asks` is what each node of a joined cluster is asked first. Raises WorkerError if that fails."""
         self._address, self._log_path = address or "", log_path
+        self.cpus: tuple[float, ...] = ()
+        """Of each node, when it was joined."""
         self._folder = tempfile.mkdtemp(prefix="ludus-ray-")
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         life, self._life = os.pipe()
@@ -142,12 +144,13 @@ class ConnectionClient:
             return JOIN_S
         if isinstance(said, Joined):
             return 2 * NODES_S  # the connection itself gives up before
+        self.cpus = tuple(said.cpus)
         self._report(said)
         return 0.0
 
     def _report(self, said: Connected) -> None:
         if self._address:
-            log.info("joined the Ray cluster at %s, %d nodes", said.address, said.nodes)
+            log.info("joined the Ray cluster at %s, %d nodes", said.address, len(said.cpus))
         else:
             text = "started a Ray cluster at %s; its ports are open on all interfaces, its token is in %s"
             log.warning(text, said.address, Path(self._folder) / "token")

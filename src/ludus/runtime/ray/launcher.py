@@ -36,6 +36,11 @@ class Cluster:
                 self._client = ConnectionClient(self._log_path, address=self._address, asks=self._asks)
             return self._client
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether it is somebody else's."""
+        return self._address is not None
+
     def close(self) -> None:
         """Leave the cluster, or stop the one that was started."""
         with self._lock:
@@ -65,6 +70,19 @@ class RayLauncher:
             outside=tuple(outside.items()),
             links=tuple(str(link.resolve()) for link in links),
         )
+
+    def open(self) -> None:
+        """Join the cluster. One of our own is started with the first worker on it: it has what this machine has.
+
+        Raises:
+            WorkerError: there is no cluster, or a node of it lacks something.
+        """
+        if self.cluster.is_joined:
+            self.cluster.client()
+
+    def node_cpus(self) -> tuple[float, ...]:
+        """CPUs of each node; nothing where workers take none, since they share this machine."""
+        return self.cluster.client().cpus if self.cluster.is_joined else ()
 
     def launch(self, spec: WorkerSpec, incarnation: int, ends: WorkerEnds) -> HostedProcess | ForkedProcess:
         """Have a worker started on some node; does not wait for it.

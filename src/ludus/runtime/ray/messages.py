@@ -74,7 +74,8 @@ class Connected(msgspec.Struct, tag="connected", kw_only=True):
     """The connection is ready to launch."""
 
     address: str
-    nodes: int
+    cpus: list[float]
+    """Of each node."""
 
 
 class Loaded(msgspec.Struct, tag="loaded", kw_only=True):
