@@ -51,7 +51,7 @@ def test_fused_learners_of_a_league_and_its_loop_are_killed(tmp_path: Path) -> N
 
 def test_split_learners_of_a_population_and_its_loop_are_killed(tmp_path: Path) -> None:
     moments = [
-        Moment(who=TRAINER, event="assignment", within_s=2.0),
+        Moment(who=TRAINER, event="joined", within_s=2.0),
         Moment(who=EXPLORER, event="joined", within_s=1.0),
         Moment(who=RUN, event="assignment", within_s=2.0),
     ]

@@ -35,7 +35,8 @@ class TrainerGroup:
     def start(self) -> None:
         """Start them all."""
         config = self._context.config
-        if config.runtime.kind == "ray" and not has_chess_losses(config):
+        is_on_nodes = config.runtime.kind == "ray" and config.buffer.loader is None
+        if is_on_nodes and not has_chess_losses(config):
             self.others = [f"{NAME}-{rank}" for rank in range(1, config.train.trainers)]
         if teacher := keep_teacher(config, self._context.run):
             self._teacher = teacher.to_json()

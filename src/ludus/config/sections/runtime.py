@@ -55,5 +55,3 @@ def check_runtime(config: RunConfig) -> Iterator[Contradiction]:
     if engine.kind == "vllm" and urlsplit(engine.url).hostname not in _LOOPBACK:
         text = "adapters are on the disk of the explorer's node; write a server of each node, such as"
         yield at("explore.engine.url", f"{text} http://127.0.0.1:8000/v1")
-    if config.buffer.loader is not None and config.train.trainers > 1:
-        yield at("train.trainers", "with buffer.loader they run on one machine only so far; write runtime: local")
