@@ -247,6 +247,19 @@ def test_selfplay_writes_sound_chunks_and_the_same_again(tmp_path: Path) -> None
         assert game["plies_left"][0] >= 15
 
 
+@pytest.mark.parametrize("input_format", [2, 4, 5, 132])
+def test_selfplay_writes_the_input_format_that_its_network_learns_from(tmp_path: Path, input_format: int) -> None:
+    network, settings = Fixed(), SelfplaySettings(visits=3, parallel=2, max_plies=60)
+    network.input_format = input_format
+    with ChunkWriter(folder=tmp_path, prefix="net") as writer:
+        selfplay(network, settings, writer, games=2)  # type: ignore[arg-type]
+    checked = Checked()
+    assert list(check([tmp_path], checked)) == []
+    assert checked.positions > 20
+    for chunk in read_chunks([tmp_path]):
+        assert (game_of(chunk)["input_format"] == input_format).all()
+
+
 def test_a_network_that_learns_is_asked_for_after_each_game(tmp_path: Path) -> None:
     later = iter([Fixed(value=(0.6, 0.2, 0.2)), Fixed(value=(0.8, 0.1, 0.1))])
     settings = SelfplaySettings(visits=2, parallel=1, max_plies=4)

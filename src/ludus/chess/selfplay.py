@@ -68,8 +68,11 @@ class GameRecord:
         self.best.append(int(stats.indices[stats.best]))
         self.kld.append(float((shares * np.log(np.maximum(shares, 1e-12) / priors)).sum()))
 
-    def encode(self, result: str, *, too_long: bool) -> bytes:
-        """The records of the finished game. Where a network does not say how long it goes on, what was left counts."""
+    def encode(self, result: str, *, too_long: bool, input_format: int) -> bytes:
+        """The records of the finished game, with the planes that the network sees.
+
+        Where a network does not say how long it goes on, what was left counts.
+        """
         values = np.array(self.values, np.float32).reshape(len(self.moves), 4, 3)
         left = np.arange(len(self.moves), 0, -1, dtype=np.float32)[:, None]
         values[:, :, 2] = np.where(values[:, :, 2] > 0, values[:, :, 2], left)
@@ -85,6 +88,7 @@ class GameRecord:
             visits=np.array(self.visits, np.int64),
             best_indices=np.array(self.best, np.int64),
             policy_kld=np.array(self.kld, np.float32),
+            input_format=input_format,
             too_long=too_long,
         )
 
@@ -123,7 +127,8 @@ def selfplay(
             if outcome is None and len(game.moves) < settings.max_plies:
                 continue
             result, reason = outcome or ("1/2-1/2", "length")
-            writer.add(game.number, game.encode(result, too_long=outcome is None), positions=len(game.moves))
+            records = game.encode(result, too_long=outcome is None, input_format=evaluator.input_format)
+            writer.add(game.number, records, positions=len(game.moves))
             tally.add(positions=len(game.moves), result=result, reason=reason)
             progress(tally)
             # Beyond the last game, the tree keeps its finished one, which costs nothing.
