@@ -24,8 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TYPED = {"ludus play": "4\n" * 21 + "q\n", "ludus chess uci": "quit\n", "ludus tui": "q", "ludus replay": "q\n"}
 """By what a command contains."""
-STAND_INS = {"my.yaml": "examples/plugins/nim.yaml", "my_game.py": "examples/plugins/nim.py"}
-"""Files that the user would have written."""
+STAND_INS = {"my.yaml": "examples/plugins/nim.yaml", "my_game.py": "examples/plugins/nim.py", "my_game": "nim"}
+"""Files that the user would have written, then the game in them."""
 LIMIT_S = 1800.0
 """For each command: several times what the longest takes on two busy cores."""
 TAIL = 4000
@@ -70,10 +70,16 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def run(command: str, folder: Path, *, limit_s: float = LIMIT_S) -> tuple[int, str]:
-    """In a terminal, with the environment's own commands first on the path; -9 after the limit."""
+def with_stand_ins(command: str) -> str:
+    """The command with files that are there."""
     for name, stand_in in STAND_INS.items():
         command = command.replace(name, stand_in)
+    return command
+
+
+def run(command: str, folder: Path, *, limit_s: float = LIMIT_S) -> tuple[int, str]:
+    """In a terminal, with the environment's own commands first on the path; -9 after the limit."""
+    command = with_stand_ins(command)
     controller, terminal = pty.openpty()
     environment = {**os.environ, "PATH": f"{folder}/.venv/bin:{os.environ['PATH']}", "TERM": "xterm-256color"}
     process = subprocess.Popen(

@@ -45,3 +45,11 @@ def test_what_ends_is_left_alone(readme: ModuleType, tmp_path: Path) -> None:
     code, output = readme.run("echo ready; read line; echo got $line  # ludus replay", tmp_path)
     assert code == 0
     assert "got q" in output
+
+
+def test_what_the_user_would_have_written_is_there(readme: ModuleType) -> None:
+    root = SCRIPT.parents[1]
+    said = [readme.with_stand_ins(command) for command in readme.commands((root / "README.md").read_text())]
+    assert not [command for command in said if "my_game" in command or "my.yaml" in command]
+    assert "ludus games --plugin examples/plugins/nim.py nim" in said
+    assert all((root / path).is_file() for path in readme.STAND_INS.values() if "/" in path)
