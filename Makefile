@@ -77,7 +77,7 @@ test-vllm: $(DEV_STAMP) $(VLLM_STAMP) ## the vLLM engine against a real server, 
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/vllm -m vllm $(ARGS)
 
 test-ray: $(DEV_STAMP) ## workers on a Ray cluster: installs Ray (450 MB) and runs all of its tests (a quarter of an hour)
-	@$(PIP_INSTALL) -e ".[games,dev,ray]"
+	@$(PIP_INSTALL) -e ".[games,llm,dev,ray]"
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/runtime tests/faults -m ray $(ARGS)
 
 lint: $(DEV_STAMP) ## ruff: rules and format
