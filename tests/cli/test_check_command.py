@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
@@ -257,3 +258,15 @@ def test_an_address_space_that_is_too_small_is_named_with_its_remedy(monkeypatch
     for error in (MemoryError(), ImportError("libjax.so: failed to map segment from shared object")):
         assert _memory_hint(error) == f"; {said}: {remedy}"
     assert _memory_hint(ValueError("something else")) == ""
+
+
+def test_a_cluster_that_cannot_be_joined_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ludus.extras.is_installed", lambda package: True)  # nobody gets as far as using Ray
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        file = tmp_path / "run.yaml"
+        file.write_text(f"name: x\ngames: [open_spiel:tic_tac_toe]\nruntime: {{kind: ray, address: '{address}'}}\n")
+        found = run.invoke(app, [str(file)])
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert f"no Ray cluster at {address}" in found.stderr

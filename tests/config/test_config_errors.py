@@ -61,6 +61,18 @@ def test_a_good_config_has_no_problems() -> None:
         # words
         ("topology: fussed", 'topology: expected fused, split or tabular, got "fussed" — did you mean fused?'),
         ("schedule: 3", "schedule: expected sync or async, got 3"),
+        (
+            "runtime: {kind: ray, explore: {labels: {zone: '(a'}}}",
+            "runtime.explore.labels: zone: expected a value, !value, in(a, b) or !in(a, b), got a mapping",
+        ),
+        (
+            "runtime: {kind: ray, train: {gpus: 1.5}}",
+            "runtime.train.gpus: expected a share of one GPU, or a whole number of them, got 1.5",
+        ),
+        (
+            "runtime: {kind: ray, train: {resources: {GPU: 1}}}",
+            "runtime.train.resources: GPU is no custom resource; write cpus or gpus, got a mapping",
+        ),
         ("runtime: {kind: slurm}", 'runtime.kind: expected local or ray, got "slurm"'),
         (
             "runtime: {kind: ray, address: somewhere}",

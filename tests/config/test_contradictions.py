@@ -93,6 +93,14 @@ def make(*overrides: str) -> RunConfig:
             "explore.workers: 8 workers share explore.games_in_flight (4) games; write at most 4 workers",
         ),
         (
+            ["runtime.explore.cpus=2"],
+            "runtime.explore: has no effect: runtime.kind: local has no nodes to choose from",
+        ),
+        (
+            ["runtime={kind: ray, explore: {labels: {zone: a}}}"],
+            "runtime.explore.labels: has no effect: ludus starts a cluster of one node where runtime.address is left out",
+        ),
+        (
             ["train.accumulate=3"],
             "train.accumulate: train.minibatch (256) cannot be split into 3 equal parts; write a divisor of it",
         ),

@@ -23,7 +23,9 @@ class Sent:
     def __init__(self) -> None:
         self.messages: list[tuple[str, Any]] = []
 
-    def start(self, spec: Any) -> None:
+    has_spare = False
+
+    def start(self, spec: Any, *, is_needed: Any) -> None:
         pass
 
     def send(self, worker: str, message: Any) -> None:
@@ -39,6 +41,7 @@ def make(workers: int = 1, slots: int = 1) -> tuple[Dispatcher, Sent]:
     meters = SimpleNamespace(watch=nothing, watch_workers=nothing, add=nothing)
     context: Any = SimpleNamespace(
         supervisor=sent,
+        launcher=sent,
         run=SimpleNamespace(path=Path("run")),
         config=parse_config("name: test\ngames: [g]\n", "test.yaml"),
         shape=SimpleNamespace(to_json=dict),

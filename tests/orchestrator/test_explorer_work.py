@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ludus.explore.messages import Played
 from ludus.explore.worker import Work
-from ludus.orchestrator.dispatcher import ExplorerWork
+from ludus.orchestrator.explorer_work import ExplorerWork
 
 
 def played(busy_s: float, tokens: int) -> Played:

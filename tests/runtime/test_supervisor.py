@@ -88,6 +88,22 @@ def test_a_lost_worker_is_reported_with_its_task_and_replaced(supervisor: Superv
     assert echo(supervisor).pid != first
 
 
+def test_a_lost_worker_that_is_not_needed_is_gone_and_fails_nothing(tmp_path: Path, worker_path: None) -> None:
+    supervisor = Supervisor(tmp_path, max_restarts=0)
+    try:
+        supervisor.start(spec(), is_needed=lambda: False)
+        supervisor.send("worker-0", Command(what="segfault"))
+        event = next_event(supervisor)
+        assert isinstance(event, Lost)
+        assert not event.is_replaced
+        supervisor.send("worker-0", Command(what="echo"))  # whoever sends may not know yet
+        assert supervisor.cpu_s(["worker-0"]) == {}
+        assert supervisor.poll(0.0) == []
+        assert not supervisor.may_start("worker-0")
+    finally:
+        supervisor.stop()
+
+
 def test_the_last_lines_of_a_crashed_worker_are_in_the_report(supervisor: Supervisor) -> None:
     supervisor.start(spec())
     supervisor.send("worker-0", Command(what="segfault"))

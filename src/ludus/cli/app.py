@@ -34,6 +34,7 @@ COMMANDS = {
     "resume": "control",
     "checkpoint": "control",
     "stop": "control",
+    "logs": "logs",
     "inspect": "inspect",
     "compare": "runs",
     "tui": "tui",

@@ -108,7 +108,8 @@ def check(
 ) -> None:
     """Validate a config and print every derived value. All mistakes are shown at once, with exit code 2.
 
-    Games, players, opponents and transforms are looked up, too: what passes here can run here.
+    Games, players, opponents and transforms are looked up, too: what passes here can run here. With runtime.address,
+    the cluster is asked which nodes it has, and each worker gets its place, or the reason why it has none.
 
     \b
     Examples:
@@ -122,6 +123,7 @@ def check(
     if schema:
         typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
         return
+    from ludus.orchestrator.cluster_check import check_cluster
     from ludus.runs.staged import check_stages, make_run
 
     try:
@@ -131,6 +133,7 @@ def check(
         check_stages(stages)
         if loaded.population is not None and loaded.population.oracle == "learned":
             make_run(loaded)  # what its learners are is found out by whoever runs them; nothing is written
+        clusters = [check_cluster(stage) for stage in stages]
     except ConfigError as error:
         for problem in error.problems:
             typer.echo(problem, err=True)
@@ -139,7 +142,7 @@ def check(
         if loaded.stages:
             typer.echo(f"stage {number + 1} of {len(stages)}: {loaded.stages[number].name}")
         name = stage_folder(number, loaded.stages[number].name) if loaded.stages else ""
-        rows = describe(stage, loaded.home / name)
+        rows = [*describe(stage, loaded.home / name), *clusters[number]]
         width = max(len(label) for label, _ in rows)
         for label, value in rows:
             typer.echo(f"{label:<{width}}  {value}")

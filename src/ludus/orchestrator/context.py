@@ -10,6 +10,7 @@ from ludus.config import RunConfig
 from ludus.games.protocol import Game, GameSpec, TextGame
 from ludus.orchestrator.check_parts import Playables
 from ludus.orchestrator.node_needs import NodeNeeds, find_needs
+from ludus.orchestrator.placement import plan_workers
 from ludus.orchestrator.policy_start import Start, find_start, policy_shape
 from ludus.policies import AnyShape
 from ludus.records import PolicyName
@@ -57,7 +58,8 @@ def open_context(
     shape = policy_shape(config, specs, start)
     launcher: Launcher = ForkLauncher(run.path)
     if config.runtime.kind == "ray":
-        launcher = _ray_launcher(config, run, log_dir, find_needs(config, run, shape, start, plugins), whole)
+        needs = find_needs(config, run, shape, start, plugins)
+        launcher = _ray_launcher(config, run, log_dir, needs, whole, telemetry)
     return RunContext(
         config=config,
         run=run,
@@ -79,14 +81,25 @@ def open_context(
 
 
 def _ray_launcher(
-    config: RunConfig, run: RunDirectory, log_dir: Path, needs: NodeNeeds, whole: Launcher | None
+    config: RunConfig,
+    run: RunDirectory,
+    log_dir: Path,
+    needs: NodeNeeds,
+    whole: Launcher | None,
+    telemetry: Telemetry,
 ) -> Launcher:
     from ludus.runtime.ray import Cluster, NodeQuestion, RayLauncher
 
     shared = whole.cluster if isinstance(whole, RayLauncher) else None
     asks = [NodeQuestion(module="ludus.lm.node_models", values=list(needs.hub_models))] if needs.speaks else []
     asks.append(NodeQuestion(module="ludus.explore.node_parts", values=list(needs.parts)))
-    cluster = shared or Cluster(log_dir / "ray.log", address=config.runtime.address, asks=asks)
+    cluster = shared or Cluster(
+        log_dir / "ray.log",
+        address=config.runtime.address,
+        asks=asks,
+        plan=plan_workers(config),
+        tell=telemetry.event,
+    )
     policies = run.policies.iterdir() if run.policies.is_dir() else ()
     links = [path for path in policies if path.is_symlink()]
     return RayLauncher(run.path, cluster, outside=needs.outside, links=links, is_part=shared is not None)

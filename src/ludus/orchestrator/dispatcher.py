@@ -11,7 +11,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, count
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,6 +22,8 @@ from ludus.errors import DamagedPolicy, WorkerError
 from ludus.explore.messages import Broken, Cancel, FromExplorer, GaveUp, Play, Played, Ready, Setup, StepLimits, Trouble
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.endpoint_bill import EndpointBill
+from ludus.orchestrator.explorer_work import ExplorerWork
+from ludus.orchestrator.placement import explorer_name, explorer_needs
 from ludus.orchestrator.workers import worker_imports
 from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, PolicyRef, Task, episode_id
 from ludus.runtime import Arrived, Lost, WorkerSpec
@@ -98,26 +101,13 @@ class Cuts:
         return StepLimits(limits=[(first, end, steps) for (first, end), steps in self.limits.items()])
 
 
-class ExplorerWork:
-    """How much explorers did since somebody asked: seconds of playing, and tokens."""
+class _Limits(NamedTuple):
+    """How many explorers there are, and what one may hold."""
 
-    def __init__(self) -> None:
-        self._busy_s: dict[str, float] = {}
-        self._tokens = 0
-
-    def add(self, worker: str, played: Played) -> None:
-        """Take what an explorer tells of the time since it last told."""
-        self._busy_s[worker] = self._busy_s.get(worker, 0.0) + played.busy_s
-        self._tokens += played.sampled_tokens
-
-    def take_metrics(self) -> dict[str, float]:
-        """Since the last call: seconds that an explorer played, mean over explorers, and tokens for each of them."""
-        busy_s = sum(self._busy_s.values()) / max(len(self._busy_s), 1)
-        values = {"time/explore_s": busy_s} if busy_s else {}
-        if self._tokens and busy_s:
-            values["explore/tokens_per_s"] = self._tokens / busy_s
-        self._busy_s, self._tokens = {}, 0
-        return values
+    least: int
+    most: int
+    held: int
+    """Tasks in the hands of one process."""
 
 
 class Dispatcher:
@@ -132,11 +122,16 @@ class Dispatcher:
         *,
         workers: int,
         slots: int,
+        most_workers: int = 0,
         repair: Callable[[PolicyRef], bool] = lambda ref: False,
     ) -> None:
-        """`workers` processes play `slots` tasks each at a time; `repair` makes a damaged version usable if it can."""
+        """`workers` processes play `slots` tasks each at a time; as many as `most_workers` where nodes have room.
+
+        `repair` makes a damaged version usable if it can.
+        """
         self._context = context
-        self._workers, self._repair = workers, repair
+        self._repair = repair
+        self._limits = _Limits(least=workers, most=most_workers, held=slots * TASKS_PER_SLOT)
         self.bill = EndpointBill(workers)
         """What endpoints have cost, over all starts of the run."""
         self.work = ExplorerWork()
@@ -160,25 +155,37 @@ class Dispatcher:
         """Start the processes, so that the first task need not wait for them."""
         if self._hands:
             return
-        config = self._context.config
-        for number in range(self._workers):
-            spec = WorkerSpec(
-                name=f"explorer-{number}",
-                module="ludus.explore.worker",
-                replies=FromExplorer,
-                stall_s=config.explore.deadline_s,
-                imports=worker_imports(config),
-            )
-            self._context.supervisor.start(spec)
-            self._greet(spec.name)
-        meters, room = self._context.telemetry.meters, self._workers * self._most_held
-        meters.watch("explore", "in flight", lambda: Fill(length=self.running, capacity=room))
+        for number in range(self._limits.least):
+            self._start_explorer(explorer_name(number))
+        meters = self._context.telemetry.meters
+        meters.watch(
+            "explore", "in flight", lambda: Fill(length=self.running, capacity=len(self._hands) * self._limits.held)
+        )
         meters.watch_workers("explore", lambda: self._context.supervisor.cpu_s(list(self._hands)))
 
-    @property
-    def _most_held(self) -> int:
-        """Tasks in the hands of one process, at most."""
-        return self._setup.slots * TASKS_PER_SLOT
+    def _start_explorer(self, name: str) -> None:
+        config = self._context.config
+        spec = WorkerSpec(
+            name=name,
+            module="ludus.explore.worker",
+            replies=FromExplorer,
+            stall_s=config.explore.deadline_s,
+            imports=worker_imports(config),
+            needs=explorer_needs(config),
+        )
+        self._context.supervisor.start(spec, is_needed=lambda: len(self._hands) <= self._limits.least)
+        self._greet(name)
+
+    def _add_explorers(self) -> None:
+        """While there may be more, and the cluster has room for them."""
+        supervisor, launcher = self._context.supervisor, self._context.launcher
+        while len(self._hands) < self._limits.most and launcher.has_spare:
+            name = next(name for name in map(explorer_name, count()) if name not in self._hands)
+            if not supervisor.may_start(name):
+                return
+            self._start_explorer(name)
+            log.info("%s is added: the cluster has room for it", name)
+            self._context.telemetry.event("explorer_added", worker=name, explorers=len(self._hands))
 
     @property
     def running(self) -> int:
@@ -267,11 +274,12 @@ class Dispatcher:
 
     def _hand_out(self) -> None:
         """Give waiting tasks to whoever has least in hand, as long as there is room."""
+        self._add_explorers()
         if not (waiting := len(self._waiting)):
             return
         given: dict[str, list[Task]] = {worker: [] for worker in self._hands}
-        held, most, run = {name: len(hand) for name, hand in self._hands.items()}, self._most_held, self._setup.run
-        for _ in range(min(waiting, sum(max(most - count, 0) for count in held.values()))):
+        held, most, run = {name: len(hand) for name, hand in self._hands.items()}, self._limits.held, self._setup.run
+        for _ in range(min(waiting, sum(max(most - number, 0) for number in held.values()))):
             worker = min(held, key=held.__getitem__)
             held[worker] += 1
             given[worker].append(self._waiting.take())
@@ -330,8 +338,9 @@ class Dispatcher:
 
     def _give_back(self, lost: Lost) -> None:
         """Requeue what the worker held; the task that was running gets a strike, and with enough of them fails."""
-        hand = self._hands[lost.worker]
-        self._greet(lost.worker)
+        hand = self._hands.pop(lost.worker)
+        if lost.is_replaced:
+            self._greet(lost.worker)
         again: list[Task] = []
         for episode, task in hand.items():
             if task.id == lost.task:
@@ -348,5 +357,6 @@ class Dispatcher:
             reason=lost.reason,
             task=lost.task,
             requeued=len(again),
+            is_replaced=lost.is_replaced,
             log_tail=lost.log_tail,
         )

@@ -31,7 +31,8 @@ class Explorers(Dispatcher):
         `on_played` gets training episodes that are on disk; `repair` makes a damaged version usable if it can.
         """
         slots = slots or -(-context.config.explore.games_in_flight // count)
-        super().__init__(context, workers=count, slots=slots, repair=repair)
+        most = context.config.explore.most_workers if count == context.config.explore.workers else count
+        super().__init__(context, workers=count, slots=slots, most_workers=most, repair=repair)
         self._sink = sink
         self._on_played = on_played
         self.serve = workers.serve

@@ -11,13 +11,14 @@ from typing import Any
 
 from ludus.config import RunConfig
 from ludus.orchestrator.context import RunContext
+from ludus.orchestrator.placement import TRAINER, other_trainers, trainer_needs, trainer_threads
 from ludus.orchestrator.policy_start import keep_teacher
 from ludus.orchestrator.workers import worker_imports
 from ludus.runtime import WorkerSpec
-from ludus.train.learners import has_chess_losses, local_devices
+from ludus.train.learners import local_devices
 from ludus.train.messages import FollowTrainer, FromTrainer, MeetingPlace, TrainerSetup
 
-NAME = "trainer"
+NAME = TRAINER
 
 
 class TrainerGroup:
@@ -35,9 +36,7 @@ class TrainerGroup:
     def start(self) -> None:
         """Start them all."""
         config = self._context.config
-        is_on_nodes = config.runtime.kind == "ray" and config.buffer.loader is None
-        if is_on_nodes and not has_chess_losses(config):
-            self.others = [f"{NAME}-{rank}" for rank in range(1, config.train.trainers)]
+        self.others = other_trainers(config)
         if teacher := keep_teacher(config, self._context.run):
             self._teacher = teacher.to_json()
         for name in (NAME, *self.others):
@@ -87,11 +86,12 @@ class TrainerGroup:
                 name=name,
                 module="ludus.train.rank_worker" if name in self.others else "ludus.train.worker",
                 replies=FromTrainer,
-                threads=max(config.runtime.threads or 1, devices),
+                threads=trainer_threads(config),
                 devices=devices,
                 stall_s=config.runtime.stall_s,
                 imports=worker_imports(config),
                 needs_run_disk=config.buffer.loader is not None,
+                needs=trainer_needs(config),
             )
         )
 

@@ -57,12 +57,25 @@ class ForkLauncher:
             os.close(report)
         return ForkedProcess(report_read)
 
+    @property
+    def has_spare(self) -> bool:
+        """Never: this machine has the workers that it has."""
+        return False
+
+    def look(self) -> None:
+        """Nothing: the kernel tells of workers here."""
+
     def close(self) -> None:
         """Nothing: the fork server is this process's own, and other launchers use it."""
 
 
 class ForkedProcess(ReportedProcess):
     """A child of the fork server, which reports on it. For any thread."""
+
+    @property
+    def node(self) -> str:
+        """Empty: it runs on this machine."""
+        return ""
 
     def cpu_s(self) -> float | None:
         """CPU seconds that it has used so far, as the kernel counts them."""

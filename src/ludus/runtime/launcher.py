@@ -6,8 +6,10 @@ use them. The supervisor keeps the other ends, so it need not know where the pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+from ludus.runtime.needs import Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class WorkerSpec:
     """Modules that the worker will need soon; those that it shares with other workers are imported once for all."""
     needs_run_disk: bool = False
     """Whether it works on files that only the loop's machine has; no launcher starts it elsewhere."""
+    needs: Needs = field(default_factory=Needs)
+    """What it takes of the node that it runs on, where there are several."""
 
 
 class WorkerEnds(NamedTuple):
@@ -47,6 +51,10 @@ class LaunchedProcess(Protocol):
     @property
     def has_begun(self) -> bool:
         """Whether there is a process."""
+
+    @property
+    def node(self) -> str:
+        """The name of the node that it runs on; empty on the loop's machine, and before it has one."""
 
     def poll(self) -> int | None:
         """The exit code, negative for a signal; None while it lives."""
@@ -81,6 +89,13 @@ class Launcher(Protocol):
 
     def launch(self, spec: WorkerSpec, incarnation: int, ends: WorkerEnds) -> LaunchedProcess:
         """Have a worker started; does not wait for it. Raises WorkerError if none can be."""
+
+    @property
+    def has_spare(self) -> bool:
+        """Whether there is room for a worker more than are needed, as far as is known."""
+
+    def look(self) -> None:
+        """Take in what is told of workers elsewhere. Called at every poll; never waits."""
 
     def close(self) -> None:
         """Called once, when all workers have ended and no more will be started."""

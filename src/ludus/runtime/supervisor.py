@@ -51,6 +51,8 @@ class Lost:
     task: int | None
     """The task whose code was running, if known."""
     log_tail: str
+    is_replaced: bool = True
+    """Whether a new one under the same name has been started."""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,8 @@ class _Live:
 
     worker: WorkerProcess
     signs: SignsOfLife
+    is_needed: Callable[[], bool]
+    """Asked when it is lost: whether it is to be replaced."""
     ends_by: float | None = None
     """It has closed its connection; its exit code is waited for until then."""
 
@@ -71,6 +75,12 @@ class _History:
     losses: deque[float] = field(default_factory=deque)
     dropped: int = 0
     """Frames that earlier starts did not take."""
+
+    def recent_losses(self) -> deque[float]:
+        """When it was lost within the last minutes."""
+        while self.losses and time.monotonic() - self.losses[0] > RESTART_WINDOW_S:
+            self.losses.popleft()
+        return self.losses
 
 
 class Supervisor:
@@ -99,14 +109,18 @@ class Supervisor:
         self.silent: tuple[str, ...] = ()
         """Workers that give no sign of life. For any thread."""
 
-    def start(self, spec: WorkerSpec) -> None:
-        """Start a worker; its log is `<name>.log` in the log folder."""
+    def start(self, spec: WorkerSpec, *, is_needed: Callable[[], bool] = lambda: True) -> None:
+        """Start a worker; its log is `<name>.log` in the log folder. One that is lost and not `is_needed` is gone."""
         history = self._histories[spec.name]
         history.starts += 1
         log_path = self._log_dir / f"{spec.name}.log"
         worker = WorkerProcess(spec, log_path, incarnation=history.starts, launcher=self._launcher)
-        self._live[spec.name] = _Live(worker, SignsOfLife(worker, self._now))
+        self._live[spec.name] = _Live(worker, SignsOfLife(worker, self._now), is_needed)
         self._selector.register(worker.channel, selectors.EVENT_READ, spec.name)
+
+    def may_start(self, name: str) -> bool:
+        """Whether a worker of this name has not been lost too often of late."""
+        return len(self._histories[name].recent_losses()) <= self._max_restarts
 
     def process(self, worker: str) -> LaunchedProcess:
         """The process that a worker is now."""
@@ -114,7 +128,12 @@ class Supervisor:
 
     def cpu_s(self, workers: Iterable[str]) -> dict[str, float]:
         """CPU seconds that workers have used since they were started, by name and incarnation. For any thread."""
-        spent = {f"{name}#{self._histories[name].starts}": self.process(name).cpu_s() for name in workers}
+        live = {name: self._live.get(name) for name in workers}
+        spent = {
+            f"{name}#{self._histories[name].starts}": each.worker.process.cpu_s()
+            for name, each in live.items()
+            if each is not None
+        }
         return {name: seconds for name, seconds in spent.items() if seconds is not None}
 
     @property
@@ -130,7 +149,8 @@ class Supervisor:
 
     def send(self, worker: str, message: msgspec.Struct, blob: bytes | memoryview = b"") -> None:
         """Queue a message. A worker that is gone is reported by the next poll, not here."""
-        live = self._live[worker]
+        if (live := self._live.get(worker)) is None:
+            return  # it has just been lost for good, which whoever sends has yet to be told
         live.signs.expect_answer(self._now)
         try:
             live.worker.channel.send(message, blob)
@@ -155,6 +175,7 @@ class Supervisor:
                 happened += self._receive(name)
         happened += self._find_ended()
         happened += self._find_hung()
+        self._launcher.look()
         return happened
 
     def stop(self, farewell: msgspec.Struct | None = None, grace_s: float = 5.0) -> None:
@@ -252,40 +273,47 @@ class Supervisor:
     def _replace_hung(self, name: str, reason: str) -> Lost:
         worker = self._live[name].worker
         worker.process.write_stack()
-        self._await_stack(worker)
+        _await_stack(worker)
         return self._replace(name, reason)
 
     def _replace(self, name: str, reason: str) -> Lost:
         """Kill what is left of a worker and start a fresh one, unless it has been lost too often."""
+        is_needed = self._live[name].is_needed
         task = self._live[name].worker.pulse.task
         worker = self._end(name)
-        lost = Lost(worker=name, reason=reason, task=None if task == NO_TASK else task, log_tail=worker.log_tail(40))
+        lost = Lost(
+            worker=name,
+            reason=reason,
+            task=None if task == NO_TASK else task,
+            log_tail=worker.log_tail(40),
+            is_replaced=is_needed(),
+        )
         log.warning("%s %s; task in hand: %s", name, reason, lost.task)
-        self._count_loss(lost)
-        self.start(worker.spec)
+        history = self._histories[name]
+        history.losses.append(time.monotonic())
+        _check_losses(lost, history.recent_losses(), self._max_restarts)
+        if lost.is_replaced:
+            self.start(worker.spec, is_needed=is_needed)
         return lost
 
-    @staticmethod
-    def _await_stack(worker: WorkerProcess) -> None:
-        end = time.monotonic() + STACK_GRACE_S
-        seen, since = "", time.monotonic()
-        while (now := time.monotonic()) < end:
-            tail = worker.log_tail(40)
-            if tail != seen:
-                seen, since = tail, now
-            elif "most recent call first" in tail and now - since > STACK_QUIET_S:
-                return
-            time.sleep(0.02)
 
-    def _count_loss(self, lost: Lost) -> None:
-        now = time.monotonic()
-        losses = self._histories[lost.worker].losses
-        losses.append(now)
-        while losses and now - losses[0] > RESTART_WINDOW_S:
-            losses.popleft()
-        if len(losses) > self._max_restarts:
-            raise WorkerError(
-                f"{lost.worker} {lost.reason}; it was lost {len(losses)} times within "
-                f"{RESTART_WINDOW_S / 60:.0f} minutes, more than runtime.max_restarts = {self._max_restarts}. "
-                f"Its last lines:\n{lost.log_tail}"
-            )
+def _await_stack(worker: WorkerProcess) -> None:
+    end = time.monotonic() + STACK_GRACE_S
+    seen, since = "", time.monotonic()
+    while (now := time.monotonic()) < end:
+        tail = worker.log_tail(40)
+        if tail != seen:
+            seen, since = tail, now
+        elif "most recent call first" in tail and now - since > STACK_QUIET_S:
+            return
+        time.sleep(0.02)
+
+
+def _check_losses(lost: Lost, losses: deque[float], most: int) -> None:
+    """Raise WorkerError when a worker that is needed was lost too often."""
+    if lost.is_replaced and len(losses) > most:
+        raise WorkerError(
+            f"{lost.worker} {lost.reason}; it was lost {len(losses)} times within "
+            f"{RESTART_WINDOW_S / 60:.0f} minutes, more than runtime.max_restarts = {most}. "
+            f"Its last lines:\n{lost.log_tail}"
+        )

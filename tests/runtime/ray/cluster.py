@@ -1,21 +1,41 @@
-"""A Ray cluster of several nodes on this machine, in a process of its own: `python cluster.py NODES`, token by environment.
+"""A Ray cluster of several nodes on this machine, in a process of its own; its token comes by environment.
 
-It writes its address on a line; each line that it reads is the number of a node to remove without a warning.
+`python cluster.py '[{"num_cpus": 2}, ...]'` writes its address on a line. Each line that it reads is the number of a node
+to remove without a warning, or a node to add; each node has a folder of its own for temporary files.
 """
 
+import json
 import sys
+import tempfile
+from pathlib import Path
+from typing import Any
 
 from ray.cluster_utils import Cluster
+
+STORE_BYTES = 80 * 2**20
 
 
 def main() -> None:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    nodes = [cluster.add_node(num_cpus=2, object_store_memory=80 * 2**20) for _ in range(int(sys.argv[1]))]
-    print(cluster.address, flush=True)
-    for line in sys.stdin:
-        cluster.remove_node(nodes[int(line)], allow_graceful=False)
-        print("removed", flush=True)
-    cluster.shutdown()
+    with tempfile.TemporaryDirectory() as folder:
+        nodes: list[Any] = []
+
+        def add(node: dict[str, Any]) -> None:
+            disk = Path(folder) / str(len(nodes))
+            disk.mkdir()
+            nodes.append(cluster.add_node(object_store_memory=STORE_BYTES, env_vars={"TMPDIR": str(disk)}, **node))
+
+        for node in json.loads(sys.argv[1]):
+            add(node)
+        print(cluster.address, flush=True)
+        for line in sys.stdin:
+            asked = json.loads(line)
+            if isinstance(asked, int):
+                cluster.remove_node(nodes[asked], allow_graceful=False)
+            else:
+                add(asked)
+            print("done", flush=True)
+        cluster.shutdown()
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ MAY_CHANGE: tuple[str, ...] = (
     "buffer.capacity",
     "explore.deadline_s",
     "explore.workers",
+    "explore.max_workers",
     "explore.engine.url",
     "explore.engine.patience_s",
     "explore.endpoints.NAME.url",

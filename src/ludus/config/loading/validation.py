@@ -40,6 +40,7 @@ KNOWN_AS: dict[str, str] = {
     "minibatch_size": "train.minibatch",
     "n_envs": "explore.games_in_flight",
     "num_envs": "explore.games_in_flight",
+    "num_worker": "explore.workers",
     "num_workers": "explore.workers",
     "total_timesteps": "train.steps",
     "total_steps": "train.steps",

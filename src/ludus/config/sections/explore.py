@@ -166,6 +166,9 @@ class ExploreConfig(Model):
     """Games played at the same time, over all workers."""
     workers: int = Field(default=1, gt=0, le=1024)
     """Explorer processes (split topology)."""
+    max_workers: int | None = Field(default=None, gt=0, le=1024)
+    """Explorer processes at most, on a Ray cluster that is joined (`runtime.address`): some are added while nodes have
+    room, and go with their nodes. `games_in_flight` is over all of them. Default: `workers`, no more and no fewer."""
     deadline_s: float = Field(default=60.0, gt=0)
     """Wall-clock limit of one episode; a game that exceeds it is recorded as failed."""
     noise: float = Field(default=0.0, ge=0, lt=1)
@@ -192,6 +195,11 @@ class ExploreConfig(Model):
     max_length: int | None = Field(default=None, gt=0)
     """Cut episodes after this many plies (they count as truncated). Default: the game's own bound."""
 
+    @property
+    def most_workers(self) -> int:
+        """Explorers that there may be at once."""
+        return max(self.workers, self.max_workers or 0)
+
 
 _TAKEN = re.compile(r"^((random|first|solver|mcts|minimax)(-\d+)?|past|you|dictated)$")
 """Built-in players, and names that metrics and commands use."""
@@ -216,6 +224,7 @@ def check_explore(config: RunConfig) -> Iterator[Contradiction]:
     elif wanted > games:
         text = f"{wanted} workers share explore.games_in_flight ({games}) games; write at most {games} workers"
         yield at("explore.workers", text)
+    yield from _max_workers(config)
     if not speaks and explore.group > 1:
         yield at("explore.group", "is for language models; give policy.model, or write explore.group: 1")
     if speaks and explore.noise:
@@ -229,6 +238,22 @@ def check_explore(config: RunConfig) -> Iterator[Contradiction]:
         yield at("explore.refill", f"{text}; write synchronise.offset: 0, or leave it out")
     yield from _cut_off(config)
     yield from _endpoints(config)
+
+
+def _max_workers(config: RunConfig) -> Iterator[Contradiction]:
+    """More explorers than `workers`, while there is room for them."""
+    explore, runtime = config.explore, config.runtime
+    if explore.max_workers is None:
+        return
+    if runtime.kind != "ray" or runtime.address is None:
+        yield from no_effect(explore, "explore", "max_workers", "no nodes join but those of runtime.address")
+    elif config.topology != "split" or config.population is not None:
+        yield from no_effect(explore, "explore", "max_workers", "only explorers of one split run come and go")
+    elif explore.max_workers < explore.workers:
+        yield at("explore.max_workers", f"is less than explore.workers ({explore.workers}); write at least that")
+    elif explore.max_workers > explore.games_in_flight:
+        games = explore.games_in_flight
+        yield at("explore.max_workers", f"so many workers share explore.games_in_flight ({games}) games; write fewer")
 
 
 def _cut_off(config: RunConfig) -> Iterator[Contradiction]:

@@ -111,7 +111,7 @@ class Endpoints:
         if name not in self._explore.endpoints:
             raise ConfigError(f"there is no endpoint {name!r}; name it under explore.endpoints")
         if name not in self._engines:
-            engine = OpenAIEngine(self._explore.endpoints[name], policy=name, shares=self._explore.workers)
+            engine = OpenAIEngine(self._explore.endpoints[name], policy=name, shares=self._explore.most_workers)
             engine.counters.cost = self._spent.get(name, 0.0)
             self._engines[name] = engine
         return self._engines[name]

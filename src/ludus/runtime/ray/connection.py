@@ -14,6 +14,10 @@ import secrets
 import signal
 import socket
 import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +27,7 @@ import msgspec
 
 import ludus
 from ludus.errors import WorkerError
+from ludus.runtime.needs import Plan
 from ludus.runtime.ray.host import examine_node
 from ludus.runtime.ray.host_link import HostLink
 from ludus.runtime.ray.messages import (
@@ -32,23 +37,29 @@ from ludus.runtime.ray.messages import (
     Connected,
     FilesOf,
     FromConnection,
-    Joined,
     Launch,
-    Loaded,
     NodeVersions,
+    Reached,
     Refused,
+    Room,
     ToConnection,
+    Waits,
 )
+from ludus.runtime.ray.placing import SETTLE_S, Placing
 from ludus.runtime.ray.run_files import RunFiles
 
 log = logging.getLogger(__name__)
 
 MESSAGE_BYTES = 1 << 17
+MOST_SHOWN = 200
+"""Nodes that are told of at most."""
+WATCH_S = 1.0
 MOST_DESCRIPTORS = 8
 PROBE_S = 3.0
 """A head that does not take a TCP connection within this is out of reach."""
 HEAD_S = 4.0
 """A head may take so long to answer."""
+JOIN_S = HEAD_S + 1.0
 STORE_BYTES = 200 * 2**20
 """Memory of a cluster that is started, for what travels between processes: pieces of a few megabytes."""
 
@@ -60,7 +71,8 @@ class Connection:
         self._socket = sock
         self._links: dict[int, HostLink] = {}
         self._files: dict[FilesOf, RunFiles] = {}
-        self._is_own = False
+        self._placing = Placing(Plan(), is_own=True)
+        self._seen = 0
 
     def serve(self) -> None:
         """Connect, then launch and signal workers until the loop is gone."""
@@ -70,17 +82,20 @@ class Connection:
                 break
             if isinstance(message, Connect):
                 self._say(self._connect(message))
+                threading.Thread(target=self._watch, name="watch", daemon=True).start()
             elif isinstance(message, Launch):
-                if self._is_own:
+                if self._placing.is_own:
                     message.environment.setdefault(ADDRESS, "127.0.0.1")
                 files = self._files.setdefault(message.files, RunFiles(message.files))
-                link = HostLink(message, fds, files, reserves=not self._is_own)
+                link = HostLink(message, fds, files, self._placing, self._tell)
                 self._links = {number: each for number, each in self._links.items() if not each.is_over}
                 self._links[message.number] = link
+                self._seen = message.number
             elif message.number in self._links:
                 self._links[message.number].signal(is_kill=message.is_kill)
         for link in self._links.values():
             link.abandon()
+        self._placing.release()
 
     def _receive(self) -> tuple[ToConnection | None, list[int]]:
         try:
@@ -94,31 +109,65 @@ class Connection:
         if isinstance(message, Refused):
             sys.exit(1)
 
+    def _tell(self, message: FromConnection) -> None:
+        """Say what the loop may miss: nobody waits for it. For any thread."""
+        with suppress(OSError):
+            self._socket.send(msgspec.msgpack.encode(message), socket.MSG_DONTWAIT)
+
+    def _watch(self) -> None:
+        """The thread that tells how many nodes there are, and what further explorers have room for."""
+        told: tuple[int, int] | None = None
+        steady_since, seen = time.monotonic(), 0
+        while True:
+            time.sleep(WATCH_S)
+            try:
+                now, nodes = time.monotonic(), len(self._placing.nodes())
+                if seen != self._seen or any(link.is_placing for link in [*self._links.values()]):
+                    steady_since, seen = now, self._seen
+                spare = self._placing.count_spare() if now - steady_since > SETTLE_S else 0
+            except Exception as error:  # Ray raises whatever it likes while nodes come and go
+                log.info("the nodes cannot be told: %s", error)
+                continue
+            if told != (nodes, spare) or spare:
+                told = (nodes, spare)
+                self._tell(Room(nodes=nodes, spare=spare, seen=seen))
+
     def _connect(self, connect: Connect) -> FromConnection:
-        self._is_own = not connect.address
+        self._placing = Placing(connect.plan, is_own=not connect.address)
         try:
             if connect.address:
                 probe(connect.address)
-                return self._join(connect)
-            return self._start_cluster(Path(connect.folder))
+                self._join(connect)
+            else:
+                self._start_cluster(Path(connect.folder))
+            nodes = self._placing.nodes()
+            cpus = [node.total.get("CPU", 0.0) for node in nodes]
+            if connect.is_look:
+                return Connected(address=connect.address, nodes=nodes[:MOST_SHOWN], count=len(nodes), cpus=cpus)
+            self._placing.settle(_saying(self._tell))
+            return Connected(address=connect.address or self._own_address(), count=len(nodes), cpus=cpus)
         except (WorkerError, ConnectionError, RuntimeError, ValueError) as error:
             return Refused(reason=one_sentence(error))
 
-    def _join(self, connect: Connect) -> Connected:
+    @staticmethod
+    def _own_address() -> str:
         import ray
 
-        address = connect.address
-        self._say(Loaded())
-        head: Any = import_module("ray._raylet").GcsClient(address=address)
-        head.get_all_node_info(timeout=HEAD_S)  # joining itself says nothing for minutes
-        self._say(Joined())
-        ray.init(address=address, log_to_driver=False, configure_logging=False)
-        nodes = [node for node in ray.nodes() if node["Alive"]]
-        self._say(Joined())
-        check_nodes(nodes, connect)
-        return Connected(address=address, cpus=[node["Resources"].get("CPU", 0.0) for node in nodes])
+        return str(ray.get_runtime_context().gcs_address)
 
-    def _start_cluster(self, folder: Path) -> Connected:
+    def _join(self, connect: Connect) -> None:
+        import ray
+
+        self._say(Reached(next_s=JOIN_S))
+        head: Any = import_module("ray._raylet").GcsClient(address=connect.address)
+        head.get_all_node_info(timeout=HEAD_S)  # joining itself says nothing for minutes
+        self._say(Reached(next_s=2 * NODES_S))
+        ray.init(address=connect.address, log_to_driver=False, configure_logging=False)
+        self._say(Reached(next_s=2 * NODES_S))
+        check_nodes([node for node in ray.nodes() if node["Alive"]], connect)
+
+    @staticmethod
+    def _start_cluster(folder: Path) -> None:
         write_token(folder / "token")
         (folder / "nodes").mkdir()
         os.environ |= {
@@ -129,15 +178,26 @@ class Connection:
         }
         import ray
 
-        made = ray.init(
+        ray.init(
             include_dashboard=False,
             log_to_driver=False,
             configure_logging=False,
             object_store_memory=STORE_BYTES,
             _temp_dir=str(folder / "ray"),
         )
-        cpus = [node["Resources"].get("CPU", 0.0) for node in ray.nodes()]
-        return Connected(address=str(made.address_info["gcs_address"]), cpus=cpus)
+
+
+def _saying(tell: Callable[[FromConnection], None]) -> Callable[[str], None]:
+    """Tells of a wait when it begins and when its reason changes."""
+    said = ""
+
+    def say(reason: str) -> None:
+        nonlocal said
+        if reason != said:
+            said = reason
+            tell(Waits(reason=reason))
+
+    return say
 
 
 def probe(address: str) -> None:

@@ -21,29 +21,28 @@ from pathlib import Path
 import msgspec
 
 from ludus.errors import WorkerError
+from ludus.runtime.needs import Plan
+from ludus.runtime.ray.cluster_view import ClusterView
 from ludus.runtime.ray.messages import (
-    NODES_S,
     Connect,
     Connected,
     FromConnection,
-    Joined,
-    Loaded,
     NodeQuestion,
+    Reached,
     Refused,
     ToConnection,
 )
+from ludus.runtime.ray.nodes import NodeRoom
 
 log = logging.getLogger(__name__)
 
-LOAD_S = 30.0
-"""Ray is loaded within this, on a busy machine."""
-JOIN_S = 5.0
-"""A cluster that takes us says so within this; a user with a wrong address waits no longer."""
+BEGIN_S = 30.0
+"""Our own process and its imports may take so long on a busy machine; what it does next, it says itself."""
 START_S = 240.0
 """A cluster on a busy machine may take so long to start."""
 END_S = 30.0
 LOOK_S = 0.1
-ANSWER_BYTES = 1 << 16
+ANSWER_BYTES = 1 << 17
 WRONG_TOKEN = b"InvalidAuthToken"
 """What Ray writes, over and over, when a cluster does not take our token; it would raise only after 20 s."""
 
@@ -60,8 +59,26 @@ def shared_environment() -> dict[str, str]:
 class ConnectionClient:
     """Owns the keeper process, and through it the connection and a cluster that is started."""
 
-    def __init__(self, log_path: Path, *, address: str | None, asks: Sequence[NodeQuestion] = ()) -> None:
-        """Connect; `asks` is what each node of a joined cluster is asked first. Raises WorkerError if that fails."""
+    def __init__(
+        self,
+        log_path: Path,
+        *,
+        address: str | None,
+        asks: Sequence[NodeQuestion] = (),
+        plan: Plan | None = None,
+        view: ClusterView | None = None,
+        is_look: bool = False,
+    ) -> None:
+        """Connect; `asks` is what each node of a joined cluster is asked first, `view` gets what the connection tells,
+        `is_look` is for its nodes alone.
+
+        Raises:
+            WorkerError: that cannot be done, or `plan` does not fit.
+        """
+        plan = plan or Plan()
+        self._view, self._patience_s = view or ClusterView(), plan.autoscaler_s
+        self.nodes: list[NodeRoom] = []
+        """Of a look."""
         self._address, self._log_path = address or "", log_path
         self.cpus: tuple[float, ...] = ()
         """Of each node, when it was joined."""
@@ -80,8 +97,16 @@ class ConnectionClient:
             )
         os.close(life)
         try:
-            environment = shared_environment()
-            self.send(Connect(address=self._address, folder=self._folder, asks=list(asks), environment=environment))
+            self.send(
+                Connect(
+                    address=self._address,
+                    folder=self._folder,
+                    asks=list(asks),
+                    environment=shared_environment(),
+                    plan=plan,
+                    is_look=is_look,
+                )
+            )
             self._await_connection()
         except WorkerError:
             self.close()
@@ -102,6 +127,17 @@ class ConnectionClient:
                 "the next start resumes the run from its newest checkpoint"
             ) from error
 
+    def look(self) -> None:
+        """Take in what the connection has told meanwhile."""
+        while self._life >= 0:
+            try:
+                data = self._socket.recv(ANSWER_BYTES, socket.MSG_DONTWAIT)
+            except OSError:
+                return
+            if not data:
+                return
+            self._view.take(msgspec.msgpack.decode(data, type=FromConnection))
+
     def close(self) -> None:
         """Leave the cluster, or stop the one that was started; waits until nothing of it is left."""
         if self._life < 0:
@@ -116,13 +152,14 @@ class ConnectionClient:
             self._keeper.wait()
 
     def _await_connection(self) -> None:
-        limit_s = LOAD_S if self._address else START_S
+        limit_s = BEGIN_S if self._address else START_S
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
             if select.select([self._socket], [], [], LOOK_S)[0]:
-                limit_s = self._take_answer()
-                if not limit_s:
+                said = self._take_answer()
+                if isinstance(said, Connected):
                     return
+                limit_s = said.next_s if isinstance(said, Reached) else limit_s + self._patience_s
                 end = time.monotonic() + limit_s
             if WRONG_TOKEN in self._written():
                 raise WorkerError(
@@ -131,26 +168,24 @@ class ConnectionClient:
                 )
         raise WorkerError(f"no Ray cluster answered within {limit_s:g} s; what it said is in {self._log_path}")
 
-    def _take_answer(self) -> float:
-        """How much longer the connection may take; 0 when it is ready."""
+    def _take_answer(self) -> FromConnection:
+        """What the connection says: that it is there, or what it does first."""
         answer = self._socket.recv(ANSWER_BYTES)
         if not answer:
             last = self._written().decode(errors="replace").strip().splitlines()[-1:]
             raise WorkerError(f"the connection to Ray ended at once: {' '.join(last) or self._log_path}")
-        said = msgspec.msgpack.decode(answer, type=FromConnection)
+        said: FromConnection = msgspec.msgpack.decode(answer, type=FromConnection)
         if isinstance(said, Refused):
             raise WorkerError(said.reason)
-        if isinstance(said, Loaded):
-            return JOIN_S
-        if isinstance(said, Joined):
-            return 2 * NODES_S  # the connection itself gives up before
-        self.cpus = tuple(said.cpus)
-        self._report(said)
-        return 0.0
+        self._view.take(said)
+        if isinstance(said, Connected):
+            self.nodes, self.cpus = said.nodes, tuple(said.cpus)
+            self._report(said)
+        return said
 
     def _report(self, said: Connected) -> None:
         if self._address:
-            log.info("joined the Ray cluster at %s, %d nodes", said.address, len(said.cpus))
+            log.info("joined the Ray cluster at %s, %d nodes", said.address, said.count)
         else:
             text = "started a Ray cluster at %s; its ports are open on all interfaces, its token is in %s"
             log.warning(text, said.address, Path(self._folder) / "token")

@@ -27,6 +27,12 @@ class Host:
         os.environ.update({ADDRESS: own_address(), **launch.environment})
         self._worker = HostedWorker(launch)
 
+    def node(self, nothing: bytes) -> bytes:
+        """The node's id: the first call, answered as soon as the host has a place."""
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id()).encode()
+
     def put(self, put: bytes) -> bytes:
         """Bytes for the worker."""
         return msgspec.msgpack.encode(self._worker.put(msgspec.msgpack.decode(put, type=Put)))

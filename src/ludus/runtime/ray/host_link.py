@@ -14,24 +14,38 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ludus.errors import WorkerError
-from ludus.runtime.pulse import CPU_MS, Pulse
-from ludus.runtime.ray.messages import PIECE_BYTES, WAITING_BYTES, FileAnswer, Launch, Put, PutDone, Take, Taken
+from ludus.runtime.pulse import CPU_MS, TICKS, Pulse
+from ludus.runtime.ray.messages import (
+    PIECE_BYTES,
+    WAITING_BYTES,
+    FileAnswer,
+    FileWant,
+    FromConnection,
+    Launch,
+    Placed,
+    Put,
+    PutDone,
+    Sent,
+    Take,
+    Taken,
+    Waits,
+)
+from ludus.runtime.ray.placing import Placing
 from ludus.runtime.ray.run_files import RunFiles
 from ludus.runtime.ray.streams import FrameReader
 from ludus.runtime.worker_server import REPORT
 
 log = logging.getLogger(__name__)
 
-PLACE_S = 60.0
-"""A host must be there within this; a cluster without room for it is named, not waited for."""
-BEGIN_S = 240.0
-"""Where there is room, a host on a busy node may take so long to begin."""
+TELL_WAIT_S = 8.0
+"""A worker that has not begun after so long is told of."""
 REPLY_S = 10.0
 UNREACHABLE_S = 30.0
 """A host that answers no call for so long is lost."""
@@ -40,18 +54,40 @@ KILL_S = 3.0
 LOOK_S = 0.2
 
 
+class _Ends(NamedTuple):
+    """Descriptors of the worker's that stay as they are."""
+
+    log: int
+    life: int
+    report: int
+
+
 class HostLink:
     """Starts a host for a worker and relays until either is gone."""
 
-    def __init__(self, launch: Launch, fds: list[int], files: RunFiles, *, reserves: bool) -> None:
-        """`reserves`: whether it takes its cores from what the cluster has."""
-        self._launch, self._files, self._cpus = launch, files, launch.threads if reserves else 0
-        self._log, sock, pulse, self._life, self._report = fds
+    def __init__(
+        self,
+        launch: Launch,
+        fds: list[int],
+        files: RunFiles,
+        placing: Placing,
+        tell: Callable[[FromConnection], None] = lambda message: None,
+    ) -> None:
+        """`tell` gets what the loop is to know, such as the node it runs on."""
+        self._launch, self._files, self._placing, self._tell = launch, files, placing, tell
+        log_file, sock, pulse, life, report = fds
+        self._ends = _Ends(log_file, life, report)
         self._socket, self._pulse = socket.socket(fileno=sock), Pulse(pulse)
         self._host: Any = None
+        self._node = ""
         self._lock, self._pid = threading.Lock(), 0
         self.is_over = False
         threading.Thread(target=self._run, name=launch.name, daemon=True).start()
+
+    @property
+    def is_placing(self) -> bool:
+        """Whether it has no node yet."""
+        return not (self._node or self.is_over)
 
     def signal(self, *, is_kill: bool) -> None:
         """Kill the worker, or have it write its stacks; does not wait."""
@@ -86,35 +122,26 @@ class HostLink:
         self._close()
 
     def _place(self) -> None:
+        """Have a host on a node; while there is none, say so, and show life in the worker's place."""
         import ray
 
-        from ludus.runtime.ray.host import THREADS, Host
-
-        most = max((node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
-        if self._cpus > most:
-            text = f"{self._launch.name} needs {self._cpus} CPU, and no node has as many: the largest has {most:g}"
-            raise WorkerError(text)
-        host = ray.remote(Host).options(
-            num_cpus=self._cpus,
-            max_restarts=0,
-            max_task_retries=0,
-            max_concurrency=THREADS,
-            scheduling_strategy="SPREAD",
-        )
-        self._host = host.remote(msgspec.msgpack.encode(self._launch))
-        nothing, end = msgspec.msgpack.encode(Put(offset=0, data=b"")), time.monotonic() + BEGIN_S
-        while True:
+        self._host = self._placing.make_host(self._launch)
+        begun, is_told = time.monotonic(), False
+        while not self._is_unwanted():
             try:
-                self._call(self._host.put, nothing, reply_s=PLACE_S, within_s=PLACE_S)
-                return
-            except ray.exceptions.GetTimeoutError as error:
-                free = ray.available_resources().get("CPU", 0.0)
-                if self._is_unwanted() or free < self._cpus or time.monotonic() > end:
-                    raise WorkerError(
-                        f"{self._launch.name} found no place on the cluster in time: it needs {self._cpus} CPU, "
-                        f"and {free:g} of {ray.cluster_resources().get('CPU', 0.0):g} are free"
-                    ) from error
-                log.info("%s: there is room, and its host has not begun yet", self._launch.name)
+                answer = self._call(self._host.node, b"", reply_s=TELL_WAIT_S, within_s=0.0)
+            except (ray.exceptions.GetTimeoutError, ray.exceptions.ActorUnavailableError):
+                reason = self._placing.describe_wait(self._launch)
+                if time.monotonic() - begun > self._placing.patience_s:
+                    raise WorkerError(f"after {self._placing.patience_s:g} s {reason}") from None
+                self._pulse.words[TICKS] += 1
+                if not is_told:
+                    is_told = True
+                    self._tell(Waits(reason=reason, number=self._launch.number))
+            else:
+                self._node = self._placing.name_of(answer.decode())
+                self._tell(Placed(number=self._launch.number, node=self._node))
+                break
 
     def _call(self, method: Any, payload: bytes, *, reply_s: float = REPLY_S, within_s: float = UNREACHABLE_S) -> bytes:
         """Call until there is an answer; all calls may be repeated."""
@@ -166,7 +193,7 @@ class HostLink:
             waiting.extend([memoryview(taken.data)] if taken.data else [])
             self._deliver(waiting)
             if taken.want is not None and (answer is None or answer.number != taken.want.number):
-                answer = self._files.answer(taken.want)
+                answer = self._answer(taken.want)
             if taken.is_closed and not waiting and not is_closed:
                 is_closed = True
                 if taken.exit is None:
@@ -175,11 +202,17 @@ class HostLink:
                 return taken.exit
         return -signal.SIGKILL
 
+    def _answer(self, want: FileWant) -> FileAnswer:
+        answer = self._files.answer(want)
+        if want.kind == "read" and not want.offset:
+            self._tell(Sent(node=self._node, name=want.name or want.root, size=len(answer.data)))
+        return answer
+
     def _show(self, taken: Taken) -> None:
         """Log, pulse and process id, where the loop reads them."""
         left = memoryview(taken.log)
         while left:
-            left = left[os.write(self._log, left) :]
+            left = left[os.write(self._ends.log, left) :]
         words = [*taken.pulse]
         words[CPU_MS] = taken.cpu_ms
         self._pulse.words[:] = words
@@ -204,14 +237,14 @@ class HostLink:
 
     def _is_unwanted(self) -> bool:
         """Whether the loop has closed its end of the life pipe, or counts the worker as ended."""
-        return self.is_over or bool(select.select([self._life], [], [], 0.0)[0])
+        return self.is_over or bool(select.select([self._ends.life], [], [], 0.0)[0])
 
     def _note(self, error: Exception) -> None:
         """Say in the worker's log, which the loop shows, why it was lost."""
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         said = next((line for line in lines if line.startswith("The actor died because")), lines[0])
         with suppress(OSError):
-            os.write(self._log, f"ludus: the host of {self._launch.name} was lost: {said}\n".encode())
+            os.write(self._ends.log, f"ludus: the host of {self._launch.name} was lost: {said}\n".encode())
         log.warning("%s: %s", self._launch.name, said)
 
     def _end(self, code: int) -> None:
@@ -223,12 +256,12 @@ class HostLink:
             if not self._pid:
                 self._write_report(0)
             self._write_report(code)
-            os.close(self._report)
+            os.close(self._ends.report)
         self._hang_up()
 
     def _write_report(self, word: int) -> None:
         with suppress(OSError):
-            os.write(self._report, REPORT.pack(word))
+            os.write(self._ends.report, REPORT.pack(word))
 
     def _hang_up(self) -> None:
         with suppress(OSError):
@@ -244,7 +277,7 @@ class HostLink:
             self.abandon()
 
     def _close(self) -> None:
-        os.close(self._log)
-        os.close(self._life)
+        os.close(self._ends.log)
+        os.close(self._ends.life)
         self._pulse.close()
         self._socket.close()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from threading import Lock
 
+import msgspec
+
 from ludus.errors import WorkerError
 from ludus.runtime.fork_launcher import ForkedProcess, ForkLauncher
 from ludus.runtime.launcher import WorkerEnds, WorkerSpec
+from ludus.runtime.needs import Plan
 from ludus.runtime.pulse import CPU_MS, Pulse
+from ludus.runtime.ray.cluster_view import ClusterView
 from ludus.runtime.ray.connection_client import ConnectionClient, shared_environment
 from ludus.runtime.ray.messages import FilesOf, Launch, NodeQuestion, Signal
 from ludus.runtime.reported_process import ReportedProcess
@@ -21,9 +25,22 @@ from ludus.runtime.reported_process import ReportedProcess
 class Cluster:
     """One connection for all launchers of a run and of its parts, which may be in threads of their own."""
 
-    def __init__(self, log_path: Path, *, address: str | None = None, asks: Sequence[NodeQuestion] = ()) -> None:
-        """Without an `address` a cluster is started, with the first worker; else each node is asked what `asks` has."""
-        self._log_path, self._address, self._asks = log_path, address, asks
+    def __init__(
+        self,
+        log_path: Path,
+        *,
+        address: str | None = None,
+        asks: Sequence[NodeQuestion] = (),
+        plan: Plan | None = None,
+        tell: Callable[..., None] = lambda kind, **fields: None,
+    ) -> None:
+        """Without an `address` a cluster is started, with the first worker; else each node is asked what `asks` has.
+
+        `plan` must fit before anything is started. `tell` gets `worker_waits` and `worker_placed`.
+        """
+        self._log_path, self._address, self._asks, self._plan = log_path, address, asks, plan
+        self.view = ClusterView(tell)
+        """What is known of the cluster."""
         self._lock = Lock()
         self._client: ConnectionClient | None = None
         self.numbers = count(1)
@@ -33,13 +50,24 @@ class Cluster:
         """The connection. Raises WorkerError if there is none to be had."""
         with self._lock:
             if self._client is None:
-                self._client = ConnectionClient(self._log_path, address=self._address, asks=self._asks)
+                self._client = ConnectionClient(
+                    self._log_path, address=self._address, asks=self._asks, plan=self._plan, view=self.view
+                )
             return self._client
 
     @property
     def is_joined(self) -> bool:
         """Whether it is somebody else's."""
         return self._address is not None
+
+    def look(self) -> None:
+        """Take in what the connection tells; never waits."""
+        if self._client is not None and self._lock.acquire(blocking=False):
+            try:
+                if self._client is not None:
+                    self._client.look()
+            finally:
+                self._lock.release()
 
     def close(self) -> None:
         """Leave the cluster, or stop the one that was started."""
@@ -103,7 +131,11 @@ class RayLauncher:
             incarnation=incarnation,
             environment=shared_environment(),
             files=self._files,
+            needs=msgspec.structs.replace(
+                spec.needs, cpus=float(spec.threads) if spec.needs.cpus is None else spec.needs.cpus
+            ),
         )
+        self.cluster.view.expect(launch.number, spec.name)
         read, report = os.pipe()
         try:
             client.send(launch, (*ends, report))
@@ -112,7 +144,16 @@ class RayLauncher:
             raise
         finally:
             os.close(report)
-        return HostedProcess(read, launch.number, client, Pulse(os.dup(ends.pulse)))
+        return HostedProcess(read, launch.number, client, Pulse(os.dup(ends.pulse)), self.cluster.view)
+
+    @property
+    def has_spare(self) -> bool:
+        """Whether the cluster has room for a further explorer. After a start it is not known for some seconds."""
+        return self.cluster.view.has_spare
+
+    def look(self) -> None:
+        """Take in what is told of workers on nodes."""
+        self.cluster.look()
 
     def close(self) -> None:
         """Leave the cluster, unless the whole that this is a part of is still there."""
@@ -123,9 +164,14 @@ class RayLauncher:
 class HostedProcess(ReportedProcess):
     """A worker on some node. Load is what its host told last."""
 
-    def __init__(self, report: int, number: int, client: ConnectionClient, pulse: Pulse) -> None:
+    def __init__(self, report: int, number: int, client: ConnectionClient, pulse: Pulse, view: ClusterView) -> None:
         super().__init__(report)
-        self._number, self._client, self._pulse = number, client, pulse
+        self._number, self._client, self._pulse, self._view = number, client, pulse, view
+
+    @property
+    def node(self) -> str:
+        """The name of its node; empty before it has one."""
+        return self._view.node_of(self._number)
 
     def cpu_s(self) -> float | None:
         """CPU seconds that it had used when its host last told."""
@@ -143,6 +189,7 @@ class HostedProcess(ReportedProcess):
         """Give descriptors back."""
         if self._report >= 0:
             self._pulse.close()
+            self._view.forget(self._number)
         super().close()
 
     def _signal(self, *, is_kill: bool) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from ludus.runtime.needs import Needs, Plan
+from ludus.runtime.ray.nodes import NodeRoom
+
 PIECE_BYTES = 4 * 2**20
 """Most bytes of a stream or a file in one call."""
 NODES_S = 60.0
@@ -34,6 +37,10 @@ class Connect(msgspec.Struct, tag="connect", kw_only=True):
     asks: list[NodeQuestion] = []
     environment: dict[str, str] = {}
     """Variables that workers get."""
+    plan: Plan = Plan()
+    """What the run needs; it must fit before anything is started."""
+    is_look: bool = False
+    """Only tell which nodes there are."""
 
 
 class FilesOf(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +68,7 @@ class Launch(msgspec.Struct, tag="launch", kw_only=True):
     environment: dict[str, str]
     """Variables that libraries read and that make results differ, as the loop has them."""
     files: FilesOf
+    needs: Needs = Needs(cpus=1)
 
 
 class Signal(msgspec.Struct, tag="signal", kw_only=True):
@@ -74,16 +82,51 @@ class Connected(msgspec.Struct, tag="connected", kw_only=True):
     """The connection is ready to launch."""
 
     address: str
-    cpus: list[float]
+    cpus: list[float] = []
     """Of each node."""
+    nodes: list[NodeRoom] = []
+    """Of a look, the first of them."""
+    count: int
+    """How many there are."""
 
 
-class Loaded(msgspec.Struct, tag="loaded", kw_only=True):
-    """Ray is loaded, and the cluster is being asked."""
+class Reached(msgspec.Struct, tag="reached", kw_only=True):
+    """A step towards the connection is done; the next one may take so long."""
+
+    next_s: float
 
 
-class Joined(msgspec.Struct, tag="joined", kw_only=True):
-    """The cluster has taken us; its nodes are being asked."""
+class Waits(msgspec.Struct, tag="waits", kw_only=True):
+    """What is waited for: before there is a connection, or for a place of a worker."""
+
+    reason: str
+    number: int = 0
+    """Of the start of a worker; 0 before there is a connection."""
+
+
+class Placed(msgspec.Struct, tag="placed", kw_only=True):
+    """A worker has a node."""
+
+    number: int
+    node: str
+
+
+class Room(msgspec.Struct, tag="room", kw_only=True):
+    """The cluster as it is now. Said when it has changed."""
+
+    nodes: int
+    spare: int
+    """Further explorers that it has room for."""
+    seen: int
+    """The last launch that is counted in."""
+
+
+class Sent(msgspec.Struct, tag="sent", kw_only=True):
+    """A file of the run begins its way to a node."""
+
+    node: str
+    name: str
+    size: int
 
 
 class Refused(msgspec.Struct, tag="refused", kw_only=True):
@@ -93,7 +136,7 @@ class Refused(msgspec.Struct, tag="refused", kw_only=True):
 
 
 ToConnection = Connect | Launch | Signal
-FromConnection = Loaded | Joined | Connected | Refused
+FromConnection = Connected | Refused | Reached | Waits | Placed | Room | Sent
 
 
 class NodeVersions(msgspec.Struct, kw_only=True):

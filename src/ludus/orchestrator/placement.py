@@ -1,0 +1,65 @@
+"""What the workers of a run take of the nodes that they run on, and which workers there are."""
+
+from __future__ import annotations
+
+from ludus.config import RunConfig
+from ludus.config.sections.runtime import NeedsConfig
+from ludus.runtime.needs import Needs, Plan, Wanted
+from ludus.train.learners import has_chess_losses, local_devices
+
+TRAINER = "trainer"
+
+
+def explorer_needs(config: RunConfig) -> Needs:
+    """What an explorer takes."""
+    return _needs(config.runtime.explore, threads=1)
+
+
+def trainer_needs(config: RunConfig) -> Needs:
+    """What each trainer takes."""
+    return _needs(config.runtime.train, threads=trainer_threads(config))
+
+
+def trainer_threads(config: RunConfig) -> int:
+    """Compute threads of the trainer of a split run."""
+    return max(config.runtime.threads or 1, local_devices(config))
+
+
+def other_trainers(config: RunConfig) -> list[str]:
+    """Names of those that share the trainer's minibatches as workers of their own, in the order of their ranks."""
+    if config.runtime.kind != "ray" or config.buffer.loader is not None or has_chess_losses(config):
+        return []
+    return [f"{TRAINER}-{rank}" for rank in range(1, config.train.trainers)]
+
+
+def explorer_name(number: int) -> str:
+    """Such as `explorer-0`."""
+    return f"explorer-{number}"
+
+
+def plan_workers(config: RunConfig) -> Plan:
+    """The workers that a run begins with on a cluster."""
+    if config.population is not None:  # as many learners as fit; each worker of one must fit somewhere
+        return Plan(autoscaler_s=config.runtime.autoscaler_s or 0.0)
+    is_split = config.topology == "split"
+    count = config.explore.workers if is_split or config.mode == "evaluate" else 1
+    explorers = [Wanted(name=explorer_name(number), needs=explorer_needs(config)) for number in range(count)]
+    trains = is_split and config.mode != "evaluate"
+    names = [TRAINER, *other_trainers(config)] if trains and config.buffer.loader is None else []
+    trainers = [Wanted(name=name, needs=trainer_needs(config)) for name in names]
+    most_spare = config.explore.most_workers - config.explore.workers if is_split else 0
+    return Plan(
+        workers=[*trainers, *explorers],
+        spare=explorer_needs(config) if most_spare else None,
+        most_spare=most_spare,
+        autoscaler_s=config.runtime.autoscaler_s or 0.0,
+    )
+
+
+def _needs(config: NeedsConfig, *, threads: int) -> Needs:
+    return Needs(
+        cpus=float(threads) if config.cpus is None else config.cpus,
+        gpus=config.gpus,
+        resources=config.resources,
+        labels=config.labels,
+    )

@@ -1,0 +1,137 @@
+"""Where hosts go: what the run needs against what nodes have, before anything is started and with every start.
+
+Invariant: nothing is asked of Ray that no node has; what must be waited for is said.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from ludus.errors import WorkerError
+from ludus.runtime.needs import Needs, Plan, Wanted
+from ludus.runtime.ray.messages import Launch
+from ludus.runtime.ray.nodes import NodeRoom, count_room, node_rooms, plan_places, refusal
+
+log = logging.getLogger(__name__)
+
+PLACE_S = 240.0
+"""A host must be there within this; a cluster without room for it is named, not waited for."""
+SETTLE_S = 2.0
+"""Ray tells so much later what a host has taken."""
+LOOK_S = 1.0
+
+
+class Placing:
+    """The nodes of one cluster. For any thread."""
+
+    def __init__(self, plan: Plan, *, is_own: bool) -> None:
+        """`is_own`: a cluster that ludus started has one node, whose cores workers share as local ones do."""
+        self._plan, self.is_own = plan, is_own
+        self._places: dict[str, str] = {}
+
+    @property
+    def patience_s(self) -> float:
+        """How long a worker may be without a place."""
+        return PLACE_S + self._plan.autoscaler_s
+
+    def nodes(self) -> list[NodeRoom]:
+        """Those that live."""
+        import ray
+        from ray._private import state
+
+        return node_rooms(ray.nodes(), state.available_resources_per_node())
+
+    def settle(self, say: Callable[[str], None]) -> None:
+        """See that the run's workers fit; with an autoscaler, ask for what is missing and wait for it.
+
+        Raises:
+            WorkerError: they do not.
+        """
+        workers = self._planned()
+        if self._plan.autoscaler_s:
+            self._request(workers)
+        end = time.monotonic() + self._plan.autoscaler_s
+        while problem := refusal(workers, nodes := self.nodes()):
+            if time.monotonic() > end:
+                waited = f" (waited {self._plan.autoscaler_s:g} s for the autoscaler)" * bool(self._plan.autoscaler_s)
+                raise WorkerError(problem + waited)
+            say(f"waiting for the cluster's autoscaler: {problem}")
+            time.sleep(LOOK_S)
+        self._places = plan_places(workers, nodes)[0]
+
+    def make_host(self, launch: Launch) -> Any:
+        """The actor that is to have a worker; Ray has not placed it yet. Raises WorkerError if no node has room."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        from ludus.runtime.ray.host import THREADS, Host
+
+        needs, wanted = self._needs(launch.needs), Wanted(name=launch.name, needs=self._needs(launch.needs))
+        if not self._plan.autoscaler_s and (problem := refusal([wanted], self.nodes())):
+            raise WorkerError(problem)
+        place = self._places.pop(launch.name, "")  # later starts go where there is room then
+        beside = NodeAffinitySchedulingStrategy(place, soft=True, _spill_on_unavailable=True) if place else "SPREAD"
+        host = ray.remote(Host).options(
+            num_cpus=needs.cpus,
+            num_gpus=needs.gpus,
+            resources=needs.resources or None,
+            label_selector=needs.labels or None,
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=THREADS,
+            scheduling_strategy=beside,
+        )
+        return host.remote(msgspec.msgpack.encode(launch))
+
+    def name_of(self, node: str) -> str:
+        """The name of a node by its id."""
+        return next((each.name for each in self.nodes() if each.id == node), node[:6])
+
+    def describe_wait(self, launch: Launch) -> str:
+        """Why a worker has no place yet."""
+        needs, nodes = self._needs(launch.needs), self.nodes()
+        free = "; ".join(
+            f"{node.name} has {node.free.get('CPU', 0.0):g} of {node.total.get('CPU', 0.0):g} CPU free"
+            for node in nodes
+            if needs.matches(node.labels)
+        )
+        asked = "; the autoscaler is asked for more" if self._plan.autoscaler_s else ""
+        nodes_have = f"{free or 'no node has its labels'}{asked}"
+        return f"{launch.name} has not begun yet, and waits for room: it needs {needs}; {nodes_have}"
+
+    def count_spare(self) -> int:
+        """How many further explorers have room now."""
+        if self._plan.spare is None or self.is_own:
+            return 0
+        return count_room(self._plan.spare, self.nodes(), self._plan.most_spare)
+
+    def release(self) -> None:
+        """Ask the autoscaler for nothing any more."""
+        if self._plan.autoscaler_s:
+            with suppress(Exception):
+                _request_resources([], [])
+
+    def _request(self, workers: list[Wanted]) -> None:
+        """Ask the autoscaler for room for all of them, and for as many explorers as there may be."""
+        spare = [self._plan.spare] * self._plan.most_spare if self._plan.spare is not None else []
+        needs = [*(worker.needs for worker in workers), *spare]
+        bundles = [{name: value for name, value in each.amounts().items() if value} for each in needs]
+        _request_resources(bundles, [dict(each.labels) for each in needs])
+
+    def _planned(self) -> list[Wanted]:
+        return [msgspec.structs.replace(each, needs=self._needs(each.needs)) for each in self._plan.workers]
+
+    def _needs(self, needs: Needs) -> Needs:
+        return msgspec.structs.replace(needs, cpus=0.0) if self.is_own else needs
+
+
+def _request_resources(bundles: list[dict[str, float]], labels: list[Mapping[str, str]]) -> None:
+    from ray.autoscaler.sdk import request_resources
+
+    request_resources(bundles=bundles, bundle_label_selectors=labels if any(labels) else None)

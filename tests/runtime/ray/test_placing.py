@@ -1,0 +1,117 @@
+"""Workers on nodes of a cluster that have, or lack, what they need."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ludus.errors import WorkerError
+from ludus.runtime import Supervisor, WorkerSpec
+from ludus.runtime.needs import Needs, Plan, Wanted
+from ludus.runtime.ray import Cluster, RayLauncher
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+
+NODES = (
+    {"num_cpus": 2, "labels": {"zone": "a"}},
+    {"num_cpus": 2, "labels": {"zone": "b"}, "resources": {"disk": 1}, "num_gpus": 1},
+)
+DISK = Needs(cpus=1, resources={"disk": 1})
+GPU = Needs(cpus=1, gpus=1, labels={"zone": "!a"})
+ZONE_A = Needs(cpus=1, labels={"zone": "in(a, c)"})
+
+
+class Command(msgspec.Struct, tag="command"):
+    what: str
+    task: int = 0
+
+
+class Echo(msgspec.Struct, tag="echo"):
+    text: str
+    pid: int = 0
+
+
+@pytest.fixture
+def varied(make_cluster: Callable[..., Any]) -> Any:
+    return make_cluster(*NODES)
+
+
+def make_supervisor(tmp_path: Path, cluster: Any, workers: dict[str, Needs], told: list[Any]) -> Supervisor:
+    plan = Plan(workers=[Wanted(name=name, needs=needs) for name, needs in workers.items()])
+
+    def tell(kind: str, **fields: Any) -> None:
+        told.append((kind, fields))
+
+    joined = Cluster(tmp_path / "ray.log", address=cluster.address, plan=plan, tell=tell)
+    return Supervisor(tmp_path, max_restarts=0, launcher=RayLauncher(None, joined))
+
+
+def start(supervisor: Supervisor, name: str, needs: Needs) -> None:
+    supervisor.start(WorkerSpec(name=name, module="scripted_worker", replies=Echo, needs=needs))
+
+
+def poll_until(supervisor: Supervisor, holds: Any, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        supervisor.poll(0.05)
+
+
+def test_workers_run_on_the_nodes_that_have_what_they_need(varied: Any, tmp_path: Path) -> None:
+    workers, told = {"disk": DISK, "gpu": GPU, "zone": ZONE_A}, []  # type: ignore[var-annotated]
+    supervisor = make_supervisor(tmp_path, varied, workers, told)
+    try:
+        for name, needs in workers.items():
+            start(supervisor, name, needs)
+        poll_until(supervisor, lambda: all(supervisor.process(name).node for name in workers))
+        nodes = {name: supervisor.process(name).node for name in workers}
+        assert nodes["disk"] == nodes["gpu"] != nodes["zone"]
+        placed = [(fields["worker"], fields["node"]) for kind, fields in told if kind == "worker_placed"]
+        assert dict(placed) == nodes
+        assert len(placed) == len(workers)
+    finally:
+        supervisor.stop()
+
+
+@pytest.mark.parametrize(
+    ("workers", "sentence"),
+    [
+        ({"trainer": Needs(cpus=1, gpus=4)}, r"trainer needs 1 CPU and 4 GPU, and no node has that: .*has 2 CPU"),
+        ({"w": Needs(cpus=1, labels={"zone": "d"})}, r"w needs 1 CPU and label zone=d, and no node has that"),
+        (
+            {"explorer-0": ZONE_A, "explorer-1": ZONE_A, "explorer-2": ZONE_A},
+            r"explorer-2 would find no room beside the others",
+        ),
+    ],
+)
+def test_what_no_node_has_is_refused_before_anything_is_started(
+    varied: Any, tmp_path: Path, workers: dict[str, Needs], sentence: str
+) -> None:
+    supervisor = make_supervisor(tmp_path, varied, workers, [])
+    begun = time.monotonic()
+    with pytest.raises(WorkerError, match=sentence):
+        start(supervisor, *next(iter(workers.items())))
+    supervisor.stop()
+    assert time.monotonic() - begun < 10.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def test_a_worker_for_which_there_is_no_room_now_says_what_it_waits_for(varied: Any, tmp_path: Path) -> None:
+    told: list[Any] = []
+    supervisor = make_supervisor(tmp_path, varied, {}, told)
+    try:
+        start(supervisor, "first", GPU)
+        poll_until(supervisor, lambda: supervisor.process("first").node)
+        start(supervisor, "second", GPU)
+        poll_until(supervisor, lambda: any(kind == "worker_waits" for kind, _ in told))
+        assert (
+            "second has not begun yet, and waits for room: it needs 1 CPU, 1 GPU and label zone=!a"
+            in told[-1][1]["reason"]
+        )
+        supervisor.dismiss("first")
+        poll_until(supervisor, lambda: supervisor.process("second").node)
+    finally:
+        supervisor.stop()
