@@ -14,6 +14,7 @@ from scipy.special import softmax
 
 from ludus.cli.app import COMMANDS, main
 from ludus.cli.tables import Table
+from ludus.config import load_config
 from ludus.policies import PolicyStore
 from ludus.records import PolicyName, PolicyRef
 from ludus.storage.run_directory import RunDirectory
@@ -130,13 +131,8 @@ def test_play_shows_what_the_policy_would_play_when_asked(
     code, out, _ = run_ludus("play", finished_run)
     assert code == 0
     shown = {int(action): float(share) / 100 for share, action in re.findall(r"([\d.]+)%  (\d+) \(", out)}
-    table = Table(
-        RunDirectory(finished_run),
-        "pgx:tic_tac_toe",
-        PolicyRef(name=PolicyName("main"), version=2),
-        seed=0,
-        greedy=True,
-    )
+    run, ref = RunDirectory(finished_run), PolicyRef(name=PolicyName("main"), version=2)
+    table = Table(run, load_config(run.config), "pgx:tic_tac_toe", ref, seed=0, greedy=True, nodes=1)
     policy = PolicyStore(RunDirectory(finished_run).policies).load(table._ref)
     observation, legal = table._look(0)
     network = policy.shape.build()

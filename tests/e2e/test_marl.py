@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ludus import SingleRun, parse_config
-from ludus.config import resolve
+from ludus.config import load_config, resolve
 from ludus.errors import ConfigError
 from ludus.policies import PolicyShape, PolicyStore
 from ludus.records import PolicyRef
@@ -86,8 +86,9 @@ def test_a_published_version_carries_its_scale_and_its_critic(recurrent_run: Pat
 def test_a_policy_that_remembers_can_be_played_against(recurrent_run: Path) -> None:
     from ludus.cli.tables import Table
 
-    ref = PolicyRef.parse("main@0")
-    table = Table(RunDirectory(recurrent_run), "pettingzoo:mpe.simple_speaker_listener_v4(max_cycles=6)", ref, seed=0, greedy=True)  # fmt: skip
+    run, ref = RunDirectory(recurrent_run), PolicyRef.parse("main@0")
+    game = "pettingzoo:mpe.simple_speaker_listener_v4(max_cycles=6)"
+    table = Table(run, load_config(run.config), game, ref, seed=0, greedy=True, nodes=1)
     while table.position.acting():
         table.position.act({seat: table.decide(seat) for seat in table.position.acting()})
     assert table.position.returns()[0] < 0

@@ -94,7 +94,7 @@ def measure_copy(megabytes: int, seconds: float) -> Measured:
     """Copy the bytes of new files to as many processes, each over a connection that is open."""
     with tempfile.TemporaryDirectory(prefix="ludus-bench-") as folder, socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        command = [sys.executable, "-c", COPY, str(port)]
+        command = [sys.executable, "-P", "-c", COPY, str(port)]
         nodes = [subprocess.Popen([*command, f"{folder}/copy-{number}"]) for number in range(NODES)]
         links = [server.accept()[0] for _ in nodes]
         taken: list[float] = []

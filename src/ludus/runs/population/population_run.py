@@ -54,6 +54,8 @@ def make_plan(config: RunConfig, run: RunDirectory, *, plugins: Sequence[str], s
         raise ConfigError("population: there is none that learns; run it with SingleRun (or make_run)")
     resolved = resolve(config)
     kinds, base = kind_configs(config), agent_config(config, config.policy.name, has_start=False)
+    if find_lm_config(kinds) is not None and config.runtime.kind == "ray":
+        raise ConfigError("runtime: language models of a population play on one machine only so far; write local")
     playables = check_parts(base, run)
     check_kinds(kinds, population, run)
     for spec in playables.game_specs.values():
@@ -115,8 +117,6 @@ def _cannot_meet(kinds: Mapping[str, RunConfig], population: PopulationConfig) -
     if population.payoffs.kind == "exact":
         yield "population.payoffs.kind: what a language model does is not known exactly; write played"
     speaking = {agent: config for agent, config in kinds.items() if config.policy.model is not None}
-    if any(config.runtime.kind == "ray" for config in kinds.values()):
-        yield "runtime: language models of a population play on one machine only so far; write local"
     first, *others = speaking
     for agent in others:
         for key in _differences(speaking[first], speaking[agent]):
