@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ludus.config import RunConfig
+from ludus.config import RunConfig, compute_threads
 from ludus.config.sections.runtime import NeedsConfig
+from ludus.runtime import Launcher, available_cores
 from ludus.runtime.needs import Needs, Plan, Wanted
 from ludus.train.learners import has_chess_losses, local_devices
 
@@ -23,6 +24,12 @@ def trainer_needs(config: RunConfig) -> Needs:
 def trainer_threads(config: RunConfig) -> int:
     """Compute threads of the trainer of a split run."""
     return max(config.runtime.threads or 1, local_devices(config))
+
+
+def learner_threads(config: RunConfig, launcher: Launcher) -> int:
+    """Compute threads of a fused learner's worker: `runtime.threads`, or as on this machine if a node has as many."""
+    threads, cpus = compute_threads(config, available_cores()), launcher.node_cpus()
+    return threads if config.runtime.threads or not cpus else max(1, min(threads, int(max(cpus))))
 
 
 def other_trainers(config: RunConfig) -> list[str]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus.config import RunConfig, compute_threads
 from ludus.errors import IncompleteCheckpoint, TrainError
 from ludus.explore.runners.device_runner import Tally
 from ludus.orchestrator.context import RunContext
@@ -28,10 +27,11 @@ from ludus.orchestrator.fused.messages import (
     Updated,
 )
 from ludus.orchestrator.fused.opponent_blocks import UNIFORM_PLAYER
+from ludus.orchestrator.placement import learner_threads
 from ludus.orchestrator.run_store import RunStore
 from ludus.orchestrator.workers import Workers
 from ludus.records import PolicyRef
-from ludus.runtime import Arrived, Launcher, Lost, WorkerSpec, available_cores
+from ludus.runtime import Arrived, Lost, WorkerSpec
 from ludus.storage.atomic import temporary_name
 from ludus.storage.checkpoints import Checkpoint
 from ludus.storage.tensors import load_tensors
@@ -40,12 +40,6 @@ log = logging.getLogger(__name__)
 
 NAME = "learner"
 MODULE = "ludus.orchestrator.fused.worker"
-
-
-def learner_threads(config: RunConfig, launcher: Launcher) -> int:
-    """Compute threads of a fused learner's worker: `runtime.threads`, or as on this machine if a node has as many."""
-    threads, cpus = compute_threads(config, available_cores()), launcher.node_cpus()
-    return threads if config.runtime.threads or not cpus else max(1, min(threads, int(max(cpus))))
 
 
 class HostedEngine:

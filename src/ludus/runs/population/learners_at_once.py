@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ludus.config import RunConfig
-from ludus.orchestrator.fused.hosted_engine import learner_threads
+from ludus.orchestrator.placement import learner_threads
 from ludus.runtime import Launcher, available_cores
 
 
