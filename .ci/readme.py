@@ -1,10 +1,10 @@
 """Runs what the README tells a new user to run, in a fresh clone, and prints how long each command took.
 
-    python .ci/readme.py [--limit SECONDS] [COMMAND ...]      only commands that contain one of these words
+    python .ci/readme.py [--limit SECONDS] [--clone FOLDER] [WORD ...]     only commands that contain one of these words
 
 Blocks without a language are commands; the Python block is a program. A command that waits for a person gets what a
 person would type, in a terminal of its own. One that is not done within the limit is ended, with all that it started,
-and fails; what it wrote last is printed.
+and fails; what it wrote last is printed. The clone goes at the end, unless `--clone` says where it stays.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("words", nargs="*")
     parser.add_argument("--limit", type=float, default=LIMIT_S)
+    parser.add_argument("--clone", type=Path)
     asked = parser.parse_args()
     chosen, failed = asked.words, []
     with tempfile.TemporaryDirectory(prefix="ludus-readme-") as folder:
-        clone = Path(folder) / "ludus"
+        clone = (asked.clone or Path(folder) / "ludus").absolute()
         subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
         for command in commands((clone / "README.md").read_text()):
             if chosen and not any(word in command for word in chosen):
