@@ -43,7 +43,7 @@ need-stockfish:
 	@PATH="$$PATH:/usr/games" command -v stockfish >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && $(APT) stockfish; } \
 		|| { echo "make chess needs the engine stockfish: make system-packages, or put it on PATH" >&2; exit 1; }
 
-chess: need-stockfish $(CHESS_STAMP) ## install what chess needs, then watch a network learn from Stockfish's games (20 CPU-minutes on two cores)
+chess: need-stockfish $(CHESS_STAMP) ## install what chess needs, then watch a network learn from Stockfish's games (ten minutes on two cores)
 	@$(BIN)/ludus run examples/chess.yaml $(ARGS)
 	@$(BIN)/ludus plot runs/chess --panels --title "a chess network and Stockfish's moves, after each round" $(CHESS_CURVES)
 	@echo "play against it:        $(BIN)/ludus play runs/chess"
