@@ -86,6 +86,7 @@ def test_a_lost_worker_is_reported_with_its_task_and_replaced(supervisor: Superv
     assert reason in event.reason
     assert event.task == 17
     assert echo(supervisor).pid != first
+    assert [(each.name, each.starts) for each in supervisor.read()] == [("worker-0", 2)]
 
 
 def test_a_lost_worker_that_is_not_needed_is_gone_and_fails_nothing(tmp_path: Path, worker_path: None) -> None:

@@ -174,6 +174,28 @@ ELSEWHERE: dict[str, str] = {
     "warm_start/progress": "ingest/warm_start_worker.py",
     "warm_start/loss": "ingest/warm_start_worker.py",
     "psro/nash_conv_bound": "runs/population/measures.py",
+    **{
+        f"runtime/{name}": "orchestrator/worker_metrics.py"
+        for name in (
+            "restarts",
+            "requeued",
+            "refused_late",
+            "workers",
+            "nodes",
+            "worker_load",
+            "workers/<worker>/load",
+            "nodes/<node>/workers",
+            "nodes/<node>/load",
+        )
+    },
+    **{
+        f"runtime/{name}": "runtime/ray/transfers.py"
+        for name in (
+            "transfers_per_version",
+            "files_sent",
+            "files_sent_again",
+        )
+    },
     "telemetry/dropped": "telemetry/telemetry.py",
     "telemetry/unwritten": "telemetry/telemetry.py",
 }

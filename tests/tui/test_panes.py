@@ -15,6 +15,7 @@ from ludus.daemon.messages import (
     LeagueMember,
     LeagueNews,
     LogLine,
+    NodeStatus,
     Payload,
     ProgressNews,
     QueueFill,
@@ -22,6 +23,7 @@ from ludus.daemon.messages import (
     Schedule,
     SinkStatus,
     Status,
+    WorkerStatus,
 )
 from ludus.monitor.message_queue import MessageQueue
 from ludus.monitor.run_view import Entry, RunView
@@ -68,6 +70,8 @@ statuses = st.builds(
     schedule=st.builds(Schedule, new_data=counts, data_to_wait=counts, training_s=numbers, previous_training_s=numbers),
     rooms=st.lists(rooms, max_size=4).map(tuple),
     sinks=st.lists(st.builds(SinkStatus, name=words, error=words), max_size=2).map(tuple),
+    workers=st.lists(st.builds(WorkerStatus, name=words, node=words, load=st.none() | numbers), max_size=3).map(tuple),
+    nodes=st.lists(st.builds(NodeStatus, name=words, cpus=numbers, load=st.none() | numbers), max_size=2).map(tuple),
     metrics=metrics,
 )
 members = st.builds(LeagueMember, name=words, mu=numbers, sigma=numbers, games=counts)
@@ -152,6 +156,30 @@ def test_a_sink_that_was_switched_off_says_why() -> None:
     room = RoomStatus(name="train", unit="updates", rate=1.0, total=1)
     drawn = text_of(ROOMS.draw(view_of(Status(stage="TRAINING", rooms=(room,), sinks=(sink,))), 78))
     assert "✗ wandb: off: no answer for 10 s" in drawn
+
+
+def test_nodes_of_a_cluster_stand_under_the_rooms_with_their_workers_and_loads() -> None:
+    nodes = (
+        NodeStatus(name="10.0.0.1", workers=1, cpus=8, free_cpus=6, gpus=1, load=0.5),
+        NodeStatus(name="10.0.0.2", cpus=4, free_cpus=4),
+    )
+    workers = (
+        WorkerStatus(name="explorer-0", node="10.0.0.1", load=0.97, restarts=2),
+        WorkerStatus(name="trainer", is_silent=True),
+    )
+    room = RoomStatus(name="train", unit="updates", rate=1.0, total=1)
+    lines = [
+        line.plain.strip()
+        for line in ROOMS.draw(view_of(Status(stage="TRAINING", rooms=(room,), nodes=nodes, workers=workers)), 78)
+    ]
+    assert lines[2:5] == [
+        "▪ 10.0.0.1: load 50%, 2 of 8 CPU taken, 1 of 1 GPU",
+        "└ explorer-0: load 97%, started again 2×",
+        "▪ 10.0.0.2: load not known, 0 of 4 CPU taken",
+    ]
+    assert lines[5].startswith("└ trainer: load not known, no sign of life, on no node")
+    local = ROOMS.draw(view_of(Status(stage="TRAINING", rooms=(room,), workers=workers)), 78)
+    assert len(local) == 2
 
 
 def test_the_schedule_compares_with_what_is_waited_for_and_with_the_cycle_before() -> None:

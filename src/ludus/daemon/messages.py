@@ -21,6 +21,7 @@ from ludus.daemon.news import (
     LogLine,
     MatchNews,
     NewsPayload,
+    NodeStatus,
     PolicyPublished,
     ProgressNews,
     QueueFill,
@@ -29,6 +30,7 @@ from ludus.daemon.news import (
     SinkStatus,
     Status,
     Warned,
+    WorkerStatus,
 )
 from ludus.daemon.requests import (
     Ack,
@@ -76,6 +78,7 @@ __all__ = [
     "MakeCheckpoint",
     "MatchNews",
     "NewsPayload",
+    "NodeStatus",
     "Pause",
     "Payload",
     "PolicyPublished",
@@ -93,4 +96,5 @@ __all__ = [
     "Stop",
     "Subscribe",
     "Warned",
+    "WorkerStatus",
 ]

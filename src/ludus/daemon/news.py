@@ -103,6 +103,35 @@ class SinkStatus(Model):
     """Why it was switched off; empty while it works."""
 
 
+class WorkerStatus(Model):
+    """A worker process, on this machine or on a node."""
+
+    name: str
+    node: str = ""
+    """Empty on the machine of the run."""
+    load: float | None = None
+    """CPU seconds a second over the last second; null: not known yet."""
+    restarts: int = 0
+    """How often it was started again."""
+    is_silent: bool = False
+    """Whether it gives no sign of life."""
+
+
+class NodeStatus(Model):
+    """A node of a Ray cluster."""
+
+    name: str
+    workers: int = 0
+    """Of this run that are on it."""
+    cpus: float = 0.0
+    free_cpus: float = 0.0
+    """CPUs that nobody has set aside."""
+    gpus: float = 0.0
+    free_gpus: float = 0.0
+    load: float | None = None
+    """Processes that run or wait to, for each core; null: no worker of this run tells."""
+
+
 class LoaderStageStatus(Model):
     """One stage of the trainer's loader."""
 
@@ -156,6 +185,10 @@ class Status(NewsPayload):
     error: str = ""
     silent_workers: tuple[str, ...] = ()
     """Worker processes that give no sign of life: stopped, or frozen."""
+    workers: tuple[WorkerStatus, ...] = Field(default=(), strict=False)
+    """Worker processes, the first 256."""
+    nodes: tuple[NodeStatus, ...] = Field(default=(), strict=False)
+    """Nodes of the Ray cluster that the run works on, the first 200; empty on one machine."""
     schedule: Schedule = Schedule()
     rooms: tuple[RoomStatus, ...] = Field(default=(), strict=False)
     """In the order in which data flows through them."""

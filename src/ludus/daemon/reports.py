@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import asdict
 from math import isfinite
@@ -16,12 +16,15 @@ from ludus.daemon.messages import (
     LeelaSchedule,
     LeelaStatus,
     LoaderNews,
+    NodeStatus,
     QueueFill,
     RoomStatus,
     Schedule,
     SinkStatus,
     Status,
+    WorkerStatus,
 )
+from ludus.runtime import LoadMeter, with_loads
 from ludus.telemetry.room_meters import ROOMS, RoomReading
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 RENAMED = {"warming up": "TRAINING", "failed": "ERROR"}
 """Activities of a run that are told as others; the rest have the same name in capitals."""
+MOST_WORKERS = 256
+"""Workers that a status names: a message may have a million bytes."""
 LAST_S = 1.0
 """What "the last second" is, at least."""
 
@@ -43,6 +48,7 @@ class Reporter:
     def __init__(self, loop: AnyRun) -> None:
         self._loop = loop
         self._rate, self._share_rate = Rate(), Rate()
+        self._meter = LoadMeter()
         self._past: deque[tuple[float, Readings]] = deque([(time.monotonic(), {})])
 
     def status(self, *, is_exporting: bool = False) -> Status:
@@ -69,6 +75,8 @@ class Reporter:
             uptime_s=found.elapsed_s,
             error=found.error,
             silent_workers=found.silent_workers,
+            workers=self.workers(found),
+            nodes=node_statuses(found),
             schedule=Schedule(**asdict(loop.schedule())),
             rooms=self.rooms(found),
             loader=None if found.loader is None else loader_news(found.loader),
@@ -78,6 +86,21 @@ class Reporter:
                 for sink in loop.sinks()
             ),
             commands=possible_commands(stage),
+        )
+
+    def workers(self, status: LoopStatus) -> tuple[WorkerStatus, ...]:
+        """Each worker with its load against what it was a second ago."""
+        shown = () if status.is_over else status.workers[:MOST_WORKERS]
+        loads = self._meter.update(shown)
+        return tuple(
+            WorkerStatus(
+                name=worker.name,
+                node=worker.node,
+                load=loads.get(worker.name),
+                restarts=worker.starts - 1,
+                is_silent=worker.is_silent,
+            )
+            for worker in shown
         )
 
     def rooms(self, status: LoopStatus) -> tuple[RoomStatus, ...]:
@@ -93,6 +116,13 @@ class Reporter:
         if readings and now > self._past[-1][0]:
             self._past.append((now, readings))
         return rooms
+
+
+def node_statuses(status: LoopStatus) -> tuple[NodeStatus, ...]:
+    """The nodes of the cluster, with how many workers each has."""
+    here = Counter(worker.node for worker in status.workers)
+    nodes = () if status.is_over else with_loads(status.nodes, status.workers)
+    return tuple(NodeStatus(workers=here[node.name], **asdict(node)) for node in nodes)
 
 
 def loader_news(status: LoaderStatus) -> LoaderNews:

@@ -351,6 +351,7 @@ class Dispatcher:
             else:
                 again.append(task)
         self._waiting.put_back(again)
+        self.work.requeued += len(again)
         self._context.telemetry.event(
             "worker_lost",
             worker=lost.worker,

@@ -11,6 +11,8 @@ class ExplorerWork:
     def __init__(self) -> None:
         self._busy_s: dict[str, float] = {}
         self._tokens = 0
+        self.requeued = 0
+        """Episodes that were given out again, since their explorer was lost. Never reset."""
 
     def add(self, worker: str, played: Played) -> None:
         """Take what an explorer tells of the time since it last told."""

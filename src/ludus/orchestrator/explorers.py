@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.dispatcher import Dispatcher
 from ludus.orchestrator.rollout_sink import RolloutSink
+from ludus.orchestrator.worker_metrics import WorkerMetrics
 from ludus.orchestrator.workers import Workers
 from ludus.records import Episode, PolicyRef
 from ludus.runtime import Arrived, Lost
@@ -35,6 +36,7 @@ class Explorers(Dispatcher):
         super().__init__(context, workers=count, slots=slots, most_workers=most, repair=repair)
         self._sink = sink
         self._on_played = on_played
+        self._worker_metrics = WorkerMetrics(context.supervisor, context.launcher)
         self.serve = workers.serve
         """Take what comes back; wait at most so many seconds for it."""
         workers.listen(self._take)
@@ -54,7 +56,8 @@ class Explorers(Dispatcher):
         """What they have done; where they play for training, also how fast they were since the last call."""
         work = self.work.take_metrics() if self._context.config.topology == "split" else {}
         late = {"explore/cut_off_late": float(self.cuts.late)} if self._context.config.explore.cut_off < 1 else {}
-        return {**self.bill.metrics(), **work, **late}
+        workers = self._worker_metrics.take(requeued=self.work.requeued, late=self.cuts.late)
+        return {**self.bill.metrics(), **work, **late, **workers}
 
     def _take(self, event: Arrived | Lost) -> None:
         for delivery in self.absorb(event):

@@ -18,6 +18,7 @@ from ludus.config import RunConfig
 from ludus.errors import ConfigError, LudusError, describe
 from ludus.orchestrator.loader_watch import LoaderStatus
 from ludus.plugins import load_plugins
+from ludus.runtime import NodeReading, WorkerReading
 from ludus.telemetry import RoomReading, Sink, SinkStatus
 
 Activity = Literal[
@@ -161,6 +162,10 @@ class Status:
     """The evaluation in progress, such as `main@3: 12 of 80`; it may keep explorers busy that training waits for."""
     silent_workers: tuple[str, ...] = ()
     """Worker processes that give no sign of life: stopped, or frozen."""
+    workers: tuple[WorkerReading, ...] = ()
+    """All worker processes."""
+    nodes: tuple[NodeReading, ...] = ()
+    """The nodes of the Ray cluster, where there is one."""
     loader: LoaderStatus | None = None
     """What the trainer's loader is doing (`buffer.loader`), where it tells."""
     metrics: dict[str, float] = field(default_factory=dict)

@@ -128,6 +128,8 @@ class SingleRun(DirectoryRun):
             error=self._failure,
             evaluating="" if loop is None or self.controls.is_over else loop.evaluator.evaluation.progress,
             silent_workers=() if context is None else context.supervisor.silent,
+            workers=() if context is None else context.supervisor.read(),
+            nodes=() if context is None else context.launcher.nodes(),
             loader=None if loop is None else loop.learner.loader_status,
             metrics={} if context is None else context.telemetry.latest,
             **counters,

@@ -6,6 +6,7 @@ from ludus.runtime.launcher import LaunchedProcess, Launcher, WorkerEnds, Worker
 from ludus.runtime.node_files import NodeFiles
 from ludus.runtime.process import WorkerProcess
 from ludus.runtime.pulse import NO_TASK, Pulse
+from ludus.runtime.readings import LoadMeter, NodeReading, WorkerReading, with_loads
 from ludus.runtime.supervisor import Arrived, Lost, Supervisor
 from ludus.runtime.threads import available_cores, limit_threads
 from ludus.runtime.worker import connect, run_one_shot_worker, run_worker
@@ -18,13 +19,16 @@ __all__ = [
     "ForkLauncher",
     "LaunchedProcess",
     "Launcher",
+    "LoadMeter",
     "Lost",
     "NodeFiles",
+    "NodeReading",
     "Pulse",
     "Stop",
     "Supervisor",
     "WorkerEnds",
     "WorkerProcess",
+    "WorkerReading",
     "WorkerSpec",
     "available_cores",
     "connect",
@@ -32,4 +36,5 @@ __all__ = [
     "run_one_shot_worker",
     "run_worker",
     "warm_up",
+    "with_loads",
 ]

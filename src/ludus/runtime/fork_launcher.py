@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ludus.errors import WorkerError
 from ludus.runtime.launcher import WorkerEnds, WorkerSpec
+from ludus.runtime.readings import NodeReading
 from ludus.runtime.reported_process import ReportedProcess
 from ludus.runtime.threads import limit_threads
 from ludus.runtime.worker_server import ForkOrder, fork_worker
@@ -62,6 +63,14 @@ class ForkLauncher:
         """Never: this machine has the workers that it has."""
         return False
 
+    def nodes(self) -> tuple[NodeReading, ...]:
+        """Nothing: workers share this machine."""
+        return ()
+
+    def transfers(self) -> dict[str, float]:
+        """Nothing travels."""
+        return {}
+
     def look(self) -> None:
         """Nothing: the kernel tells of workers here."""
 
@@ -80,6 +89,11 @@ class ForkedProcess(ReportedProcess):
     def cpu_s(self) -> float | None:
         """CPU seconds that it has used so far, as the kernel counts them."""
         return process_cpu_s(self.pid) if self.has_begun else None
+
+    @property
+    def node_load(self) -> float | None:
+        """Not told: whoever asks is on the same machine."""
+        return None
 
     def write_stack(self) -> None:
         """Have the worker write its stacks to its log (it may be too stuck to do so)."""

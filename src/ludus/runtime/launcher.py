@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from ludus.runtime.needs import Needs
+from ludus.runtime.readings import NodeReading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,10 @@ class LaunchedProcess(Protocol):
     def cpu_s(self) -> float | None:
         """CPU seconds that it has used; None where that is not known."""
 
+    @property
+    def node_load(self) -> float | None:
+        """The load of its node for each core; None where nobody tells."""
+
     def write_stack(self) -> None:
         """Have it write its stacks to its log. It may be too stuck to do so."""
 
@@ -93,6 +98,12 @@ class Launcher(Protocol):
     @property
     def has_spare(self) -> bool:
         """Whether there is room for a worker more than are needed, as far as is known."""
+
+    def nodes(self) -> tuple[NodeReading, ...]:
+        """The nodes that workers may run on, as far as is known; nothing where they share this machine."""
+
+    def transfers(self) -> dict[str, float]:
+        """What travelled to nodes, as metrics by name; nothing where nothing travels."""
 
     def look(self) -> None:
         """Take in what is told of workers elsewhere. Called at every poll; never waits."""

@@ -16,6 +16,8 @@ WORDS = 8
 TICKS, TASK, BUSY, BEATS = 0, 1, 2, 3
 CPU_MS = 4
 """CPU time of a worker on another machine, told from there."""
+NODE_LOAD = 5
+"""Load of that machine for each core, in thousandths and one more; 0: not told."""
 NO_TASK = -(2**63)
 
 

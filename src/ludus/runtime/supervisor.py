@@ -21,6 +21,7 @@ from ludus.runtime.fork_launcher import ForkLauncher
 from ludus.runtime.launcher import LaunchedProcess, Launcher, WorkerSpec
 from ludus.runtime.process import WorkerProcess
 from ludus.runtime.pulse import NO_TASK
+from ludus.runtime.readings import WorkerReading
 from ludus.runtime.signs_of_life import SignsOfLife
 
 log = logging.getLogger(__name__)
@@ -135,6 +136,20 @@ class Supervisor:
             if each is not None
         }
         return {name: seconds for name, seconds in spent.items() if seconds is not None}
+
+    def read(self) -> tuple[WorkerReading, ...]:
+        """All workers as they are now. For any thread."""
+        return tuple(
+            WorkerReading(
+                name=name,
+                node=live.worker.process.node,
+                starts=self._histories[name].starts,
+                cpu_s=live.worker.process.cpu_s(),
+                is_silent=name in self.silent,
+                node_load=live.worker.process.node_load,
+            )
+            for name, live in list(self._live.items())
+        )
 
     @property
     def dropped(self) -> int:

@@ -208,6 +208,24 @@ LOOP = (
     ("telemetry/unwritten", "lines", "that a full disk kept out of `metrics.jsonl` or `events.jsonl`; absent as above"),
 )  # fmt: skip
 
+RUNTIME = (
+    ("runtime/restarts", "count", "workers that were started again since the run was; on one machine absent while 0"),
+    ("runtime/requeued", "episodes", "that were given out again, since their explorer was lost; absent as above"),
+    ("runtime/refused_late", "count", "messages of an earlier start of a worker, or repeated, and episodes that came "
+     "when nobody waited for them any more; absent as above"),
+    ("runtime/workers", "count", "Ray: workers that there are now"),
+    ("runtime/nodes", "count", "Ray: nodes of the cluster, at most 200"),
+    ("runtime/worker_load", "CPU s/s", "Ray: of a worker over the last second or more, mean over workers"),
+    ("runtime/workers/<worker>/load", "CPU s/s", "Ray: the same of each of the first 64 workers"),
+    ("runtime/nodes/<node>/workers", "count", "Ray: workers of this run on each of the first 64 nodes"),
+    ("runtime/nodes/<node>/load", "processes", "Ray: that run or wait to on this node, for each core; of nodes that "
+     "have a worker of this run"),
+    ("runtime/transfers_per_version", "count", "Ray: nodes that a version left the loop's disk for, of the version "
+     "before the newest; more than there are nodes only where one was sent to a node again"),
+    ("runtime/files_sent", "files", "Ray: of the run that left for a node, since the run was started"),
+    ("runtime/files_sent_again", "files", "Ray: of those, files of versions that the node had been sent before"),
+)  # fmt: skip
+
 SECTIONS = {
     "Evaluation": EVALUATE,
     "Play": EXPLORE,
@@ -216,6 +234,7 @@ SECTIONS = {
     "Loader": LOADER,
     "Training": TRAIN,
     "Populations": POPULATION,
+    "Workers and nodes": RUNTIME,
     "The loop": LOOP,
 }
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ludus.errors import WorkerError
-from ludus.runtime import Supervisor, WorkerSpec
+from ludus.runtime import Supervisor, WorkerSpec, with_loads
 from ludus.runtime.needs import Needs, Plan, Wanted
 from ludus.runtime.ray import Cluster, RayLauncher
 
@@ -40,14 +40,17 @@ def varied(make_cluster: Callable[..., Any]) -> Any:
     return make_cluster(*NODES)
 
 
-def make_supervisor(tmp_path: Path, cluster: Any, workers: dict[str, Needs], told: list[Any]) -> Supervisor:
+def make_supervisor(
+    tmp_path: Path, cluster: Any, workers: dict[str, Needs], told: list[Any]
+) -> tuple[Supervisor, RayLauncher]:
     plan = Plan(workers=[Wanted(name=name, needs=needs) for name, needs in workers.items()])
 
     def tell(kind: str, **fields: Any) -> None:
         told.append((kind, fields))
 
     joined = Cluster(tmp_path / "ray.log", address=cluster.address, plan=plan, tell=tell)
-    return Supervisor(tmp_path, max_restarts=0, launcher=RayLauncher(None, joined))
+    launcher = RayLauncher(None, joined)
+    return Supervisor(tmp_path, max_restarts=0, launcher=launcher), launcher
 
 
 def start(supervisor: Supervisor, name: str, needs: Needs) -> None:
@@ -63,7 +66,7 @@ def poll_until(supervisor: Supervisor, holds: Any, seconds: float = 60.0) -> Non
 
 def test_workers_run_on_the_nodes_that_have_what_they_need(varied: Any, tmp_path: Path) -> None:
     workers, told = {"disk": DISK, "gpu": GPU, "zone": ZONE_A}, []  # type: ignore[var-annotated]
-    supervisor = make_supervisor(tmp_path, varied, workers, told)
+    supervisor, launcher = make_supervisor(tmp_path, varied, workers, told)
     try:
         for name, needs in workers.items():
             start(supervisor, name, needs)
@@ -73,6 +76,13 @@ def test_workers_run_on_the_nodes_that_have_what_they_need(varied: Any, tmp_path
         placed = [(fields["worker"], fields["node"]) for kind, fields in told if kind == "worker_placed"]
         assert dict(placed) == nodes
         assert len(placed) == len(workers)
+        poll_until(supervisor, lambda: all(each.node_load is not None for each in supervisor.read()))
+        poll_until(supervisor, lambda: len(launcher.nodes()) == 3)
+        shown = with_loads(launcher.nodes(), supervisor.read())
+        assert {node.name: (node.cpus, node.gpus) for node in shown if node.load is not None} == {
+            nodes["gpu"]: (2.0, 1.0),
+            nodes["zone"]: (2.0, 0.0),
+        }
     finally:
         supervisor.stop()
 
@@ -91,7 +101,7 @@ def test_workers_run_on_the_nodes_that_have_what_they_need(varied: Any, tmp_path
 def test_what_no_node_has_is_refused_before_anything_is_started(
     varied: Any, tmp_path: Path, workers: dict[str, Needs], sentence: str
 ) -> None:
-    supervisor = make_supervisor(tmp_path, varied, workers, [])
+    supervisor, _ = make_supervisor(tmp_path, varied, workers, [])
     begun = time.monotonic()
     with pytest.raises(WorkerError, match=sentence):
         start(supervisor, *next(iter(workers.items())))
@@ -101,7 +111,7 @@ def test_what_no_node_has_is_refused_before_anything_is_started(
 
 def test_a_worker_for_which_there_is_no_room_now_says_what_it_waits_for(varied: Any, tmp_path: Path) -> None:
     told: list[Any] = []
-    supervisor = make_supervisor(tmp_path, varied, {}, told)
+    supervisor, _ = make_supervisor(tmp_path, varied, {}, told)
     try:
         start(supervisor, "first", GPU)
         poll_until(supervisor, lambda: supervisor.process("first").node)

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from ludus.policies.store import Policy
 from ludus.records import derive_seed
 from ludus.runs.driver import Controls, Status
 from ludus.runs.single import SingleRun, write_lm_config
-from ludus.runtime import Launcher
+from ludus.runtime import Launcher, WorkerReading
 from ludus.storage.atomic import discard_tree, ensure_directory, write_json
 from ludus.storage.run_directory import RunDirectory
 from ludus.telemetry import RoomReading, Sink, Telemetry, added_up
@@ -160,6 +160,11 @@ class LearnerGroup:
     def statuses(self) -> list[Status]:
         """Of those who learn now."""
         return [run.status() for run in list(self._live.values())]
+
+    def workers(self) -> tuple[WorkerReading, ...]:
+        """Of those who learn now, each named after its learner."""
+        found = [(agent, run.status().workers) for agent, run in list(self._live.items())]
+        return tuple(replace(each, name=f"{agent}/{each.name}") for agent, workers in found for each in workers)
 
     def room_readings(self, own: Mapping[str, RoomReading]) -> dict[str, RoomReading]:
         """What each room has done since this start: `own`, and that of all learners."""

@@ -167,6 +167,8 @@ class PopulationRun(DirectoryRun):
             error=self._failure,
             silent_workers=tuple(name for status in inner for name in status.silent_workers)
             + (() if context is None else context.supervisor.silent),
+            workers=(() if context is None else context.supervisor.read()) + self._group.workers(),
+            nodes=() if context is None else context.launcher.nodes(),
             metrics={**metrics, "psro/learner_steps": float(sum(status.steps for status in inner))},
         )
 

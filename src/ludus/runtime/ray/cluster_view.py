@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 
 from ludus.runtime.ray.messages import Connected, FromConnection, Placed, Room, Sent, Waits
+from ludus.runtime.ray.nodes import NodeRoom
+from ludus.runtime.ray.transfers import Transfers
+from ludus.runtime.readings import NodeReading
 
 log = logging.getLogger(__name__)
 
@@ -22,11 +24,11 @@ class ClusterView:
         self._expected = self._spare = 0
         self.count = 0
         """Nodes of the cluster."""
+        self.nodes: tuple[NodeReading, ...] = ()
+        """The first of them, as they are now."""
         self._nodes: dict[int, str] = {}
         self._waits: dict[int, str] = {}
-        self.sent: Counter[tuple[str, str]] = Counter()
-        """How often files of the run began their way to a node, by their folder and the node."""
-        self.sent_bytes = 0
+        self.transfers = Transfers()
 
     @property
     def waits(self) -> tuple[str, ...]:
@@ -66,8 +68,18 @@ class ClusterView:
             self._waits = {number: why for number, why in self._waits.items() if number != said.number}
             self._tell("worker_placed", worker=self._names.get(said.number, ""), node=said.node)
         elif isinstance(said, Room):
-            self.count = said.nodes
+            self.count, self.nodes = said.nodes, tuple(map(_reading, said.table))
             self._spare = said.spare if said.seen >= self._expected else 0
         elif isinstance(said, Sent):
-            self.sent[said.name, said.node] += 1
-            self.sent_bytes += said.size
+            self.transfers.add(said)
+
+
+def _reading(node: NodeRoom) -> NodeReading:
+    total, free = node.total, node.free
+    return NodeReading(
+        name=node.name,
+        cpus=total.get("CPU", 0.0),
+        free_cpus=free.get("CPU", 0.0),
+        gpus=total.get("GPU", 0.0),
+        free_gpus=free.get("GPU", 0.0),
+    )

@@ -45,6 +45,7 @@ from ludus.runtime.ray.messages import (
     ToConnection,
     Waits,
 )
+from ludus.runtime.ray.nodes import NodeRoom
 from ludus.runtime.ray.placing import SETTLE_S, Placing
 from ludus.runtime.ray.run_files import RunFiles
 
@@ -116,12 +117,12 @@ class Connection:
 
     def _watch(self) -> None:
         """The thread that tells how many nodes there are, and what further explorers have room for."""
-        told: tuple[int, int] | None = None
+        told: tuple[list[NodeRoom], int] | None = None
         steady_since, seen = time.monotonic(), 0
         while True:
             time.sleep(WATCH_S)
             try:
-                now, nodes = time.monotonic(), len(self._placing.nodes())
+                now, nodes = time.monotonic(), self._placing.nodes()
                 if seen != self._seen or any(link.is_placing for link in [*self._links.values()]):
                     steady_since, seen = now, self._seen
                 spare = self._placing.count_spare() if now - steady_since > SETTLE_S else 0
@@ -130,7 +131,7 @@ class Connection:
                 continue
             if told != (nodes, spare) or spare:
                 told = (nodes, spare)
-                self._tell(Room(nodes=nodes, spare=spare, seen=seen))
+                self._tell(Room(nodes=len(nodes), table=nodes[:MOST_SHOWN], spare=spare, seen=seen))
 
     def _connect(self, connect: Connect) -> FromConnection:
         self._placing = Placing(connect.plan, is_own=not connect.address)

@@ -18,7 +18,7 @@ from pathlib import Path
 from ludus.errors import StorageError
 from ludus.runtime.fork_launcher import ForkedProcess, ForkLauncher
 from ludus.runtime.launcher import WorkerEnds, WorkerSpec
-from ludus.runtime.pulse import NO_TASK, Pulse
+from ludus.runtime.pulse import NO_TASK, NODE_LOAD, Pulse
 from ludus.runtime.ray.file_service import FileService
 from ludus.runtime.ray.messages import (
     PIECE_BYTES,
@@ -158,6 +158,7 @@ class HostedWorker:
         code = self._process.poll() if self._has_ended_stream else None
         log, data = self._read_log(take.log_have), self._outgoing.piece(min(take.most, PIECE_BYTES))
         is_all = len(data) == len(self._outgoing)
+        self._pulse.words[NODE_LOAD] = 1 + round(1000 * os.getloadavg()[0] / (os.cpu_count() or 1))
         return Taken(
             data=data,
             log=log,

@@ -15,10 +15,11 @@ from ludus.errors import WorkerError
 from ludus.runtime.fork_launcher import ForkedProcess, ForkLauncher
 from ludus.runtime.launcher import WorkerEnds, WorkerSpec
 from ludus.runtime.needs import Plan
-from ludus.runtime.pulse import CPU_MS, Pulse
+from ludus.runtime.pulse import CPU_MS, NODE_LOAD, Pulse
 from ludus.runtime.ray.cluster_view import ClusterView
 from ludus.runtime.ray.connection_client import ConnectionClient, shared_environment
 from ludus.runtime.ray.messages import FilesOf, Launch, NodeQuestion, Signal
+from ludus.runtime.readings import NodeReading
 from ludus.runtime.reported_process import ReportedProcess
 
 
@@ -151,6 +152,14 @@ class RayLauncher:
         """Whether the cluster has room for a further explorer. After a start it is not known for some seconds."""
         return self.cluster.view.has_spare
 
+    def nodes(self) -> tuple[NodeReading, ...]:
+        """The nodes that live, as they were told of last."""
+        return self.cluster.view.nodes
+
+    def transfers(self) -> dict[str, float]:
+        """How files travelled. Of a part nothing is told: nobody knows whose version it was."""
+        return {} if self._is_part else self.cluster.view.transfers.metrics()
+
     def look(self) -> None:
         """Take in what is told of workers on nodes."""
         self.cluster.look()
@@ -176,6 +185,12 @@ class HostedProcess(ReportedProcess):
     def cpu_s(self) -> float | None:
         """CPU seconds that it had used when its host last told."""
         return int(self._pulse.words[CPU_MS]) / 1000 if self.has_begun else None
+
+    @property
+    def node_load(self) -> float | None:
+        """The load of its node for each core."""
+        told = int(self._pulse.words[NODE_LOAD])
+        return (told - 1) / 1000 if told else None
 
     def write_stack(self) -> None:
         """Have it write its stacks to its log, which comes here."""

@@ -115,6 +115,8 @@ class Room(msgspec.Struct, tag="room", kw_only=True):
     """The cluster as it is now. Said when it has changed."""
 
     nodes: int
+    table: list[NodeRoom] = []
+    """The first of them."""
     spare: int
     """Further explorers that it has room for."""
     seen: int

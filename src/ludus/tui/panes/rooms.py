@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from ludus.daemon.messages import QueueFill, RoomStatus
+from ludus.daemon.messages import NodeStatus, QueueFill, RoomStatus, WorkerStatus
 from ludus.monitor.run_view import RunView
 from ludus.reports.number_text import percent, share_of, short
 from ludus.tui.drawing import PaneSpec, bar, fit
@@ -30,7 +30,7 @@ def draw(view: RunView, width: int) -> list[Text]:
     for room in rooms:
         lines.append(_room(room, columns, is_active=view.status.stage in ACTIVE))
         lines.extend(_queue(queue, columns) for queue in room.queues)
-    return lines + _sinks(view, width)
+    return lines + _nodes(view, width) + _sinks(view, width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,37 @@ def _queue(queue: QueueFill, columns: _Columns) -> Text:
     )
 
 
+def _nodes(view: RunView, width: int) -> list[Text]:
+    """On a cluster: each node with our workers under it, then the workers that have no node."""
+    status = view.status
+    if not status.nodes:
+        return []
+    lines = []
+    for node in status.nodes:
+        lines.append(_node(node, width))
+        lines.extend(_worker(worker, width) for worker in status.workers if worker.node == node.name)
+    named = {node.name for node in status.nodes}
+    return [*lines, *(_worker(worker, width) for worker in status.workers if worker.node not in named)]
+
+
+def _node(node: NodeStatus, width: int) -> Text:
+    taken = [f"{short(node.cpus - node.free_cpus)} of {short(node.cpus)} CPU taken"]
+    if node.gpus:
+        taken.append(f"{short(node.gpus - node.free_gpus)} of {short(node.gpus)} GPU")
+    load = "load not known" if node.load is None else f"load {percent(node.load)}"
+    words = fit(f"▪ {node.name}: {load}, {', '.join(taken)}", width)
+    return Text(words, "" if node.workers else "dim")
+
+
+def _worker(worker: WorkerStatus, width: int) -> Text:
+    load = "load not known" if worker.load is None else f"load {percent(worker.load)}"
+    where = "" if worker.node else ", on no node"
+    again = f", started again {short(worker.restarts)}×" if worker.restarts else ""
+    silent = ", no sign of life" if worker.is_silent else ""
+    style = "bold red" if worker.is_silent else "yellow" if worker.restarts else "dim"
+    return Text(fit(f"  └ {worker.name}: {load}{again}{silent}{where}", width), style)
+
+
 def _sinks(view: RunView, width: int) -> list[Text]:
     """Where metrics go; a sink that was switched off says why."""
     lines = []
@@ -123,6 +154,6 @@ ROOMS = PaneSpec(
         "The loop's rooms in the order in which data flows. ● moves, ○ (red) did nothing in the last second. "
         "load: share of the last second in which the room was busy. rate: units in the last second; total and dropped "
         "are since the start. When the run is over, load and rate are means. Under a room are its queues with how full "
-        "they are."
+        "they are. On a Ray cluster, nodes follow, each with its load for each core and the workers on it."
     ),
 )
