@@ -30,7 +30,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help fuzz test-native demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check test-vllm test-ray test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
+.PHONY: help web fuzz test-native demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check test-vllm test-ray test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -64,6 +64,9 @@ league-study: $(DEMO_STAMP) ## a league and plain self-play on Connect Four, and
 
 critic-study: $(DEMO_STAMP) ## IPPO and MAPPO on a cooperative task, three seeds each, and a picture (about a quarter of an hour)
 	@JAX_PLATFORMS=cpu $(BIN)/python examples/marl/critic_study.py $(ARGS)
+
+web: ## build the page of `ludus web` (Node 20 from the system, else from PyPI)
+	@PYTHON=$(PYTHON) web/build.sh
 
 install: $(DEV_STAMP) ## install everything for development
 
@@ -158,7 +161,7 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	@[ -n "$(PYTHON)" ] || { echo "ludus needs Python 3.11 or newer; set it with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "making $(VENV) with $(PYTHON)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing ludus and its games into $(VENV) (a few minutes, once)"
-	@$(PIP_INSTALL) -e ".[games,solver]"
+	@$(PIP_INSTALL) -e ".[games,solver,web]"
 	@touch $@
 
 $(LLM_STAMP): $(DEMO_STAMP)

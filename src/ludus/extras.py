@@ -23,6 +23,7 @@ _EXTRAS = {
     "ray": ("ray",),
     "solver": ("bitbully",),
     "wandb": ("wandb",),
+    "web": ("starlette", "uvicorn"),
 }
 _NAMES = {
     "ludus_chess": "ludus-chess",
@@ -63,5 +64,8 @@ def install_command(*packages: str) -> str:
     """What brings the packages: the extras that have them, and those that no extra has by themselves."""
     of_package = {package: extra for extra, inside in _EXTRAS.items() for package in inside}
     extras = sorted({of_package[package] for package in packages if package in of_package})
+    known = {package for package in packages if package in of_package}
+    if enough := [extra for extra, inside in _EXTRAS.items() if known and known <= set(inside)]:
+        extras = [min(enough, key=lambda extra: len(_EXTRAS[extra]))]  # the smallest that brings all of them
     others = [_NAMES.get(package, package) for package in packages if package not in of_package]
     return " ".join(["pip install", *([f"'{DISTRIBUTION}[{','.join(extras)}]'"] if extras else []), *others])

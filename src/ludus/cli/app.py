@@ -38,6 +38,7 @@ COMMANDS = {
     "inspect": "inspect",
     "compare": "runs",
     "tui": "tui",
+    "web": "web",
     "daemon": "daemon",
     "games": "listings",
     "league": "league",

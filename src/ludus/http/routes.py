@@ -15,7 +15,6 @@ import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -26,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ludus.errors import ConfigError, LudusError
 from ludus.http import deadlines
 from ludus.http.chat_request import BadRequest, as_bad_request
-from ludus.inference.addresses import is_loopback
+from ludus.inference.addresses import is_loopback, without_port
 
 TOKEN_VARIABLE = "LUDUS_SERVE_TOKEN"  # noqa: S105  the name of a variable, not what is in it
 SHORTEST_TOKEN = 16
@@ -133,19 +132,28 @@ def read_token(environment: Mapping[str, str] = os.environ) -> str:
         ConfigError: it is too short to keep anybody out, or cannot stand in a header.
     """
     token = environment.get(TOKEN_VARIABLE, "").strip()
-    if token and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
+    return check_token(token, TOKEN_VARIABLE) if token else ""
+
+
+def check_token(token: str, place: str) -> str:
+    """The token itself; `place` is where it stands, for people.
+
+    Raises:
+        ConfigError: it is too short to keep anybody out, or cannot stand in a header.
+    """
+    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(
-            f"{TOKEN_VARIABLE}: expected at least {SHORTEST_TOKEN} printable ASCII characters without spaces; "
+            f"{place}: expected at least {SHORTEST_TOKEN} printable ASCII characters without spaces; "
             "make one with: openssl rand -hex 16"
         )
     return token
 
 
-def check_reach(host: str, token: str) -> None:
-    """Refuse an address that others can reach when there is no token."""
+def check_reach(host: str, token: str, remedy: str = f"set {TOKEN_VARIABLE}") -> None:
+    """Refuse an address that others can reach when there is no token; `remedy` says how one is given."""
     if not token and not is_loopback(host):
         raise ConfigError(
-            f"--host {host}: others could reach the server there, so it needs a token; set {TOKEN_VARIABLE}, "
+            f"--host {host}: others could reach the server there, so it needs a token; {remedy}, "
             "or leave --host at 127.0.0.1"
         )
 
@@ -169,7 +177,7 @@ class Guard:
     def _problem(self, path: str, headers: Headers) -> BadRequest | None:
         if not self._token:
             host = headers.get("host", "")
-            if is_loopback(_without_port(host)):
+            if is_loopback(without_port(host)):
                 return None
             return BadRequest(f"this server answers to 127.0.0.1 and localhost, not to {host[:100]!r}", status=403)
         if path in OPEN_PATHS:
@@ -178,10 +186,3 @@ class Guard:
         if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token.encode()):
             return None
         return BadRequest("the request does not carry the server's token (Authorization: Bearer ...)", status=401)
-
-
-def _without_port(host: str) -> str:
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""

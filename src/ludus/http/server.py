@@ -26,38 +26,48 @@ LOOP_SHUTDOWN_S = 1
 """The same for a server in somebody else's event loop."""
 
 
-def bind(host: str, port: int, *, token: str) -> socket.socket:
-    """A listening socket.
+def bind(host: str, port: int, *, token: str, remedy: str = "") -> socket.socket:
+    """A listening socket. `remedy` says how the server is given a token, where it is not by its variable.
 
     Raises:
         ConfigError: the address cannot be used, or others could reach it and there is no token.
     """
-    check_reach(host, token)
+    more = (remedy,) if remedy else ()
+    check_reach(host, token, *more)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        check_reach(str(address[0]), token)
+        check_reach(str(address[0]), token, *more)
         listener = socket.create_server((str(address[0]), port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         raise ConfigError(f"--host {host} --port {port}: {error}; choose another with --host and --port") from error
     return listener
 
 
+def origin_of(listener: socket.socket) -> str:
+    """The server's address."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def url_of(listener: socket.socket) -> str:
     """Where clients find the API."""
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
+    return f"{origin_of(listener)}/v1"
 
 
-def run(app: ASGIApp, listener: socket.socket) -> None:
-    """Serve until the process is asked to stop."""
-    uvicorn.Server(_config(app, SHUTDOWN_S)).run(sockets=[listener])
+def run(
+    app: ASGIApp, listener: socket.socket, *, shutdown_s: int = SHUTDOWN_S, most_connections: int | None = None
+) -> None:
+    """Serve until the process is asked to stop. Connections beyond the most are answered with 503."""
+    uvicorn.Server(_config(app, shutdown_s, most_connections)).run(sockets=[listener])
 
 
 @contextlib.contextmanager
-def serving(app: ASGIApp, *, host: str = HOST, port: int = 0, token: str = "") -> Iterator[str]:
+def serving(
+    app: ASGIApp, *, host: str = HOST, port: int = 0, token: str = "", most_connections: int | None = None
+) -> Iterator[str]:
     """Serve in a thread while the context is open; gives the URL of the API."""
     with bind(host, port, token=token) as listener:
-        server = uvicorn.Server(_config(app, SHUTDOWN_S))
+        server = uvicorn.Server(_config(app, SHUTDOWN_S, most_connections))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="ludus-serve", daemon=True)
         thread.start()
         try:
@@ -91,7 +101,7 @@ class _SignalsLeftAlone(uvicorn.Server):
         yield
 
 
-def _config(app: ASGIApp, shutdown_s: int) -> uvicorn.Config:
+def _config(app: ASGIApp, shutdown_s: int, most_connections: int | None = None) -> uvicorn.Config:
     """How the API is served: no logs of requests, no headers of proxies believed, no web sockets."""
     return uvicorn.Config(
         app,
@@ -103,4 +113,5 @@ def _config(app: ASGIApp, shutdown_s: int) -> uvicorn.Config:
         lifespan="on",
         ws="none",
         timeout_graceful_shutdown=shutdown_s,
+        limit_concurrency=most_connections,
     )

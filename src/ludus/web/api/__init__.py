@@ -1,0 +1,11 @@
+"""What the page asks for: one module for each of its pages, and all their routes.
+
+To add a page's data: a module here with its `ROUTES`, and its name in the sum below.
+"""
+
+from ludus.web.api import runs, sessions
+from ludus.web.routes import Route
+
+ROUTES: tuple[Route, ...] = (*sessions.ROUTES, *runs.ROUTES)
+
+__all__ = ["ROUTES"]

@@ -1,0 +1,25 @@
+"""What every handler works with: the folder of runs, the sessions, what is known of runs. One for each server."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ludus.monitor.run_index import RunIndex
+from ludus.web.runs_folder import RunsFolder
+from ludus.web.security.sessions import Sessions
+
+READERS = 4
+"""Threads that read files at the same time; more would take the machine from the runs."""
+
+
+class Site:
+    """One server's state."""
+
+    def __init__(self, folder: RunsFolder, sessions: Sessions | None = None) -> None:
+        self.folder = folder
+        self.sessions = Sessions() if sessions is None else sessions
+        self.index = RunIndex(folder.path, folder.ids)
+        self.readers = asyncio.Semaphore(READERS)
+
+    async def close(self) -> None:
+        """Leave every run that is watched."""
