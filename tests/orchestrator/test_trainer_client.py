@@ -13,6 +13,7 @@ from ludus.sources.protocol import Batch
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.tensors import load_tensors, save_tensors
+from ludus.storage.traces import TraceLog, scan_frames, trace_files
 from ludus.train.messages import LoaderReport, Trained, TrainerSetup, TrainOn
 
 
@@ -72,7 +73,8 @@ class Client:
             plugins=(),
         )
         milestones: Any = SimpleNamespace(share_done=0.0)
-        store: Any = SimpleNamespace(checkpoints=self.checkpoints)
+        self.traces = TraceLog(folder / "traces", keep_bytes=1_000_000)
+        store: Any = SimpleNamespace(checkpoints=self.checkpoints, traces=self.traces)
         workers: Any = self.workers
         self.trainer = TrainerClient(context, store, workers, milestones)
 
@@ -85,7 +87,7 @@ class Client:
         for name in FILES:
             save_tensors(self.checkpoints.directory / orders[-1].staging / name, {"after": np.array([update])})
         message = Trained(update=update, metrics={}, seconds=0.0)
-        self.workers.events.append(Arrived(worker=NAME, message=message, blob=memoryview(b"")))
+        self.workers.events.append(Arrived(worker=NAME, message=message, blob=memoryview(b"traces")))
         self.workers.serve(0.0)
 
     def saved(self, update: int) -> int:
@@ -131,6 +133,16 @@ def test_a_replacement_starts_from_the_newest_answer_and_gets_the_open_orders(cl
     assert again.update == 3
     client.answer(3)
     assert not base.exists()
+
+
+def test_traces_are_those_of_the_updates_that_the_loop_took(client: Client) -> None:
+    client.order()
+    client.order()
+    client.answer(1)
+    client.answer(2)
+    client.trainer.step(None)
+    (path,) = trace_files(client.traces.directory)
+    assert [frame.update for frame in scan_frames(path)] == [1]
 
 
 def test_an_answer_that_nobody_waits_for_changes_nothing(client: Client) -> None:

@@ -26,6 +26,7 @@ from ludus.storage.catalog import Catalog
 from ludus.storage.checkpoints import Checkpoint, CheckpointStore
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.segments import SegmentLog
+from ludus.storage.traces import TraceLog
 
 if TYPE_CHECKING:
     from ludus.orchestrator.evaluation import Evaluator
@@ -48,6 +49,7 @@ class RunStore:
         self.episodes = SegmentLog(run.path, "episodes", self.catalog)
         self.keep_bytes = config.record.keep_mb * 1_000_000 // 2
         """Disk budget of each log beyond what a resume needs."""
+        self.traces = TraceLog(run.traces, keep_bytes=config.record.keep_mb * 1_000_000 // 8)
         self.retained: dict[int, dict[str, Any]] = {}
         """States of the checkpoints on disk, by update."""
 
@@ -161,7 +163,8 @@ class RunStore:
         self.policies.prune(learner.name, needed | set(self.policies.versions(learner.name)[-VERSIONS_KEPT:]))
 
     def close(self) -> None:
-        """Close the catalog."""
+        """Close the catalog and the traces."""
+        self.traces.close()
         self.catalog.close()
 
 

@@ -33,6 +33,7 @@ from ludus.storage.atomic import temporary_name
 from ludus.storage.checkpoints import Checkpoint, CheckpointStore
 from ludus.storage.filesystem import REAL
 from ludus.storage.tensors import load_tensors
+from ludus.storage.traces import TraceLog
 from ludus.telemetry import Fill
 from ludus.train.messages import (
     LOADER,
@@ -76,8 +77,8 @@ class TrainerClient(Learner):
         self.publish_interval = config.publish_interval if config.mode != "explore" else None
         self._ordered = 0
         self._orders: deque[Order] = deque()
-        self._finished: deque[tuple[Order, Trained]] = deque()
-        self._states = TrainerStates(store.checkpoints)
+        self._finished: deque[tuple[Order, Trained, bytes]] = deque()
+        self._states = TrainerStates(store.checkpoints, store.traces)
         self._group = TrainerGroup(context)
         self.loader = LoaderWatch(context.run.refused_chunks, context.telemetry.event)
         """What the trainer's loader was doing a moment ago."""
@@ -97,6 +98,7 @@ class TrainerClient(Learner):
         """Start the process from a checkpoint, or with fresh weights."""
         context = self._context
         self._ordered = self._milestones.progress.update
+        self._states.traces.rewind(self._ordered)
         self._group.start()
         self._greet(None if saved is None else saved.path)
         self._states.weights = {} if saved is None else saved.tensors("weights")
@@ -141,9 +143,10 @@ class TrainerClient(Learner):
         self._orders.append(order)
         self._send(order)
 
-    def _conclude(self, order: Order, trained: Trained) -> UpdateReport:
+    def _conclude(self, order: Order, trained: Trained, traces: bytes) -> UpdateReport:
         """The loop takes this update as done: `save` now means the state after it."""
         self._states.conclude(order.staging)
+        self._states.traces.add(order.update, traces)
         self._context.telemetry.meters.add("train", 1)
         report = report_of(order.batch, trained, self._context.config.league)
         return replace(report, metrics={**report.metrics, "queue/batches_ahead": float(len(self._orders))})
@@ -160,7 +163,7 @@ class TrainerClient(Learner):
                 return
             order = self._orders.popleft()
             self._states.answer(order.staging)
-            self._finished.append((order, event.message))
+            self._finished.append((order, event.message, bytes(event.blob)))
         elif isinstance(event.message, MeetingPlace):
             self._group.introduce(event.message)
         elif isinstance(event.message, TrainerBroken):
@@ -225,8 +228,8 @@ FILES = ("weights.safetensors", "optimizer.safetensors")
 class TrainerStates:
     """Keeps folders beside the checkpoints, so that their files can be moved there."""
 
-    def __init__(self, checkpoints: CheckpointStore) -> None:
-        self.checkpoints = checkpoints
+    def __init__(self, checkpoints: CheckpointStore, traces: TraceLog) -> None:
+        self.checkpoints, self.traces = checkpoints, traces
         self._answered: list[Path] = []
         self._base: Path | None = None
         self.written: Path | None = None

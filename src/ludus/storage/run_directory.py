@@ -14,6 +14,7 @@
              feeds.json (the runs that it was fed by, and the numbers of their tasks here)
              refused_chunks.jsonl (what a loader refused, and why)
              releases/<policy>-<version>.json (how far the files of a version are on their way out)
+             traces/*.frames (a few sequences of every update as its trainer saw them)
              refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
 
 Invariant: no other file spells these names. A directory is a run when it has both `format.json` and `config.yaml`; one
@@ -87,6 +88,7 @@ class RunDirectory:
     checkpoints = _Below("checkpoints")
     episodes = _Below("episodes")
     experiences = _Below("experiences")
+    traces = _Below("traces")
     refused = _Below("refused")
     refused_chunks = _Below("refused_chunks.jsonl")
     imports = _Below("imports")

@@ -41,6 +41,10 @@ from ludus.train.objective import Objective, build_objective
 from ludus.train.optimizers import learning_rate
 from ludus.train.sources import labelled
 from ludus.train.swa import published, start_average, unpublished
+from ludus.train.tracing import Tracer
+
+TRACE_ROWS = 64
+"""Elements that are scored at once for traces: always as many, so they are compiled once."""
 
 
 class JaxLearner:
@@ -67,6 +71,7 @@ class JaxLearner:
         self.steps = Steps(self._rows, train, self._objective)
         self._jitted_update = jax.jit(self.update)
         self._jitted_evaluate = jax.jit(self._evaluate)
+        self._tracer: Tracer | None = None
 
     def init(self, seed: int) -> LearnerState:
         """Fresh weights and optimizer. Every leaf is a buffer of its own, so a caller may donate the state."""
@@ -119,6 +124,10 @@ class JaxLearner:
         state, metrics = self._jitted_update(state, batch, key_of(seed), np.float32(progress))
         floats = {name: float(value) for name, value in jax.device_get(metrics).items()}
         return state, checked(floats, self._train, lambda: not_finite_row(batch, batch["weight"]))
+
+    def trace_by(self, tracer: Tracer) -> None:
+        """Let somebody see what the weights think of each batch before the first step."""
+        self._tracer = tracer
 
     def state_tensors(self, state: LearnerState) -> Parts:
         """The state in two parts, `weights` and `optimizer`; `weights` are what is published."""
@@ -182,6 +191,10 @@ class JaxLearner:
         if self._advantage.kind == "vtrace":
             experiences, logp = self._reconsidered(state, experiences, rows)
         advantage, target = compute_on_policy(experiences, source, self._advantage, logp)
+        if self._tracer is not None:
+            known = {} if logp is None else {"trainer_logp": logp}
+            columns = {"advantage": advantage, "target": target, **known}
+            self._tracer.take(experiences, columns, lambda some: self._logp(state, some))
         return {**rows.batch, "advantage": rows.gather(advantage), "target": rows.gather(target)}
 
     def _reconsidered(
@@ -192,6 +205,16 @@ class JaxLearner:
         padded = pad(rows.batch, bucket(count, self.minibatch))
         logp, value = (rows.scatter(found[:count]) for found in self._jitted_evaluate(state.params, padded))
         return experiences.replace(steps={"value": value}), logp
+
+    def _logp(self, state: LearnerState, experiences: Experiences) -> NDArray[np.float32]:
+        """Log-probability `[N]` of what was chosen, under the current weights; 0 elsewhere."""
+        rows = self._rows.of(experiences, None, state.params)
+        count, size = len(rows.batch["weight"]), max(1, TRACE_ROWS // self._rows.length)
+        found = [
+            self._jitted_evaluate(state.params, pad({k: x[at : at + size] for k, x in rows.batch.items()}, size))[0]
+            for at in range(0, count, size)
+        ]
+        return rows.scatter(np.concatenate([np.asarray(part) for part in found])[:count])
 
     def _evaluate(self, params: dict[str, jax.Array], batch: Batch) -> tuple[jax.Array, jax.Array]:
         logits, value = self._rows.apply(params, batch)

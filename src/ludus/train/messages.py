@@ -105,7 +105,7 @@ class SaveInto(msgspec.Struct, tag="save_into", kw_only=True):
 
 
 class Trained(msgspec.Struct, tag="trained", kw_only=True):
-    """An update is done and its state is in the staging folder."""
+    """An update is done and its state is in the staging folder. Traces of it are in the blob."""
 
     update: int
     staging: str = ""

@@ -37,6 +37,7 @@ from ludus.train.meeting import Peers, interface_of, own_address
 from ludus.train.torch_learner import TorchLearner
 from ludus.train.torch_scoring import Reducer
 from ludus.train.torch_state import Tensors, TorchState
+from ludus.train.tracing import Tracer
 
 STOP, LOAD, TRAIN = range(3)
 _ORDER_SIZE = 4
@@ -204,6 +205,10 @@ class ParallelLearner:
             return self._learner.train_batch(state, experiences, seed, progress)
         except (RuntimeError, OSError) as error:
             self._helpers.give_up(error)
+
+    def trace_by(self, tracer: Tracer) -> None:
+        """Let somebody see what the weights think of each batch; only this process scores it."""
+        self._learner.trace_by(tracer)
 
     def _announce(self) -> None:
         for channel in self._channels:

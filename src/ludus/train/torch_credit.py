@@ -31,6 +31,7 @@ from ludus.train.token_rows import own_elements
 from ludus.train.torch_decoder import build_forward
 from ludus.train.torch_scoring import Reducer, Scorer
 from ludus.train.torch_state import Layout, Leaves
+from ludus.train.tracing import Tracer
 
 Floats = NDArray[np.float32]
 
@@ -94,6 +95,8 @@ class Credit:
         self._train, self._objective, self._scorer, self._teacher = train, objective, scorer, teacher
         self._advantage: AdvantageConfig = train.algorithm.advantage
         self._corrects = objective.uses("importance", "truncate", "mask")
+        self.tracer: Tracer | None = None
+        """Who sees the rows with their credit."""
 
     def __call__(self, rows: Experiences, leaves: Leaves, tokens: int) -> tuple[Experiences, dict[str, float]]:
         """The rows that a term looks at, with `advantage`, `target` and what else it needs; labels as numbers; figures.
@@ -110,6 +113,10 @@ class Credit:
         figures = self._figures(rows.replace(steps=steps))
         rows, charged = self._charged(rows.replace(steps=steps))
         advantage, target = compute_on_policy(rows, rows.sequences.get("source"), self._advantage, logp)
+        if self.tracer is not None:
+            known = {} if logp is None else {"trainer_logp": logp}
+            columns = {"advantage": advantage, "target": target, **known}
+            self.tracer.take(rows, columns, lambda some: self._scorer.alone().evaluate(some, leaves, tokens)[0])
         if self._advantage.normalise_batch:
             advantage = whitened(advantage, own_elements(rows))
         steps = {**rows.steps, "advantage": advantage, "target": target}

@@ -45,6 +45,7 @@ from ludus.train.torch_state import (
     step,
     weight_shapes,
 )
+from ludus.train.tracing import Tracer
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's `mallopt`."""
@@ -138,6 +139,10 @@ class TorchLearner:
             rows, figures, skipped_in_a_row=state.skipped, learning_rate=rate, critic=self.has_critic
         )
         return state, checked(metrics, self._train, lambda: not_finite_row(rows.steps, rows.steps["mask"]))
+
+    def trace_by(self, tracer: Tracer) -> None:
+        """Let somebody see what the weights think of each batch before the first step."""
+        self._credit.tracer = tracer
 
     def _step(
         self, state: TorchState, leaves: Leaves, totals: UpdateTotals, part: Experiences, progress: float

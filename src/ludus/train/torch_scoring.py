@@ -71,6 +71,10 @@ class Scorer:
         self._forward, self._reducer = forward, reducer
         self._default, self._by_game, self._device = temperature, dict(by_game or {}), device
 
+    def alone(self) -> Scorer:
+        """The same without the other trainers: they need not know that something is scored."""
+        return Scorer(self._forward, Reducer(), temperature=self._default, device=self._device, by_game=self._by_game)
+
     def parts(self, rows: Experiences, tokens: int) -> list[Ints]:
         """Rows that are computed at once: no more than so many tokens (or one row), and sampled at one temperature."""
         temperatures = self._temperatures(rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ludus.config import RunConfig
@@ -46,6 +47,7 @@ from ludus.train.messages import (
     TrainerSetup,
     TrainOn,
 )
+from ludus.train.tracing import make_tracer
 
 PARTS = ("weights", "optimizer")
 REPORT_S = 0.5
@@ -67,10 +69,11 @@ class Trainer:
         self._loader: Loader | None = None
         self._loader = make_loader(config, self._wait)
         self._shape = shape_here(setup.shape, files)
-        self._files, self._folder = files, RunDirectory(files.run).checkpoints
+        self._files = files
         teacher = teacher_here(setup.teacher, files)
         peers = _meet(config, pulse, tell) if setup.meets else None
         self._learner = make_learner(config, self._shape, teacher=teacher, scratch=self._folder, peers=peers)
+        self._tracer = make_tracer(self._learner, config.record.traces)
         self._state: Any = self._learner.init(config.seed)
         if setup.checkpoint:
             folder = self._folder / setup.checkpoint
@@ -84,6 +87,11 @@ class Trainer:
             store = PolicyStore(files.outside(setup.start), files)
             self._state = self._begin_with(store.load(PolicyRef.parse(setup.start_policy)))
 
+    @property
+    def _folder(self) -> Path:
+        """Where states are."""
+        return RunDirectory(self._files.run).checkpoints
+
     def _begin_with(self, policy: Policy[Any]) -> Any:
         """Another run's weights with a fresh optimizer; what it has no weights for, such as a critic, is fresh too."""
         tensors = self._learner.state_tensors(self._state)
@@ -94,6 +102,8 @@ class Trainer:
         started = time.perf_counter()
         rows = self._pull(order.admits) if order.is_pulled else experiences_from_table(from_bytes(batch))
         steps, episodes = _amounts(rows)
+        if self._tracer is not None:
+            self._tracer.begin(order.seed)
         self._state, metrics = self._learner.train_batch(self._state, rows, seed=order.seed, progress=order.progress)
         seconds = time.perf_counter() - started
         self.save(order.staging)
@@ -103,6 +113,10 @@ class Trainer:
         return Trained(
             update=order.update, staging=order.staging, metrics=metrics, seconds=seconds, steps=steps, episodes=episodes
         )
+
+    def traces(self) -> bytes:
+        """A few sequences of the update that is done, as it began with them (`storage.traces`)."""
+        return b"" if self._tracer is None else self._tracer.end()
 
     def report(self) -> None:
         """Tell what the loader is doing, unless that was a moment ago."""
@@ -186,7 +200,7 @@ def serve(channel: Channel[object], pulse: Pulse, files: NodeFiles) -> None:
             if isinstance(message, TrainerSetup):
                 trainer = Trainer(message, pulse, files, channel.send)
             elif isinstance(message, TrainOn) and trainer is not None:
-                channel.send(trainer.train(message, blob))
+                channel.send(trainer.train(message, blob), trainer.traces())
             elif isinstance(message, SaveInto) and trainer is not None:
                 trainer.save(message.staging)
                 channel.send(Saved(staging=message.staging))

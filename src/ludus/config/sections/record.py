@@ -21,12 +21,17 @@ class RecordConfig(Model):
     """Fused topology: updates between recorded samples. Default: with each evaluation."""
     sample_games: int = Field(default=4, ge=0)
     """Fused topology: games recorded per sample."""
+    traces: int = Field(default=4, ge=0, le=1024)
+    """Sequences of every update that are kept as the trainer saw them: with advantages and its own log-probabilities,
+    for `ludus web`. They take an eighth of `keep_mb` at most. Fused runs and chess networks keep none."""
     keep_mb: int = Field(default=512, gt=0)
     """Disk budget for episode and experience segments that are no longer needed for training."""
 
 
 def check_record(config: RunConfig) -> Iterator[Contradiction]:
     """Samples are for the topology that does not record every episode."""
+    if config.topology != "split":
+        yield from no_effect(config.record, "record", "traces", "only trainer processes (topology: split) write traces")
     if config.topology != "fused":
         yield from no_effect(
             config.record, "record", "sample_every sample_games", "topology: split records every episode"
