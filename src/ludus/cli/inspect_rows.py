@@ -13,6 +13,7 @@ from ludus.experience import KeptRows
 from ludus.experience.kept_rows import Decoder, StoredRow, stored_rows, view_row
 from ludus.experience.row_edits import Encoder
 from ludus.experience.row_files import Line, What, export_rows, import_rows, newest_rows
+from ludus.reports.run_text import find_decoder, text_folder
 from ludus.storage.run_directory import RunDirectory
 from ludus.tasks.rows import BadRow
 from ludus.tasks.sources import read_json_lines
@@ -31,10 +32,7 @@ class RunText:
     @property
     def folder(self) -> Path:
         """Where the model's files are: what a warm start made, or what the config names."""
-        from ludus.lm.model_folder import find_model_folder
-
-        made = self._directory.path / "base"
-        return made if made.is_dir() else find_model_folder(self._model.path)
+        return text_folder(self._directory, self._config)
 
     def load(self) -> tuple[Encoder, int]:
         """What makes an answer into tokens, and how many tokens a row may have."""
@@ -129,11 +127,7 @@ def _newest_by_reason(kept: KeptRows, count: int, reason: str) -> list[StoredRow
 
 def _decoder(directory: RunDirectory, config: RunConfig) -> Decoder | None:
     """What makes the run's tokens text; None when its policy is a network."""
-    if config.policy.model is None:
-        return None
-    from ludus.lm.model_text import load_decoder
-
-    return load_decoder(RunText(directory, config).folder)
+    return find_decoder(directory, config)
 
 
 def _lines(path: Path) -> Iterator[Line]:
