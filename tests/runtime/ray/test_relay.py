@@ -1,6 +1,5 @@
 """What carries a worker's frames and files through a cluster, without one: nothing lost, doubled or out of bounds."""
 
-import hashlib
 import random
 import socket
 import threading
@@ -14,6 +13,7 @@ import pytest
 from ludus.errors import StorageError
 from ludus.runtime import Channel
 from ludus.runtime.ray.file_service import FileService
+from ludus.runtime.ray.hashing import new_digest
 from ludus.runtime.ray.hosted_worker import HostedWorker
 from ludus.runtime.ray.messages import WAITING_BYTES, FileMark, FilesOf, FileWant, Launch, Put, Take, Taken
 from ludus.runtime.ray.node_cache import NodeCache
@@ -33,6 +33,12 @@ class Echo(msgspec.Struct, tag="echo"):
 
 
 BIG = bytes(range(256)) * 40_000
+
+
+def hash_of(content: bytes) -> str:
+    digest = new_digest()
+    digest.update(content)
+    return digest.hexdigest()
 
 
 def read_all(reader: FrameReader) -> bytes:
@@ -290,7 +296,7 @@ def test_a_model_is_brought_by_its_name_and_one_of_the_hub_is_left_to_the_node(n
 
 def test_a_file_that_does_not_match_its_hash_is_refused(tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache")
-    mark = FileMark(name="weights", size=3, sha256=hashlib.sha256(b"abc").hexdigest())
+    mark = FileMark(name="weights", size=3, digest=hash_of(b"abc"))
     with pytest.raises(StorageError, match="does not match its hash"):
         cache.bring(mark, tmp_path / "into", lambda: iter([b"abd"]))
     assert not (tmp_path / "into").exists()
@@ -302,7 +308,7 @@ def test_the_cache_of_a_node_is_bounded(tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache", most_bytes=2500)
     for number in range(5):
         content = bytes([number]) * 1000
-        mark = FileMark(name=str(number), size=1000, sha256=hashlib.sha256(content).hexdigest())
+        mark = FileMark(name=str(number), size=1000, digest=hash_of(content))
         cache.bring(mark, tmp_path / "into" / str(number), lambda content=content: iter([content]))  # type: ignore[misc]
         assert (tmp_path / "into" / str(number)).read_bytes() == content
     assert sum(path.stat().st_size for path in (tmp_path / "cache").iterdir()) <= 2500

@@ -28,7 +28,8 @@ import msgspec
 import ludus
 from ludus.errors import WorkerError
 from ludus.runtime.needs import Plan
-from ludus.runtime.ray.host import examine_node
+from ludus.runtime.ray.file_server import FileServer, HostFiles
+from ludus.runtime.ray.host import examine_node, own_address
 from ludus.runtime.ray.host_link import HostLink
 from ludus.runtime.ray.messages import (
     ADDRESS,
@@ -74,6 +75,7 @@ class Connection:
         self._files: dict[FilesOf, RunFiles] = {}
         self._placing = Placing(Plan(), is_own=True)
         self._seen = 0
+        self._server: FileServer | None = None
 
     def serve(self) -> None:
         """Connect, then launch and signal workers until the loop is gone."""
@@ -87,8 +89,7 @@ class Connection:
             elif isinstance(message, Launch):
                 if self._placing.is_own:
                     message.environment.setdefault(ADDRESS, "127.0.0.1")
-                files = self._files.setdefault(message.files, RunFiles(message.files))
-                link = HostLink(message, fds, files, self._placing, self._tell)
+                link = HostLink(message, fds, self._files_for(message.files), self._placing, self._tell)
                 self._links = {number: each for number, each in self._links.items() if not each.is_over}
                 self._links[message.number] = link
                 self._seen = message.number
@@ -97,6 +98,14 @@ class Connection:
         for link in self._links.values():
             link.abandon()
         self._placing.release()
+
+    def _files_for(self, files: FilesOf) -> HostFiles:
+        """What a host may have; one of no run has no line."""
+        if files not in self._files:
+            self._files[files] = RunFiles(files)
+        if files.run and self._server is None:
+            self._server = FileServer("127.0.0.1" if self._placing.is_own else own_address())
+        return HostFiles(self._files[files], self._tell, self._server if files.run else None)
 
     def _receive(self) -> tuple[ToConnection | None, list[int]]:
         try:

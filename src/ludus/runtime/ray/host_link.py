@@ -22,23 +22,21 @@ import msgspec
 
 from ludus.errors import WorkerError
 from ludus.runtime.pulse import CPU_MS, TICKS, Pulse
+from ludus.runtime.ray.file_server import HostFiles
 from ludus.runtime.ray.messages import (
     PIECE_BYTES,
     WAITING_BYTES,
     FileAnswer,
-    FileWant,
     FromConnection,
     Launch,
     Placed,
     Put,
     PutDone,
-    Sent,
     Take,
     Taken,
     Waits,
 )
-from ludus.runtime.ray.placing import Placing
-from ludus.runtime.ray.run_files import RunFiles
+from ludus.runtime.ray.placing import Placing, leaving
 from ludus.runtime.ray.streams import FrameReader
 from ludus.runtime.worker_server import REPORT
 
@@ -69,12 +67,13 @@ class HostLink:
         self,
         launch: Launch,
         fds: list[int],
-        files: RunFiles,
+        files: HostFiles,
         placing: Placing,
         tell: Callable[[FromConnection], None] = lambda message: None,
     ) -> None:
         """`tell` gets what the loop is to know, such as the node it runs on."""
         self._launch, self._files, self._placing, self._tell = launch, files, placing, tell
+        launch.line = files.line
         log_file, sock, pulse, life, report = fds
         self._ends = _Ends(log_file, life, report)
         self._socket, self._pulse = socket.socket(fileno=sock), Pulse(pulse)
@@ -102,7 +101,7 @@ class HostLink:
         import ray
 
         if self._host is not None:
-            with suppress(Exception):
+            with leaving():
                 ray.kill(self._host)
 
     def _run(self) -> None:
@@ -139,7 +138,7 @@ class HostLink:
                     is_told = True
                     self._tell(Waits(reason=reason, number=self._launch.number))
             else:
-                self._node = self._placing.name_of(answer.decode())
+                self._node = self._files.node = self._placing.name_of(answer.decode())
                 self._tell(Placed(number=self._launch.number, node=self._node))
                 break
 
@@ -193,7 +192,7 @@ class HostLink:
             waiting.extend([memoryview(taken.data)] if taken.data else [])
             self._deliver(waiting)
             if taken.want is not None and (answer is None or answer.number != taken.want.number):
-                answer = self._answer(taken.want)
+                answer = self._files.answer(taken.want)
             if taken.is_closed and not waiting and not is_closed:
                 is_closed = True
                 if taken.exit is None:
@@ -201,12 +200,6 @@ class HostLink:
             if taken.exit is not None and not waiting:
                 return taken.exit
         return -signal.SIGKILL
-
-    def _answer(self, want: FileWant) -> FileAnswer:
-        answer = self._files.answer(want)
-        if want.kind == "read" and not want.offset:
-            self._tell(Sent(node=self._node, name=want.name or want.root, size=len(answer.data)))
-        return answer
 
     def _show(self, taken: Taken) -> None:
         """Log, pulse and process id, where the loop reads them."""
@@ -272,11 +265,12 @@ class HostLink:
         import ray
 
         if self._host is not None:
-            with suppress(Exception):
+            with leaving():
                 ray.get(self._host.close.remote(), timeout=KILL_S)
             self.abandon()
 
     def _close(self) -> None:
+        self._files.close()
         os.close(self._ends.log)
         os.close(self._ends.life)
         self._pulse.close()

@@ -6,6 +6,7 @@ host, and when nobody has asked for it for long: behind a cut link nobody wants 
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import socket
@@ -35,8 +36,12 @@ from ludus.runtime.ray.node_folder import NodeFolder
 from ludus.runtime.ray.streams import FrameReader, SentBytes
 from ludus.runtime.remote_files import ANSWER_S
 
+log = logging.getLogger(__name__)
+
 LONG_POLL_S = 0.25
 """A call that asks for news waits so long for some: often enough for signs of life."""
+FORSAKEN_S = 10.0
+"""When nobody has asked for so long, the node's log says so once, with what waits to be fetched."""
 ABANDONED_S = 120.0
 """When nobody has asked for so long, the worker is ended."""
 LOG_BYTES = 256 * 2**10
@@ -77,6 +82,26 @@ class _Question:
             self.answer, self.want = answer, None
 
 
+class _Callers:
+    """Whether anybody still asks for a worker."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._is_told = name, False
+        self._asked = time.monotonic()
+
+    def note(self) -> None:
+        """Somebody asks."""
+        self._asked = time.monotonic()
+
+    def are_gone(self, waiting_bytes: int) -> bool:
+        """Whether nobody has asked for too long. Before that the node's log says what waits to be fetched."""
+        silent_s = time.monotonic() - self._asked
+        if silent_s > FORSAKEN_S and not self._is_told:
+            log.warning("nobody asks for %s any more; %d bytes that it has said wait", self._name, waiting_bytes)
+        self._is_told = silent_s > FORSAKEN_S
+        return silent_s > ABANDONED_S
+
+
 class HostedWorker:
     """One worker and the threads that serve its connection and its files. Its methods are for any thread."""
 
@@ -86,10 +111,10 @@ class HostedWorker:
         """Bytes for the worker that its socket has not taken, and of the worker that nobody has fetched."""
         self._has_ended_stream = False
         self._question = _Question()
-        self._asked = time.monotonic()
+        self._callers = _Callers(order.name)
         self._folder, self._pulse = NodeFolder(), Pulse()
         self._pulse.working_on(NO_TASK)
-        self._files = FileService(self._folder.socket, self._bring) if order.files.run else None
+        self._files = FileService(self._folder.socket, self._bring, order.line) if order.files.run else None
         self._waker = WakePipe()
         ours, theirs = socket.socketpair()
         self._process, self._life = self._start(order, theirs)
@@ -125,7 +150,7 @@ class HostedWorker:
     def take(self, take: Take) -> Taken:
         """Tell what is new; waits a moment for something."""
         with self._changed:
-            self._asked = time.monotonic()
+            self._callers.note()
             self._outgoing.drop_until(take.have)
             self._question.settle(take.answer)
             self._changed.notify_all()
@@ -193,7 +218,7 @@ class HostedWorker:
         """Carry bytes between the worker's socket and the two streams until both the worker and its socket are gone."""
         reader = FrameReader(sock)
         while not self._has_ended_stream:
-            if time.monotonic() - self._asked > ABANDONED_S:
+            if self._callers.are_gone(len(self._outgoing)):
                 self._process.kill()
             readers = [self._waker.fileno(), *([sock.fileno()] if len(self._outgoing) < WAITING_BYTES else [])]
             writers = [sock.fileno()] if len(self._incoming) else []

@@ -54,6 +54,16 @@ class FilesOf(msgspec.Struct, frozen=True, kw_only=True):
     """Folders that links of the run lead to."""
 
 
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a host may have files over a connection of its own."""
+
+    host: str = ""
+    """Empty where there is none."""
+    port: int = 0
+    token: str = ""
+    """In hex."""
+
+
 class Launch(msgspec.Struct, tag="launch", kw_only=True):
     """Start a worker. Its log, socket, pulse, life pipe and report pipe come with the message."""
 
@@ -69,6 +79,8 @@ class Launch(msgspec.Struct, tag="launch", kw_only=True):
     """Variables that libraries read and that make results differ, as the loop has them."""
     files: FilesOf
     needs: Needs = Needs(cpus=1)
+    line: Line = Line()
+    """Filled in by the connection."""
 
 
 class Signal(msgspec.Struct, tag="signal", kw_only=True):
@@ -155,7 +167,10 @@ class FileMark(msgspec.Struct, kw_only=True):
 
     name: str
     size: int
-    sha256: str
+    digest: str
+    """Its hash (`hashing.py`). Empty where it was asked for in haste, and is not known yet."""
+    key: str = ""
+    """Tells this file, as it is now, from all others before its hash is known."""
 
 
 class FileWant(msgspec.Struct, kw_only=True):
@@ -163,14 +178,19 @@ class FileWant(msgspec.Struct, kw_only=True):
 
     number: int
     kind: str
-    """`look` whether something is there, `list` a folder, `read` a piece of a file, `write` a piece of a new file."""
+    """`look` whether something is there, `list` a folder, `read` a piece of a file, `write` a piece of a new file. On a
+    line both are of the whole file."""
     root: str = ""
     """Empty for the run directory; else what the config names outside it, or a path in the run."""
     name: str = ""
     offset: int = 0
     data: bytes = b""
-    sha256: str = ""
+    digest: str = ""
     """With the last piece of a new file: the hash of the whole."""
+    size: int = 0
+    """Of a new file that is handed over on a line."""
+    is_hasty: bool = False
+    """Of `list`: do not wait for the hashes of large files."""
 
 
 class FileAnswer(msgspec.Struct, kw_only=True):
@@ -183,6 +203,8 @@ class FileAnswer(msgspec.Struct, kw_only=True):
     """Whether what was to be listed is a file."""
     files: list[FileMark] = []
     data: bytes = b""
+    size: int = 0
+    """Of the file that follows on a line."""
 
 
 class Put(msgspec.Struct, kw_only=True):

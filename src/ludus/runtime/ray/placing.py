@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import msgspec
@@ -114,7 +114,7 @@ class Placing:
     def release(self) -> None:
         """Ask the autoscaler for nothing any more."""
         if self._plan.autoscaler_s:
-            with suppress(Exception):
+            with leaving():
                 _request_resources([], [])
 
     def _request(self, workers: list[Wanted]) -> None:
@@ -129,6 +129,13 @@ class Placing:
 
     def _needs(self, needs: Needs) -> Needs:
         return msgspec.structs.replace(needs, cpus=0.0) if self.is_own else needs
+
+
+def leaving() -> AbstractContextManager[None]:
+    """For what is said to Ray on leaving, when the cluster or an actor may be gone: that is no problem any more."""
+    import ray
+
+    return suppress(ray.exceptions.RayError, ConnectionError, TimeoutError, RuntimeError)
 
 
 def _request_resources(bundles: list[dict[str, float]], labels: list[Mapping[str, str]]) -> None:

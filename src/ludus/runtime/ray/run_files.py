@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from os.path import normpath
 from pathlib import Path
+from typing import BinaryIO
 
-from ludus.runtime.ray.messages import PIECE_BYTES, FileAnswer, FileMark, FilesOf, FileWant
-from ludus.storage.atomic import sha256_file
+from ludus.runtime.ray.hashing import FileHashes, hash_file, write_hashed
+from ludus.runtime.ray.messages import PIECE_BYTES, FileAnswer, FilesOf, FileWant
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ class RunFiles:
         if files.run:
             self._roots[""] = Path(files.run).resolve()
         self._linked = [Path(name).resolve() for name in files.links]
-        self._hashes: dict[tuple[str, int, int], str] = {}
+        self._hashes = FileHashes()
 
     def answer(self, want: FileWant) -> FileAnswer:
         """Do what is wanted; a problem is told, not raised."""
@@ -38,14 +40,24 @@ class RunFiles:
                 return FileAnswer(number=want.number, is_there=self._has(want))
             path = self._find(want)
             if want.kind == "list":
-                return self._list(want.number, path)
+                return self._list(want, path)
             if want.kind == "read":
-                if not want.offset:
-                    log.info("%s leaves for a node", want.name)
                 return FileAnswer(number=want.number, data=_read_piece(path, want.offset))
-            return self._write(want, path)
+            return _write(want, self.place(want))
         except (OSError, ValueError) as error:
             return FileAnswer(number=want.number, problem=f"{want.name or want.root}: {error}")
+
+    def open(self, want: FileWant) -> tuple[BinaryIO, int]:
+        """A file that is wanted, and its size. Raises OSError or ValueError."""
+        file = self._find(want).open("rb")
+        return file, os.fstat(file.fileno()).st_size
+
+    def place(self, want: FileWant) -> Path:
+        """Where a new file may be written. Raises ValueError if it may not."""
+        path = self._find(want)
+        if want.root or not path.parent.name.startswith(STAGING) or not path.parent.is_dir():
+            raise ValueError("only staging folders of the run are written into")
+        return path
 
     def _has(self, want: FileWant) -> bool:
         root = self._root(want.root)
@@ -69,35 +81,35 @@ class RunFiles:
             raise ValueError("it lies outside of the run")
         return path
 
-    def _list(self, number: int, path: Path) -> FileAnswer:
-        if path.is_file():
-            return FileAnswer(number=number, is_file=True, files=[self._mark(path)])
-        if not path.is_dir():
-            return FileAnswer(number=number, is_there=False)
-        return FileAnswer(number=number, files=[self._mark(file) for file in sorted(path.iterdir()) if file.is_file()])
+    def _list(self, want: FileWant, path: Path) -> FileAnswer:
+        if not path.exists():
+            return FileAnswer(number=want.number, is_there=False)
+        files = [path] if path.is_file() else [file for file in sorted(path.iterdir()) if file.is_file()]
+        marks = [self._hashes.mark(file, is_hasty=want.is_hasty) for file in files]
+        return FileAnswer(number=want.number, is_file=path.is_file(), files=marks)
 
-    def _mark(self, path: Path) -> FileMark:
-        found = path.stat()
-        key = (str(path), found.st_mtime_ns, found.st_size)
-        if key not in self._hashes:
-            self._hashes[key] = sha256_file(path)
-        return FileMark(name=path.name, size=found.st_size, sha256=self._hashes[key])
 
-    def _write(self, want: FileWant, path: Path) -> FileAnswer:
-        """A piece may come twice: it is written where it belongs."""
-        if want.root or not path.parent.name.startswith(STAGING) or not path.parent.is_dir():
-            raise ValueError("only staging folders of the run are written into")
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.pwrite(file, want.data, want.offset)
-            if want.sha256:
-                os.ftruncate(file, want.offset + len(want.data))
-                os.fsync(file)
-        finally:
-            os.close(file)
-        if want.sha256 and sha256_file(path) != want.sha256:
-            raise ValueError("what arrived does not match its hash")
-        return FileAnswer(number=want.number)
+def write_new(path: Path, pieces: Iterable[memoryview]) -> str:
+    """Write a new file of a staging folder as it comes; returns its hash."""
+    with path.open("wb", buffering=0) as file:
+        digest = write_hashed(file, pieces)
+        os.fsync(file.fileno())
+    return digest
+
+
+def _write(want: FileWant, path: Path) -> FileAnswer:
+    """A piece may come twice: it is written where it belongs."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(file, want.data, want.offset)
+        if want.digest:
+            os.ftruncate(file, want.offset + len(want.data))
+            os.fsync(file)
+    finally:
+        os.close(file)
+    if want.digest and hash_file(path) != want.digest:
+        raise ValueError("what arrived does not match its hash")
+    return FileAnswer(number=want.number)
 
 
 def _read_piece(path: Path, offset: int) -> bytes:
