@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -40,6 +41,42 @@ def test_trainers_are_known_by_rank_and_strangers_are_sent_away() -> None:
         assert other.recv(1) == b"1"
         mine.close()
         other.close()
+
+
+def test_a_stranger_that_says_its_greeting_byte_by_byte_holds_nobody_up() -> None:
+    gathering = Meeting()
+    place = gathering.place
+    with socket.create_connection((place.host, place.port)) as stranger:
+        stranger.sendall(b"x")
+        trainer = join(place, 1)
+        said: list[None] = []
+        (ours,) = gathering.await_all(2, lambda: said.append(stranger.sendall(b"x")))  # type: ignore[func-returns-value]
+        stranger.settimeout(10.0)
+        with suppress(ConnectionResetError):
+            assert stranger.recv(1) == b"", "it is sent away when all are there"
+        assert len(said) < 5
+        trainer.close()
+        ours.close()
+
+
+def test_a_stranger_that_says_nothing_is_sent_away_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "GREETING_S", 0.1)
+    ours, theirs = met(2, b"x")
+    for sock in (*ours, *theirs):
+        sock.close()
+
+
+def test_of_a_trainer_that_comes_twice_the_later_connection_counts() -> None:
+    gathering = Meeting()
+    first, second = (join(gathering.place, 1) for _ in range(2))
+    other = join(gathering.place, 2)
+    ours = gathering.await_all(3, lambda: None)
+    first.settimeout(10.0)
+    assert first.recv(1) == b""
+    ours[0].sendall(b"1")
+    assert second.recv(1) == b"1"
+    for sock in (*ours, first, second, other):
+        sock.close()
 
 
 def test_a_trainer_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from typing import NoReturn
 
 from ludus.errors import WorkerError
@@ -34,6 +34,35 @@ LOSS_S = 5.0
 _LOOK_S = 0.2
 _SIOCGIFADDR = 0x8915
 _NAME_BYTES = 15
+
+
+class _Guest:
+    """Somebody who has come and not yet said all of the greeting. It is never waited for."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self._said, self._ends = b"", time.monotonic() + GREETING_S
+        sock.setblocking(False)
+
+    def fileno(self) -> int:
+        """The descriptor to wait on."""
+        return self.socket.fileno()
+
+    def rank(self, token: bytes, size: int) -> int | None:
+        """Its rank once it has said it; None before. Raises OSError when it is no trainer of this run."""
+        with suppress(BlockingIOError):
+            piece = self.socket.recv(GREETING.size - len(self._said))
+            self._said += piece
+            if not piece:
+                raise ConnectionError("it ended")
+        if len(self._said) < GREETING.size:
+            if time.monotonic() > self._ends:
+                raise TimeoutError(f"no greeting within {GREETING_S:g} s")
+            return None
+        said, rank = GREETING.unpack(self._said)
+        if not (secrets.compare_digest(said, token) and 0 < rank < size):
+            raise PermissionError("wrong token or rank")
+        return int(rank)
 
 
 class Meeting:
@@ -57,28 +86,36 @@ class Meeting:
             WorkerError: one of them does not come.
         """
         come: dict[int, socket.socket] = {}
+        guests: list[_Guest] = []
         end = time.monotonic() + MEET_S
-        with self._listener:
+        with self._listener, ExitStack() as leftovers:
+            leftovers.callback(lambda: _close(guest.socket for guest in guests))
             while len(come) < size - 1:
                 tick()
                 if time.monotonic() > end:
+                    _close(come.values())
                     absent = next(rank for rank in range(1, size) if rank not in come)
                     raise WorkerError(f"trainer {absent} of {size} did not come within {MEET_S:g} s; its log says why")
-                if select.select([self._listener], [], [], _LOOK_S)[0] and (met := self._greet(size)):
-                    come[met[0]] = met[1]
+                waiting: list[socket.socket | _Guest] = [self._listener, *guests]
+                if self._listener in select.select(waiting, [], [], _LOOK_S)[0]:
+                    guests.append(_Guest(self._listener.accept()[0]))
+                guests = [guest for guest in guests if not self._greet(guest, size, come)]
         return [come[rank] for rank in range(1, size)]
 
-    def _greet(self, size: int) -> tuple[int, socket.socket] | None:
-        sock, _ = self._listener.accept()
-        sock.settimeout(GREETING_S)
-        with suppress(OSError):
-            token, rank = GREETING.unpack(_read(sock, GREETING.size))
-            if secrets.compare_digest(token, self._token) and 0 < rank < size:
-                _keep_alive(sock)
-                return rank, sock
-        log.warning("somebody came who is no trainer of this run")
-        sock.close()
-        return None
+    def _greet(self, guest: _Guest, size: int, come: dict[int, socket.socket]) -> bool:
+        """Let a trainer in that has said its greeting, and send strangers away; whether either is done."""
+        try:
+            rank = guest.rank(self._token, size)
+        except OSError as error:
+            log.warning("somebody came who is no trainer of this run (%s)", error)
+            guest.socket.close()
+            return True
+        if rank is None:
+            return False
+        _close([come[rank]] if rank in come else [])  # it has given that connection up
+        _keep_alive(guest.socket)
+        come[rank] = guest.socket
+        return True
 
 
 def join(place: MeetingPlace, rank: int) -> socket.socket:
@@ -170,14 +207,9 @@ def _address_of(interface: str) -> str | None:
             return None
 
 
-def _read(sock: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        piece = sock.recv(size - len(found))
-        if not piece:
-            raise ConnectionError("it ended")
-        found += piece
-    return found
+def _close(sockets: Iterable[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
 
 
 def _keep_alive(sock: socket.socket) -> None:
