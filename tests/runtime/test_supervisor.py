@@ -89,6 +89,23 @@ def test_a_lost_worker_is_reported_with_its_task_and_replaced(supervisor: Superv
     assert [(each.name, each.starts) for each in supervisor.read()] == [("worker-0", 2)]
 
 
+def test_frames_that_come_again_are_refused_and_told_of(tmp_path: Path, worker_path: None) -> None:
+    told: list[tuple[str, dict[str, object]]] = []
+    supervisor = Supervisor(tmp_path, max_restarts=0, tell=lambda kind, **fields: told.append((kind, fields)))
+    try:
+        supervisor.start(spec())
+        supervisor.send("worker-0", Command(what="twice"))
+        event = next_event(supervisor)
+        assert isinstance(event, Arrived)
+        assert event.message == Echo(text="once")
+        assert echo(supervisor).text == "hello"
+        supervisor.dismiss("worker-0")
+        assert told == [("refused_late", {"worker": "worker-0", "frames": 1})]
+        assert supervisor.dropped == 1
+    finally:
+        supervisor.stop()
+
+
 def test_a_lost_worker_that_is_not_needed_is_gone_and_fails_nothing(tmp_path: Path, worker_path: None) -> None:
     supervisor = Supervisor(tmp_path, max_restarts=0)
     try:

@@ -160,6 +160,7 @@ class TrainerClient(Learner):
         elif isinstance(event.message, Trained):
             if not self._is_awaited(event.message):
                 log.warning("%s answered update %d, which nobody waits for; dropped", NAME, event.message.update)
+                self._context.telemetry.event("refused_late", worker=NAME, answers=1)
                 return
             order = self._orders.popleft()
             self._states.answer(order.staging)

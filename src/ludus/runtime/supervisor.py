@@ -83,6 +83,13 @@ class _History:
             self.losses.popleft()
         return self.losses
 
+    def take_in(self, ended: WorkerProcess, tell: Callable[..., None]) -> None:
+        """Count and tell what came again, or from an earlier start."""
+        if dropped := ended.channel.dropped:
+            self.dropped += dropped
+            log.warning("%s: %d late frames were refused", ended.spec.name, dropped)
+            tell("refused_late", worker=ended.spec.name, frames=dropped)
+
 
 class Supervisor:
     """Owns worker processes. Use from one thread."""
@@ -95,7 +102,7 @@ class Supervisor:
         tell: Callable[..., None] = lambda kind, **fields: None,
         launcher: Launcher | None = None,
     ) -> None:
-        """`tell` gets `worker_silent` and `worker_back`, with the worker's name and more as keywords.
+        """`tell` gets `worker_silent`, `worker_back` and `refused_late`, with the worker's name and more as keywords.
 
         Workers are forked on this machine unless a `launcher` starts them elsewhere.
         """
@@ -208,6 +215,7 @@ class Supervisor:
                 except (EOFError, ConnectionError, ProtocolError):
                     time.sleep(0.01)
             worker.kill()
+            self._histories[worker.spec.name].take_in(worker, self._tell)
         self._live.clear()
         self._selector.close()
         self._launcher.close()
@@ -223,7 +231,7 @@ class Supervisor:
         worker = live.worker
         self._selector.unregister(worker.channel if live.ends_by is None else worker.process)
         worker.kill()
-        self._histories[name].dropped += worker.channel.dropped
+        self._histories[name].take_in(worker, self._tell)
         return worker
 
     def _flush(self, name: str) -> None:

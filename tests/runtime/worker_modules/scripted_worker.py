@@ -81,6 +81,12 @@ def main() -> None:
             elif command.what == "close and stay":
                 channel.close()
                 time.sleep(3600)
+            elif command.what == "twice":
+                frame = channel._sent
+                for _ in range(2):
+                    channel._sent = frame
+                    channel.send(Echo(text="once"))
+                channel.drain(10.0)
             elif command.what == "garbage":
                 os.write(channel.fileno(), b"\xff" * 64)
             elif command.what == "stop":
