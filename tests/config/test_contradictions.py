@@ -12,6 +12,7 @@ from ludus.errors import ConfigError
 
 OPEN_SPIEL = "games.0=open_spiel:tic_tac_toe"
 OBJECTIVE = "train.algorithm.objective"
+WORDS = ("policy.model.path=ludus/mini", "train.algorithm.preset=reinforce")
 
 
 def make(*overrides: str) -> RunConfig:
@@ -37,6 +38,31 @@ def make(*overrides: str) -> RunConfig:
             ],
             "explore.engine.url: adapters are on the disk of the explorer's node; write a server of each node, such as "
             "http://127.0.0.1:8000/v1",
+        ),
+        *(
+            (
+                ["topology=split", OPEN_SPIEL, *WORDS, f"explore.engine={{kind: vllm{engine}}}", *more],
+                line,
+            )
+            for engine, more, line in (
+                ("", [], "explore.engine.url: which server? Write its url, or servers: 1 to have the run start one"),
+                (
+                    ", url: 'http://127.0.0.1:8000/v1', servers: 2",
+                    [],
+                    "explore.engine.servers: the run starts none where there is a url; leave one of the two out",
+                ),
+                (
+                    ", url: 'http://127.0.0.1:8000/v1', tensor_parallel: 2",
+                    [],
+                    "explore.engine.tensor_parallel: has no effect: the server at explore.engine.url is yours; write "
+                    "servers instead",
+                ),
+                (
+                    ", url: 'http://127.0.0.1:8000/v1'",
+                    ["runtime={kind: ray, address: 'a:1', engine: {cpus: 2}}"],
+                    "runtime.engine: has no effect: it is for the servers that a run starts (explore.engine.servers)",
+                ),
+            )
         ),
         # topology
         (

@@ -1,9 +1,11 @@
-"""The engine is somebody else's server: it is killed in the middle of a run, and comes back or does not.
+"""The engine is a server, the user's or the run's own: it is killed in mid-run, and comes back or does not.
 
 Here it is the fake vLLM of tests/inference in a process of its own; tests/vllm does the same with the real one.
 """
 
+import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +16,21 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from killing import check_nothing_is_doubled, count_events, describe, finish, start, training_tasks, wait_for_event
+from killing import (
+    check_nothing_is_doubled,
+    count_events,
+    describe,
+    finish,
+    is_gone,
+    start,
+    training_tasks,
+    wait_for_event,
+)
 from mortal_vllm import MortalVllm
 
 from ludus.storage.jsonl import read_jsonl
 
+STAND_IN = Path(__file__).parents[1] / "inference" / "stand_in_server.py"
 TEXT = """
 name: words
 games: [open_spiel:tic_tac_toe]
@@ -111,6 +123,55 @@ def test_games_that_the_engine_interrupts_come_to_what_they_would_have_come_to(
     assert code == 0, said
     assert finish(start(config, tmp_path / "whole")) == (0, "")
     assert describe(tmp_path / "run") == describe(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_run_starts_servers_replaces_those_that_are_killed_and_leaves_none(tmp_path: Path) -> None:
+    path, run = tmp_path / "run.yaml", tmp_path / "run"
+    path.write_text(own_servers(tmp_path, "servers: 2"))
+    (tmp_path / "notes").mkdir()
+    process = start(path, run)
+    assert wait_for_event(process, run, "published", 3)
+    first = {int(notes.stem) for notes in (tmp_path / "notes").iterdir()}
+    assert len(first) == 2
+    assert all("load main@" in (tmp_path / "notes" / f"{pid}.txt").read_text() for pid in first)
+    os.kill(min(first), signal.SIGKILL)
+    code, said = finish(process)
+    assert code == 0, said
+    (lost,) = [event for event in events(run, "worker_lost") if event["worker"].startswith("engine-")]
+    assert lost["reason"] == "the inference server was killed by signal 9"
+    assert "the stand-in listens at port" in lost["log_tail"]
+    assert len(events(run, "server_ready")) == 3
+    check_nothing_is_doubled(run)
+    assert not events(run, "episode_failed")
+    assert training_tasks(run) == list(range(80))
+    servers = {int(notes.stem) for notes in (tmp_path / "notes").iterdir()}
+    assert len(servers) == 3
+    assert all(is_gone(pid) for pid in servers)
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_be_had_ends_the_run_with_its_last_lines(tmp_path: Path) -> None:
+    path, run = tmp_path / "run.yaml", tmp_path / "run"
+    path.write_text(own_servers(tmp_path, "servers: 1"))  # the folder for its notes is not there
+    code, said = finish(start(path, run, "runtime.max_restarts=1"))
+    assert code == 1
+    assert "engine-0 exited with code 1; it was lost 2 times" in said
+    assert "FileNotFoundError" in said
+    code, said = finish(start(path, run, "explore.engine.command=[no-such-program]"))
+    assert code == 1
+    assert "engine-0: no-such-program is not installed here" in said
+    assert said.count("\n") <= 2, said
+
+
+def own_servers(folder: Path, settings: str) -> str:
+    """The run of this file with servers of its own, which leave notes in `folder/notes`."""
+    from ludus.lm.tiny_model import make_tiny_model
+
+    program = [sys.executable, str(STAND_IN)]
+    model = make_tiny_model(folder / "tiny", layers=1, width=16, heads=2, kv_heads=1)
+    engine = f"{settings}, command: {program}, arguments: [--notes, {folder / 'notes'}]"
+    return TEXT.replace("MODEL", str(model)).replace('url: "URL", model: base', engine)
 
 
 def events(run: Path, kind: str) -> list[dict[str, Any]]:

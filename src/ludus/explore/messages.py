@@ -55,6 +55,12 @@ class StepLimits(msgspec.Struct, tag="step_limits", kw_only=True):
         ]
 
 
+class Servers(msgspec.Struct, tag="servers", kw_only=True):
+    """These inference servers of the worker's node there are from now on."""
+
+    urls: list[str]
+
+
 class Ready(msgspec.Struct, tag="ready", kw_only=True):
     """The worker is set up."""
 
@@ -91,5 +97,5 @@ class Broken(msgspec.Struct, tag="broken", kw_only=True):
     error: str
 
 
-ToExplorer = Setup | Play | Cancel | StepLimits | Stop
+ToExplorer = Setup | Play | Cancel | StepLimits | Servers | Stop
 FromExplorer = Ready | Played | GaveUp | Trouble | Broken

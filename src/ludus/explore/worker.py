@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from ludus.config import RunConfig
-from ludus.explore.messages import Broken, Cancel, GaveUp, Play, Played, Ready, Setup, StepLimits, ToExplorer, Trouble
+from ludus.explore.messages import (
+    Broken,
+    Cancel,
+    GaveUp,
+    Play,
+    Played,
+    Ready,
+    Servers,
+    Setup,
+    StepLimits,
+    ToExplorer,
+    Trouble,
+)
 from ludus.policies import PolicyStore
 from ludus.runtime import Channel, NodeFiles, Pulse, Stop, run_worker
 from ludus.storage.arrow import episodes_to_table, experiences_to_table, to_bytes
@@ -55,6 +67,8 @@ def serve(channel: Channel[object], pulse: Pulse, files: NodeFiles) -> None:
                 runner.cancel(message.tasks)
             elif isinstance(message, StepLimits):
                 limits = message
+            elif isinstance(message, Servers) and runner is not None:
+                runner.take_servers(message.urls)
         if runner is None:
             continue
         pulse.set_busy(True)
@@ -121,9 +135,9 @@ def build_runner(setup: Setup, pulse: Pulse, files: NodeFiles) -> Runner:
         if (runner := build_population_runner(setup, config, pulse, store)) is not None:
             return runner
     if config.policy.model is not None:
-        from ludus.explore.runners.text_building import build_language_runner
+        from ludus.explore.runners.text_building import build_language_runner, engine_of_servers
 
-        return build_language_runner(setup, config, pulse, store)
+        return build_language_runner(setup, config, pulse, store, engine_of=engine_of_servers(config, store))
     from ludus.explore.runners.host_runner import build_host_runner
 
     return build_host_runner(setup, config, pulse, store)

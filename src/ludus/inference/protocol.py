@@ -7,7 +7,7 @@ A completion says which policy version wrote it. With the same prompt, policy an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, runtime_checkable
@@ -129,6 +129,15 @@ class ShowsProgress(Protocol):
 
     def writing(self) -> Iterable[tuple[str, int]]:
         """The session of every request that is being written, and tokens so far."""
+        ...
+
+
+@runtime_checkable
+class TakesServers(Protocol):
+    """An engine that is told which servers there are."""
+
+    def take_servers(self, urls: Sequence[str]) -> None:
+        """These there are from now on."""
         ...
 
 

@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ludus.config import RunConfig, compute_threads
 from ludus.config.sections.runtime import NeedsConfig
 from ludus.runtime import Launcher, available_cores
 from ludus.runtime.needs import Needs, Plan, Wanted
 from ludus.train.learners import has_chess_losses, local_devices
 
-TRAINER = "trainer"
+TRAINER, EXPLORER, SERVER = "trainer", "explorer", "engine"
 
 
 def explorer_needs(config: RunConfig) -> Needs:
-    """What an explorer takes."""
-    return _needs(config.runtime.explore, threads=1)
+    """What an explorer takes; it runs beside a server, where the run starts some."""
+    beside = SERVER if server_names(config) else ""
+    return msgspec.structs.replace(_needs(config.runtime.explore, threads=1), beside=beside)
 
 
 def trainer_needs(config: RunConfig) -> Needs:
     """What each trainer takes."""
     return _needs(config.runtime.train, threads=trainer_threads(config))
+
+
+def server_needs(config: RunConfig) -> Needs:
+    """What each inference server takes."""
+    engine, needs = config.explore.engine, config.runtime.engine
+    gpus = getattr(engine, "tensor_parallel", 0) if needs.gpus is None else needs.gpus
+    return _needs(needs.model_copy(update={"gpus": gpus}), threads=1)
+
+
+def server_threads(config: RunConfig) -> int:
+    """Threads of each inference server: the CPUs that it is given."""
+    return max(1, int(config.runtime.engine.cpus or 1))
+
+
+def server_names(config: RunConfig) -> list[str]:
+    """The inference servers that a run starts."""
+    return [f"{SERVER}-{number}" for number in range(getattr(config.explore.engine, "servers", None) or 0)]
 
 
 def trainer_threads(config: RunConfig) -> int:
@@ -41,7 +61,7 @@ def other_trainers(config: RunConfig) -> list[str]:
 
 def explorer_name(number: int) -> str:
     """Such as `explorer-0`."""
-    return f"explorer-{number}"
+    return f"{EXPLORER}-{number}"
 
 
 def plan_workers(config: RunConfig) -> Plan:
@@ -53,10 +73,11 @@ def plan_workers(config: RunConfig) -> Plan:
     explorers = [Wanted(name=explorer_name(number), needs=explorer_needs(config)) for number in range(count)]
     trains = is_split and config.mode != "evaluate"
     names = [TRAINER, *other_trainers(config)] if trains and config.buffer.loader is None else []
+    servers = [Wanted(name=name, needs=server_needs(config)) for name in server_names(config)]
     trainers = [Wanted(name=name, needs=trainer_needs(config)) for name in names]
     most_spare = config.explore.most_workers - config.explore.workers if is_split else 0
     return Plan(
-        workers=[*trainers, *explorers],
+        workers=[*servers, *trainers, *explorers],
         spare=explorer_needs(config) if most_spare else None,
         most_spare=most_spare,
         autoscaler_s=config.runtime.autoscaler_s or 0.0,

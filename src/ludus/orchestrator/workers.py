@@ -25,10 +25,15 @@ class Workers:
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._listeners: list[Listener] = []
+        self._after: list[Callable[[], None]] = []
 
     def listen(self, listener: Listener) -> None:
         """Give this listener every event from now on."""
         self._listeners.append(listener)
+
+    def after_events(self, do: Callable[[], None]) -> None:
+        """Call this whenever workers have been served, from now on."""
+        self._after.append(do)
 
     def serve(self, timeout_s: float) -> int:
         """Take what the workers bring; wait at most `timeout_s` for it. Returns how many events there were."""
@@ -36,6 +41,8 @@ class Workers:
         for event in events:
             for listener in self._listeners:
                 listener(event)
+        for do in self._after:
+            do()
         return len(events)
 
     def wait_until(

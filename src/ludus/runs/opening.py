@@ -28,6 +28,7 @@ from ludus.orchestrator import (
 )
 from ludus.orchestrator.absolute_measures import make_measures
 from ludus.orchestrator.check_parts import evaluation_streams, make_tasks
+from ludus.orchestrator.engine_servers import EngineServers
 from ludus.orchestrator.evaluation import HeldOut
 from ludus.orchestrator.policy_repair import PolicyRepair
 from ludus.orchestrator.trainer_client import TrainerClient
@@ -108,6 +109,7 @@ def open_loop(
         progress=progress,
         repair=PolicyRepair(context, store, progress, pool).repair,
     )
+    EngineServers(context, parts.workers).start(lambda: controls.is_stopping)
     if config.mode == "evaluate":
         return _measuring(parts)
     if config.topology == "split":

@@ -16,6 +16,9 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     """What the node's labels must be: a value, `!value`, `in(a, b)` or `!in(a, b)`."""
 
+    beside: str = ""
+    """How the names of workers begin of which its node must have one; empty where it needs none."""
+
     def amounts(self) -> dict[str, float]:
         """What is taken, by Ray's names."""
         return {"CPU": self.cpus or 0.0, "GPU": self.gpus, **self.resources}
@@ -33,7 +36,8 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """Such as `2 CPU, 1 GPU and label zone=a`."""
         labels = [f"label {name}={wanted}" for name, wanted in self.labels.items()]
-        return join([*_named(self.amounts()), *labels]) or "nothing"
+        beside = [f"a node with {self.beside}"] if self.beside else []
+        return join([*_named(self.amounts()), *labels, *beside]) or "nothing"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):

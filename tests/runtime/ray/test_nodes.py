@@ -50,6 +50,21 @@ def test_workers_that_fit_only_when_packed_are_packed() -> None:
     assert places["large"] in "ac"
 
 
+def test_workers_that_run_beside_others_go_to_their_nodes_alone() -> None:
+    beside = [Wanted(name=f"explorer-{number}", needs=Needs(cpus=1, beside="engine")) for number in range(3)]
+    servers = [Wanted(name=f"engine-{number}", needs=Needs(cpus=1, gpus=1)) for number in range(2)]
+    nodes = [node("plenty", CPU=16), node("a", CPU=2, GPU=1), node("b", CPU=3, GPU=1)]
+
+    places, lacking = plan_places([*beside, *servers], nodes)
+
+    assert lacking == []
+    assert {places["engine-0"], places["engine-1"]} == {"a", "b"}
+    assert sorted(places[worker.name] for worker in beside) == ["a", "b", "b"]
+    assert refusal([*beside, beside[0], *servers], nodes).startswith(
+        "explorer-0 would find no room beside the others, needing 1 CPU and a node with engine each"
+    )
+
+
 def test_what_no_node_has_is_named_with_what_nodes_have() -> None:
     workers = [Wanted(name="trainer", needs=Needs(cpus=1, gpus=1, labels={"zone": "a"}))]
     nodes = [node("10.0.0.1", CPU=2, labels={"zone": "a"}), node("10.0.0.2", CPU=4, GPU=1, labels={"zone": "b"})]

@@ -100,13 +100,24 @@ class LocalEngineConfig(Model):
 
 
 class VllmEngineConfig(Model):
-    """A running vLLM server, driven over its OpenAI-compatible API with adapters loaded at run time."""
+    """vLLM servers, driven over their OpenAI-compatible API with adapters loaded at run time: one that you started
+    (`url`), or some that the run starts, watches and ends (`servers`)."""
 
     kind: Literal["vllm"]
-    url: str = Field(pattern=r"^https?://\S+$", examples=["http://127.0.0.1:8000/v1"])
-    """Of the server's OpenAI API, such as `http://127.0.0.1:8000/v1`."""
-    model: str = Field(min_length=1, examples=["base"])
+    url: str | None = Field(default=None, pattern=r"^https?://\S+$", examples=["http://127.0.0.1:8000/v1"])
+    """Of the OpenAI API of your server, such as `http://127.0.0.1:8000/v1`. Default: the run starts `servers`."""
+    model: str = Field(default="base", min_length=1)
     """The name under which the server serves the base model."""
+    servers: int | None = Field(default=None, gt=0, le=256, examples=[1])
+    """Servers that the run starts, on loopback; on a Ray cluster each on a node of its own where there are as many."""
+    tensor_parallel: int = Field(default=1, gt=0, le=64)
+    """GPUs over which each server splits the model."""
+    command: tuple[str, ...] = Field(default=("vllm", "serve"), min_length=1, strict=False)
+    """Program that starts a server; ludus adds the model, `--port` and what it needs of vLLM."""
+    arguments: tuple[str, ...] = Field(default=(), strict=False, examples=[["--max-model-len", "8192"]])
+    """Further arguments of each server."""
+    start_s: float = Field(default=1800.0, gt=0)
+    """Seconds that a server may take until it answers for the first time."""
     patience_s: float = Field(default=300.0, ge=0)
     """Seconds that the server may be unreachable before the run stops. Interrupted games are replayed."""
 
@@ -225,6 +236,7 @@ def check_explore(config: RunConfig) -> Iterator[Contradiction]:
         text = f"{wanted} workers share explore.games_in_flight ({games}) games; write at most {games} workers"
         yield at("explore.workers", text)
     yield from _max_workers(config)
+    yield from _engine(config)
     if not speaks and explore.group > 1:
         yield at("explore.group", "is for language models; give policy.model, or write explore.group: 1")
     if speaks and explore.noise:
@@ -254,6 +266,24 @@ def _max_workers(config: RunConfig) -> Iterator[Contradiction]:
     elif explore.max_workers > explore.games_in_flight:
         games = explore.games_in_flight
         yield at("explore.max_workers", f"so many workers share explore.games_in_flight ({games}) games; write fewer")
+
+
+def _engine(config: RunConfig) -> Iterator[Contradiction]:
+    """Servers of one's own, or those of the run."""
+    engine, path = config.explore.engine, "explore.engine"
+    if engine.kind != "vllm":
+        return
+    if engine.url is not None:
+        if engine.servers is not None:
+            yield at(f"{path}.servers", "the run starts none where there is a url; leave one of the two out")
+        else:
+            keys = "tensor_parallel command arguments start_s"
+            yield from no_effect(engine, path, keys, "the server at explore.engine.url is yours; write servers instead")
+    elif engine.servers is None:
+        yield at(f"{path}.url", "which server? Write its url, or servers: 1 to have the run start one")
+    elif config.population is not None:
+        text = "are of a run of one policy; start a server for the population, and write its url"
+        yield at(f"{path}.servers", text)
 
 
 def _cut_off(config: RunConfig) -> Iterator[Contradiction]:

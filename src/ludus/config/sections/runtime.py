@@ -35,8 +35,8 @@ class NeedsConfig(Model):
 
     @field_validator("gpus")
     @classmethod
-    def _check_gpus(cls, value: float) -> float:
-        if value > 1 and value != int(value):
+    def _check_gpus(cls, value: float | None) -> float | None:
+        if value is not None and value > 1 and value != int(value):
             raise ValueError("expected a share of one GPU, or a whole number of them")
         return value
 
@@ -59,6 +59,13 @@ class NeedsConfig(Model):
         return value
 
 
+class ServerNeedsConfig(NeedsConfig):
+    """What each inference server takes of the node that it runs on."""
+
+    gpus: float | None = Field(default=None, ge=0, le=4096)  # type: ignore[assignment]
+    """GPUs that Ray sets aside. Default: as many as `explore.engine.tensor_parallel`."""
+
+
 class RuntimeConfig(TextOrMapping):
     """Processes and threads, on this machine or on the nodes of a Ray cluster."""
 
@@ -79,6 +86,8 @@ class RuntimeConfig(TextOrMapping):
     """Kind ray: what each explorer takes of a node."""
     train: NeedsConfig = NeedsConfig()
     """Kind ray: what each trainer takes of a node."""
+    engine: ServerNeedsConfig = ServerNeedsConfig()
+    """Kind ray, with `explore.engine.servers`: what each server takes of a node; explorers then run beside servers."""
     autoscaler_s: float | None = Field(default=None, gt=0, examples=[600])
     """Kind ray: the cluster has an autoscaler, which is asked for what no node has, and may take so many seconds to add
     it. Default: it has none, and a worker that fits on no node is an error at once."""
@@ -98,13 +107,16 @@ def check_runtime(config: RunConfig) -> Iterator[Contradiction]:
         for key in ("address", "interface"):
             if getattr(config.runtime, key) is not None:
                 yield at(f"runtime.{key}", f"is for runtime.kind: ray; add that, or leave the {key} out")
-        for key in ("explore", "train", "autoscaler_s"):
+        for key in ("explore", "train", "engine", "autoscaler_s"):
             yield from no_effect(config.runtime, "runtime", key, "runtime.kind: local has no nodes to choose from")
         return
     if config.runtime.address is None:
         yield from _own_cluster(config.runtime)
     engine = config.explore.engine
-    if engine.kind == "vllm" and urlsplit(engine.url).hostname not in _LOOPBACK:
+    if engine.kind != "vllm" or engine.servers is None:
+        why = "it is for the servers that a run starts (explore.engine.servers)"
+        yield from no_effect(config.runtime, "runtime", "engine", why)
+    if engine.kind == "vllm" and engine.url is not None and urlsplit(engine.url).hostname not in _LOOPBACK:
         text = "adapters are on the disk of the explorer's node; write a server of each node, such as"
         yield at("explore.engine.url", f"{text} http://127.0.0.1:8000/v1")
 
@@ -113,6 +125,6 @@ def _own_cluster(runtime: RuntimeConfig) -> Iterator[Contradiction]:
     """A cluster that ludus starts has one node, this machine: there is nothing to choose."""
     why = "ludus starts a cluster of one node where runtime.address is left out"
     yield from no_effect(runtime, "runtime", "autoscaler_s", why)
-    for room, needs in (("explore", runtime.explore), ("train", runtime.train)):
+    for room, needs in (("explore", runtime.explore), ("train", runtime.train), ("engine", runtime.engine)):
         for key in ("cpus", "resources", "labels"):
             yield from no_effect(needs, f"runtime.{room}", key, why)

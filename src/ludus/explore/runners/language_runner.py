@@ -23,6 +23,7 @@ from ludus.explore.players.endpoints import Counts, Endpoints
 from ludus.explore.runners.assembly import Row, assemble_traces, gather_rows
 from ludus.explore.runners.slot import SeatTrace
 from ludus.inference.policy_sampler import Interrupted, PolicySampler
+from ludus.inference.protocol import TakesServers
 from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, Task, episode_id
 from ludus.runtime import NO_TASK
 
@@ -103,6 +104,11 @@ class LanguageRunner:
     def submit(self, tasks: Iterable[Task]) -> None:
         """Queue tasks; each starts as soon as a slot is free."""
         self._waiting.extend(tasks)
+
+    def take_servers(self, urls: Sequence[str]) -> None:
+        """The inference servers that there are from now on."""
+        if isinstance(self._sampler.engine, TakesServers):
+            self._sampler.engine.take_servers(urls)
 
     def cancel(self, tasks: Iterable[int]) -> None:
         """Give up these tasks, begun or not; what is not handed over yet goes, too."""

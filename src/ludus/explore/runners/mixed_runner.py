@@ -62,6 +62,10 @@ class MixedRunner:
             in_words = any(self._speaks(seat.policy.name) for seat in task.seats)
             (self._words if in_words else self._boards).submit([task])
 
+    def take_servers(self, urls: Sequence[str]) -> None:
+        """The inference servers that there are from now on."""
+        self._words.take_servers(urls)
+
     def cancel(self, tasks: Sequence[int]) -> None:
         """Give up these tasks, begun or not; what is not handed over yet goes, too."""
         self._boards.cancel(tasks)

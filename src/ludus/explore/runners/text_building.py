@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from ludus.config import PromptConfig, RewardConfigs, RunConfig, SamplingConfig
 from ludus.config.parts import ENGINES
-from ludus.config.sections.explore import CustomEngineConfig, LocalEngineConfig
+from ludus.config.sections.explore import CustomEngineConfig, LocalEngineConfig, VllmEngineConfig
 from ludus.errors import PolicyError
 from ludus.explore.messages import Setup
 from ludus.explore.players.endpoints import Endpoints
@@ -199,6 +199,25 @@ def make_engine(config: RunConfig, model: LanguageModel, shape: LanguageModelSha
     if isinstance(engine, CustomEngineConfig):
         made: Engine = ENGINES.find(engine.name)(model=model, store=store, lora=shape.model.lora, **engine.options)
         return made
+    if engine.url is None:  # outside a run nobody starts servers
+        from ludus.inference.local.engine import LocalEngine
+
+        return LocalEngine(model, store=store, lora=shape.model.lora)
     from ludus.inference.vllm.engine import VllmEngine
 
     return VllmEngine(engine, store=store, context=model.context)
+
+
+def engine_of_servers(config: RunConfig, store: PolicyStore) -> Callable[[LanguageModel], Engine] | None:
+    """Makes the engine that drives the servers of the run, which the loop tells of; None where the run has none."""
+    engine = config.explore.engine
+    if not isinstance(engine, VllmEngineConfig) or engine.servers is None:
+        return None
+    from ludus.inference.vllm.engine import VllmEngine
+    from ludus.inference.vllm.several import ServersEngine
+
+    def make(url: str, counters: EngineCounters, *, context: int) -> Engine:
+        server = engine.model_copy(update={"url": url})
+        return VllmEngine(server, store=store, context=context, counters=counters)
+
+    return lambda model: ServersEngine(partial(make, context=model.context))

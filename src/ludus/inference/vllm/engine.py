@@ -1,9 +1,10 @@
 """A vLLM server as an engine: token ids over its OpenAI-compatible API, a policy's versions as adapters loaded there.
 
-The server is somebody else's process. It is started with `--enable-lora --max-lora-rank R` and, in its environment,
-`VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`, and it must see the run's folder under the same path. With a temperature other
-than 1 it also needs `--logprobs-mode processed_logprobs`: otherwise it gives log-probabilities as if it were 1. In that
-mode they come after top-p and top-k, so a reply that was drawn with those is scored in a second request.
+The server is a process of its own: the user's, or one that the run starts (`server.py`). It has been started with
+`--enable-lora --max-lora-rank R` and, in its environment, `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`, and it must see the
+run's folder under the same path. With a temperature other than 1 it also needs
+`--logprobs-mode processed_logprobs`: otherwise it gives log-probabilities as if it were 1. In that mode they come after
+top-p and top-k, so a reply that was drawn with those is scored in a second request.
 
 Covered: adapters, log-probabilities of what was sampled, seeds, stop tokens, deadlines, a server that is restarted.
 Not covered: whole models as versions (`lora: null`), a critic's values (zeros), equal bits whatever else is in flight.
@@ -206,14 +207,18 @@ class VllmEngine:
         most_adapters: int = 8,
         retries: int = 4,
         backoff_s: float = 0.5,
+        counters: EngineCounters | None = None,
     ) -> None:
-        """`context` bounds conversations besides the server's own limit. Without a store, every policy is the base."""
-        self.counters = EngineCounters()
-        self._config = config
+        """`context` bounds conversations besides the server's own limit. Without a store, every policy is the base.
+
+        `counters` are those that several engines share, where there are some.
+        """
+        self.counters = counters or EngineCounters()
+        self._url, self._base = config.url or "", config.model
         self._context = context
         key_variable = KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
         self._endpoint = Endpoint(
-            config.url,
+            self._url,
             counters=self.counters,
             key_variable=key_variable,
             retries=retries,
@@ -259,7 +264,7 @@ class VllmEngine:
                     if refused.status != 404 or self._adapters is None:
                         raise
                     self._adapters.forget(request.policy, model)
-        raise PolicyError(f"{self._config.url}: the server lost {request.policy} {LOADS} times after loading it")
+        raise PolicyError(f"{self._url}: the server lost {request.policy} {LOADS} times after loading it")
 
     async def _known_facts(self, request: Request, ends: float) -> ServerFacts:
         """What is known of the server, if the request can be served by it."""
@@ -275,19 +280,19 @@ class VllmEngine:
         return await self._endpoint.post("/completions", body, deadline_s=max(ends - time.monotonic(), 0))
 
     def _model(self, ref: PolicyRef, ends: float) -> AbstractAsyncContextManager[str]:
-        return nullcontext(self._config.model) if self._adapters is None else self._adapters.lease(ref, ends=ends)
+        return nullcontext(self._base) if self._adapters is None else self._adapters.lease(ref, ends=ends)
 
     async def _meet(self, prompt: tuple[int, ...], ends: float) -> ServerFacts:
         """Learn what the server serves and what its log-probabilities mean: once, and after every lost connection."""
         try:
             return await self._meeting.join("meeting", lambda: self._ask_for_facts(prompt), ends=ends)
         except TimeoutError:
-            raise TimeoutExceeded(f"{self._config.url}: the server had not answered at the deadline") from None
+            raise TimeoutExceeded(f"{self._url}: the server had not answered at the deadline") from None
 
     async def _ask_for_facts(self, prompt: tuple[int, ...]) -> ServerFacts:
         ends, breaks = time.monotonic() + MEETING_S, self._endpoint.breaks
         context = await self._served_context(ends)
-        bodies = (probe_body(prompt, self._config.model, temperature) for temperature in (COLD, WARM))
+        bodies = (probe_body(prompt, self._base, temperature) for temperature in (COLD, WARM))
         cold, warm = [gap_of_probe(await self._post(body, ends)) for body in bodies]
         # A temperature of 1/4 makes distances between log-probabilities four times as large, if they come after it.
         self._facts = ServerFacts(context=context, is_processed=cold > 2 * warm)
@@ -298,12 +303,12 @@ class VllmEngine:
         listing = await self._endpoint.get("/models", deadline_s=max(ends - time.monotonic(), 0))
         models = [model for model in listing.get("data", []) if isinstance(model, dict)]
         for model in models:
-            if model.get("id") == self._config.model:
+            if model.get("id") == self._base:
                 length = model.get("max_model_len")
                 return length if isinstance(length, int) else self._context
         served = ", ".join(str(model.get("id")) for model in models) or "nothing"
-        raise PolicyError(f"{self._config.url} does not serve {self._config.model!r}; it serves: {served}")
+        raise PolicyError(f"{self._url} does not serve {self._base!r}; it serves: {served}")
 
     def _refuse(self, problem: str) -> None:
         if problem:
-            raise PolicyError(f"{self._config.url}: {problem}")
+            raise PolicyError(f"{self._url}: {problem}")

@@ -139,6 +139,7 @@ class HostLink:
                     self._tell(Waits(reason=reason, number=self._launch.number))
             else:
                 self._node = self._files.node = self._placing.name_of(answer.decode())
+                self._placing.settled(self._launch.name, answer.decode())
                 self._tell(Placed(number=self._launch.number, node=self._node))
                 break
 

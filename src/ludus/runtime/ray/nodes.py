@@ -51,7 +51,7 @@ def node_rooms(table: Sequence[Mapping[str, Any]], free: Mapping[str, Mapping[st
 
 def plan_places(workers: Iterable[Wanted], nodes: Sequence[NodeRoom]) -> tuple[dict[str, str], list[Wanted]]:
     """The node (id) of each worker, spread over what nodes have free; and the workers that none has room for."""
-    by_size = sorted(workers, key=lambda each: -sum(each.needs.amounts().values()))
+    by_size = sorted(workers, key=lambda each: (bool(each.needs.beside), -sum(each.needs.amounts().values())))
     spread, packed = _place(by_size, nodes, most_free_first=True), _place(by_size, nodes, most_free_first=False)
     return spread if len(spread[1]) <= len(packed[1]) else packed
 
@@ -106,7 +106,13 @@ def _place(
     places: dict[str, str] = {}
     lacking = []
     for worker in workers:
-        fitting = [node.id for node in nodes if worker.needs.fits(left[node.id], node.labels)]
+        beside = worker.needs.beside
+        near = {place for name, place in places.items() if not beside or name.startswith(beside)}
+        fitting = [
+            node.id
+            for node in nodes
+            if worker.needs.fits(left[node.id], node.labels) and (not beside or node.id in near)
+        ]
         if not fitting:
             lacking.append(worker)
             continue

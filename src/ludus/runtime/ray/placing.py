@@ -34,6 +34,8 @@ class Placing:
         """`is_own`: a cluster that ludus started has one node, whose cores workers share as local ones do."""
         self._plan, self.is_own = plan, is_own
         self._places: dict[str, str] = {}
+        self._homes: dict[str, str] = {}
+        """The nodes of workers that others run beside, by name."""
 
     @property
     def patience_s(self) -> float:
@@ -72,11 +74,16 @@ class Placing:
 
         from ludus.runtime.ray.host import THREADS, Host
 
-        needs, wanted = self._needs(launch.needs), Wanted(name=launch.name, needs=self._needs(launch.needs))
+        needs = self._needs(launch.needs)
+        wanted = Wanted(name=launch.name, needs=msgspec.structs.replace(needs, beside=""))
         if not self._plan.autoscaler_s and (problem := refusal([wanted], self.nodes())):
             raise WorkerError(problem)
-        place = self._places.pop(launch.name, "")  # later starts go where there is room then
-        beside = NodeAffinitySchedulingStrategy(place, soft=True, _spill_on_unavailable=True) if place else "SPREAD"
+        place = self._choose(launch.name, needs)
+        near: Any = "SPREAD"
+        if place and needs.beside:
+            near = NodeAffinitySchedulingStrategy(place, soft=False)
+        elif place:
+            near = NodeAffinitySchedulingStrategy(place, soft=True, _spill_on_unavailable=True)
         host = ray.remote(Host).options(
             num_cpus=needs.cpus,
             num_gpus=needs.gpus,
@@ -85,9 +92,14 @@ class Placing:
             max_restarts=0,
             max_task_retries=0,
             max_concurrency=THREADS,
-            scheduling_strategy=beside,
+            scheduling_strategy=near,
         )
         return host.remote(msgspec.msgpack.encode(launch))
+
+    def settled(self, name: str, node: str) -> None:
+        """A worker has this node. One that others run beside begins there again when it is lost."""
+        if any(other.needs.beside and name.startswith(other.needs.beside) for other in self._plan.workers):
+            self._homes[name] = node
 
     def name_of(self, node: str) -> str:
         """The name of a node by its id."""
@@ -109,13 +121,26 @@ class Placing:
         """How many further explorers have room now."""
         if self._plan.spare is None or self.is_own:
             return 0
-        return count_room(self._plan.spare, self.nodes(), self._plan.most_spare)
+        beside = self._plan.spare.beside
+        nodes = [node for node in self.nodes() if not beside or node.id in self._homes.values()]
+        return count_room(self._plan.spare, nodes, self._plan.most_spare)
 
     def release(self) -> None:
         """Ask the autoscaler for nothing any more."""
         if self._plan.autoscaler_s:
             with leaving():
                 _request_resources([], [])
+
+    def _choose(self, name: str, needs: Needs) -> str:
+        """The node (id) for a worker, or none in particular: later starts go where there is room then."""
+        planned = self._places.pop(name, "") or self._homes.get(name, "")
+        if not needs.beside:
+            return planned
+        alive = {node.id: node for node in self.nodes()}
+        near = {home for other, home in self._homes.items() if other.startswith(needs.beside) and home in alive}
+        if planned in near or not near:
+            return planned
+        return max(near, key=lambda home: (needs.fits(alive[home].free, {}), alive[home].free.get("CPU", 0.0)))
 
     def _request(self, workers: list[Wanted]) -> None:
         """Ask the autoscaler for room for all of them, and for as many explorers as there may be."""
