@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from made_runs import episode, make_run, record
+from tests.reports.made_runs import episode, make_run, record
 
 from ludus.reports import episode_index
 from ludus.reports.episode_index import EpisodeIndex, EpisodeQuery

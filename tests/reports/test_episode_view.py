@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_runs import episode, make_run, record_rows, rows_of
+from tests.reports.made_runs import episode, make_run, record_rows, rows_of
 
 from ludus.reports.episode_view import view_episode, view_tokens
 from ludus.reports.sequence_finder import SequenceFinder

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from made_runs import CONFIG, episode, make_run, record, record_rows, ref, rows_of
+from tests.reports.made_runs import CONFIG, episode, make_run, record, record_rows, ref, rows_of
 
 from ludus.config import LeagueConfig, RunConfig, load_config
 from ludus.league import Pool

@@ -23,6 +23,7 @@ MOST_TEXT = 4_000_000
 """Characters of all frames of a game together."""
 EMPTY = "."
 _CHESS_ROW = re.compile(r"(?:[pnbrqkPNBRQK1-8]{1,8}/){7}[pnbrqkPNBRQK1-8]{1,8}")
+_FEN = re.compile(_CHESS_ROW.pattern + r" [wb] \S+ \S+ \d+ \d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,7 @@ class Frame:
     cells: str = ""
     """Row by row from the top; `x` and `o` are the seats that move first and second, chess pieces are as in FEN."""
     text: str = ""
-    """What the game itself shows, where it cannot be drawn."""
+    """What the game itself shows, where it cannot be drawn; of chess its FEN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,8 @@ def _frame(
     board = read_board(kind, text)
     if board is None:
         return Frame(ply=ply, moves=said, text=text), size, "text"
-    return Frame(ply=ply, moves=said, cells=board[2]), (board[0], board[1]), kind
+    fen = match[0] if kind == "chess" and (match := _FEN.search(text)) else ""
+    return Frame(ply=ply, moves=said, cells=board[2], text=fen), (board[0], board[1]), kind
 
 
 def _grid(text: str, pattern: str, signs: Mapping[str, str]) -> tuple[int, int, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ludus.monitor.run_index import RunIndex
+from ludus.web.run_readers import RunReaders
 from ludus.web.runs_folder import RunsFolder
 from ludus.web.security.sessions import Sessions
 
@@ -19,6 +20,7 @@ class Site:
         self.folder = folder
         self.sessions = Sessions() if sessions is None else sessions
         self.index = RunIndex(folder.path, folder.ids)
+        self.runs = RunReaders()
         self.readers = asyncio.Semaphore(READERS)
 
     async def close(self) -> None:

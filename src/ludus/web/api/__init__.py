@@ -3,9 +3,9 @@
 To add a page's data: a module here with its `ROUTES`, and its name in the sum below.
 """
 
-from ludus.web.api import runs, sessions
+from ludus.web.api import episodes, league, runs, sessions
 from ludus.web.routes import Route
 
-ROUTES: tuple[Route, ...] = (*sessions.ROUTES, *runs.ROUTES)
+ROUTES: tuple[Route, ...] = (*sessions.ROUTES, *runs.ROUTES, *league.ROUTES, *episodes.ROUTES)
 
 __all__ = ["ROUTES"]
