@@ -149,6 +149,27 @@ def test_a_worker_of_a_removed_node_is_replaced_on_another(cluster: Any, tmp_pat
 
 
 @pytest.mark.ray
+def test_a_worker_whose_only_node_is_removed_waits_for_another(make_cluster: Any, tmp_path: Path) -> None:
+    cluster = make_cluster({"num_cpus": 1})
+    supervisor = Supervisor(
+        tmp_path, max_restarts=1, launcher=RayLauncher(None, Cluster(tmp_path / "ray.log", address=cluster.address))
+    )
+    try:
+        supervisor.start(WorkerSpec(name="first", module="scripted_worker", replies=Echo, stall_s=30.0))
+        echo(supervisor, "first")
+        cluster.remove_node(0)
+        lost: list[Lost] = []
+        end = time.monotonic() + 60.0
+        while not lost and time.monotonic() < end:
+            lost = [event for event in supervisor.poll(0.05) if isinstance(event, Lost)]
+        assert lost
+        cluster.add_node(num_cpus=1)
+        assert echo(supervisor, "first").text == "hello", "it is not lost again meanwhile"
+    finally:
+        supervisor.stop()
+
+
+@pytest.mark.ray
 def test_a_worker_that_fits_nowhere_is_named_with_what_it_needs(cluster: Any, tmp_path: Path) -> None:
     supervisor = Supervisor(
         tmp_path, max_restarts=0, launcher=RayLauncher(None, Cluster(tmp_path / "ray.log", address=cluster.address))

@@ -68,7 +68,11 @@ class Placing:
         self._places = plan_places(workers, nodes)[0]
 
     def make_host(self, launch: Launch) -> Any:
-        """The actor that is to have a worker; Ray has not placed it yet. Raises WorkerError if no node has room."""
+        """The actor that is to have a worker; Ray has not placed it yet.
+
+        Raises:
+            WorkerError: no node has what a worker needs that was never there; one that was lost waits for a node.
+        """
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -76,7 +80,8 @@ class Placing:
 
         needs = self._needs(launch.needs)
         wanted = Wanted(name=launch.name, needs=msgspec.structs.replace(needs, beside=""))
-        if not self._plan.autoscaler_s and (problem := refusal([wanted], self.nodes())):
+        is_new = launch.incarnation <= 1 and not self._plan.autoscaler_s
+        if is_new and (problem := refusal([wanted], self.nodes())):
             raise WorkerError(problem)
         place = self._choose(launch.name, needs)
         near: Any = "SPREAD"
