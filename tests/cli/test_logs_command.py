@@ -1,5 +1,6 @@
 """`ludus logs`."""
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,25 @@ def test_what_is_not_there_is_answered_with_what_there_is(run: Path, arguments: 
     with pytest.raises(ConfigError) as raised:
         CliRunner().invoke(app, ["logs", str(run), *arguments], catch_exceptions=False)
     assert str(raised.value) == problem.replace("RUN", str(run))
+
+
+def test_other_things_among_the_logs_are_passed_over(run: Path) -> None:
+    for name in ("attempt_x", "attempt_-3", "attempt_²", "other"):
+        (run / "logs" / name).mkdir()
+    (run / "logs" / "attempt_99").write_text("a file")
+    assert said(run, "--lines", 1) == ["explorer-0: c", "trainer: t"]
+
+
+def test_a_long_log_is_read_line_by_line(run: Path) -> None:
+    folder, count = run / "logs" / "attempt_10", 200_000
+    (folder / "trainer.log").write_text("".join(f"line {number} {'x' * 90}\n" for number in range(count)))
+    tracemalloc.start()
+    try:
+        shown = sum(1 for _ in new_lines(folder, ["trainer"], {}, last=0))
+        assert shown == count
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000, "of 20 MB"
+    finally:
+        tracemalloc.stop()
 
 
 def test_followed_logs_give_every_line_once_when_it_is_whole(run: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from ludus.cli.arguments import need_run
 from ludus.errors import ConfigError
 
 LOOK_S = 0.25
+PIECE_BYTES = 1 << 16
 TAIL_BYTES = 1 << 20
 """Of each log, the end alone is read where only its last lines are wanted."""
 
@@ -53,7 +55,8 @@ def logs(
 
 def _folder(run: Path, attempt: int | None) -> Path:
     """The logs of one start."""
-    found = {int(path.name.removeprefix("attempt_")): path for path in (run / "logs").glob("attempt_*")}
+    numbered = ((path.name.removeprefix("attempt_"), path) for path in (run / "logs").glob("attempt_*"))
+    found = {int(number): path for number, path in numbered if number.isascii() and number.isdigit() and path.is_dir()}
     if not found:
         raise ConfigError(f"{run} has no logs: it has not been started")
     number = max(found) if attempt is None else attempt
@@ -78,17 +81,28 @@ def new_lines(folder: Path, names: Sequence[str], read: dict[Path, int], *, last
     shown = [name for name in _names(folder) if not names or name in names]
     for name in shown:
         path = folder / f"{name}.log"
-        text = _read_on(path, read, tail=bool(last))
-        lines = text.splitlines()
-        for line in lines[-last:] if last else lines:
+        lines = _read_on(path, read, tail=bool(last))
+        for line in deque(lines, maxlen=last) if last else lines:
             yield line if len(names) == 1 else f"{name}: {line}"
 
 
-def _read_on(path: Path, read: dict[Path, int], *, tail: bool) -> str:
-    """What has come since the last look; a line that is not whole yet waits, unless it is the first look."""
+def _read_on(path: Path, read: dict[Path, int], *, tail: bool) -> Iterator[str]:
+    """Lines that have come since the last look; one that is not whole yet waits, unless it is the first look."""
+    is_first, rest = path not in read, b""
     with path.open("rb") as file:
         file.seek(read.get(path, max(path.stat().st_size - TAIL_BYTES, 0) if tail else 0))
-        start, data = file.tell(), file.read()
-    whole = data[: data.rfind(b"\n") + 1] if path in read else data
-    read[path] = start + len(whole)
-    return whole.decode(errors="replace")
+        while piece := file.read(PIECE_BYTES):
+            *whole, rest = (rest + piece).split(b"\n")
+            for line in whole:
+                yield _text(line)
+            if len(rest) > TAIL_BYTES:  # such a line is shown in parts
+                yield _text(rest)
+                rest = b""
+        if rest and is_first:
+            yield _text(rest)
+            rest = b""
+        read[path] = file.tell() - len(rest)
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")

@@ -8,7 +8,6 @@ is not counted again.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,9 @@ from ludus.orchestrator.run_store import RunStore
 from ludus.orchestrator.workers import Workers
 from ludus.records import PolicyRef
 from ludus.runtime import Arrived, Lost, WorkerSpec
-from ludus.storage.atomic import temporary_name
+from ludus.storage.atomic import discard_tree, temporary_name
 from ludus.storage.checkpoints import Checkpoint
+from ludus.storage.filesystem import REAL
 from ludus.storage.tensors import load_tensors
 
 log = logging.getLogger(__name__)
@@ -115,8 +115,8 @@ class HostedEngine:
         assert self._staging is not None  # noqa: S101
         assert self._key is not None  # noqa: S101
         for path in self._staging.iterdir():
-            path.rename(folder / path.name)
-        self._staging.rmdir()
+            REAL.rename(path, folder / path.name)
+        discard_tree(self._staging)
         self._staging = None
         self._orders, self._written = [], self._newest
         self._weights = load_tensors(folder / "weights.safetensors")
@@ -149,9 +149,9 @@ class HostedEngine:
 
     def _ask_to_save(self) -> None:
         if self._staging is not None:
-            shutil.rmtree(self._staging, ignore_errors=True)
+            discard_tree(self._staging)
         self._staging = temporary_name(self._store.checkpoints.directory)
-        self._staging.mkdir()
+        REAL.make_directory(self._staging)
         self._context.supervisor.send(NAME, SaveState(staging=self._staging.name))
 
     def _absorb(self, event: Arrived | Lost) -> None:
