@@ -18,6 +18,8 @@ CPU_MS = 4
 """CPU time of a worker on another machine, told from there."""
 NODE_LOAD = 5
 """Load of that machine for each core, in thousandths and one more; 0: not told."""
+WAITS = 6
+"""Counts while the worker waits for a place to run: it lives, and its start is still to come."""
 NO_TASK = -(2**63)
 
 
@@ -54,6 +56,15 @@ class Pulse:
     def ticks(self) -> int:
         """Progress so far."""
         return int(self.words[TICKS])
+
+    def wait(self) -> None:
+        """Show that there is no place for it yet."""
+        self.words[WAITS] += 1
+
+    @property
+    def waits(self) -> int:
+        """How often it was shown that there is no place for it; 0 once it has one."""
+        return int(self.words[WAITS])
 
     @property
     def beats(self) -> int:

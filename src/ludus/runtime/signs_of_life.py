@@ -21,7 +21,7 @@ class SignsOfLife:
 
     def __init__(self, worker: WorkerProcess, now: float) -> None:
         self._worker = worker
-        self._ticks, self._beats = 0, 0  # what a quick worker has ticked before this counts, too
+        self._waits = self._ticks = self._beats = 0  # what a quick worker has ticked before this counts, too
         self._cpu_s: float | None = None
         self._progress, self._life = now, now
         self._owes = False
@@ -46,6 +46,9 @@ class SignsOfLife:
         if pulse.ticks != self._ticks:
             self._ticks, self._has_started = pulse.ticks, True
             self.hear(now)
+        elif pulse.waits != self._waits:
+            self._waits = pulse.waits  # its start, which may take long, begins when it has a place
+            self._progress = self._life = now
         elif not (pulse.is_busy or self._owes):
             self._progress = now
         if pulse.beats != self._beats or not pulse.beats:

@@ -166,8 +166,8 @@ class Supervisor:
 
     @property
     def ticks(self) -> dict[str, int]:
-        """How often each worker has said that it gets on with its work."""
-        return {name: live.worker.pulse.ticks for name, live in self._live.items()}
+        """How often each worker has said that it gets on with its work, or that it waits for a place."""
+        return {name: live.worker.pulse.ticks + live.worker.pulse.waits for name, live in self._live.items()}
 
     def send(self, worker: str, message: msgspec.Struct, blob: bytes | memoryview = b"") -> None:
         """Queue a message. A worker that is gone is reported by the next poll, not here."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ludus.errors import WorkerError
-from ludus.runtime.pulse import CPU_MS, TICKS, Pulse
+from ludus.runtime.pulse import CPU_MS, Pulse
 from ludus.runtime.ray.file_server import HostFiles
 from ludus.runtime.ray.messages import (
     PIECE_BYTES,
@@ -133,7 +133,7 @@ class HostLink:
                 reason = self._placing.describe_wait(self._launch)
                 if time.monotonic() - begun > self._placing.patience_s:
                     raise WorkerError(f"after {self._placing.patience_s:g} s {reason}") from None
-                self._pulse.words[TICKS] += 1
+                self._pulse.wait()
                 if not is_told:
                     is_told = True
                     self._tell(Waits(reason=reason, number=self._launch.number))
