@@ -78,6 +78,37 @@ def read_board(kind: str, text: str) -> tuple[int, int, str] | None:
     return _READERS[kind](text) if kind in _READERS else None
 
 
+class Drawing:
+    """The position of a game that is being played, as a board."""
+
+    def __init__(self, key: str, position: Position, seed: int) -> None:
+        """`position` is the game's own, begun with this seed."""
+        self._position = position
+        drawable, self._twin = _drawable(key)
+        self.kind = board_kind(key)
+        self._mirror = make_game(drawable).start(seed) if self._twin is not None else None
+
+    def act(self, moves: Mapping[int, int]) -> None:
+        """Follow moves that the game has taken. After the end a twin may have no more of them."""
+        if self._mirror is not None and self._twin is not None and self._mirror.acting():
+            self._mirror.act({seat: self._twin.to_open_spiel(action) for seat, action in moves.items()})
+
+    def show(self) -> tuple[int, int, str, str]:
+        """Rows, columns, cells and text of the position; no cells where it cannot be drawn."""
+        text = (self._mirror or self._position).text()
+        board = read_board(self.kind, text)
+        return (*board, text) if board is not None else (0, 0, "", text)
+
+    def cells_of(self, action: int, rows: int, columns: int) -> list[int]:
+        """Where an action is played, row by row from the top; nothing for a pass, and where cells do not say it."""
+        place = self._twin.to_open_spiel(action) if self._twin is not None else action
+        if self.kind == "connect_four":
+            return [place + columns * row for row in range(rows)]
+        if self.kind not in ("tic_tac_toe", "othello", "go") or place >= rows * columns:
+            return []
+        return [(rows - 1 - place // columns) * columns + place % columns] if self.kind == "go" else [place]
+
+
 def _drawable(key: str) -> tuple[str, Twin | None]:
     """The game to replay by, and how its actions are numbered there."""
     backend, _, name = key.partition(":")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ludus.monitor.run_index import RunIndex
+from ludus.web.play import PlayTables
 from ludus.web.run_readers import RunReaders
 from ludus.web.runs_folder import RunsFolder
 from ludus.web.security.sessions import Sessions
@@ -21,7 +22,9 @@ class Site:
         self.sessions = Sessions() if sessions is None else sessions
         self.index = RunIndex(folder.path, folder.ids)
         self.runs = RunReaders()
+        self.tables = PlayTables()
         self.readers = asyncio.Semaphore(READERS)
 
     async def close(self) -> None:
-        """Leave every run that is watched."""
+        """Leave every run that is watched, and end every game."""
+        await self.tables.close()

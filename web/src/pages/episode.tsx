@@ -1,0 +1,151 @@
+// One episode: who played, the board or what was said, its tokens, and the other attempts of its group.
+import { apiUrl, useJson } from "../api/client";
+import { query, setQuery, url } from "../app/router";
+import type { BoardData } from "../boards/board";
+import type { Decision } from "../boards/replay";
+import { Replay } from "../boards/replay";
+import { clean, number } from "../parts/format";
+import { Notice, Waiting } from "../parts/notice";
+import { Tokens } from "../parts/tokens";
+import type { EpisodeRow } from "./episodes";
+import { EpisodeTable } from "./episodes";
+
+interface Turn {
+  role: string;
+  seat: number;
+  text: string;
+  move?: string;
+  accepted?: boolean;
+}
+
+export interface SequenceCard {
+  number: number;
+  seat: number;
+  turn: number | null;
+  policy: string;
+  final_reward: number | null;
+  shaped_reward: number | null;
+  status: string;
+  reason: string;
+  update: number | null;
+  length: number;
+  recorded: string[];
+}
+
+export interface Episode {
+  id: string;
+  game: string;
+  purpose: string;
+  task: number;
+  row: number | null;
+  group: string;
+  seed: number;
+  seats: { policy: string; label: string; learns: boolean }[];
+  returns: number[];
+  rewards: Record<string, number>;
+  length: number;
+  sampled: number;
+  truncated: boolean;
+  error: string;
+  turns: Turn[];
+  board: BoardData | null;
+  decisions?: Decision[];
+  sequences: SequenceCard[];
+  siblings: EpisodeRow[];
+}
+
+export function EpisodePage({ run, id }: { run: string; id: string }) {
+  const asked = useJson<Episode>(apiUrl(["runs", run, "episodes", id]));
+  const episode = asked.value;
+  return (
+    <>
+      <p><a href={url(["run", run, "episodes"])}>All episodes</a></p>
+      <Waiting problem={asked.problem} isLoading={asked.isLoading} has={episode !== null} />
+      {episode && <Whole run={run} episode={episode} />}
+    </>
+  );
+}
+
+function Whole({ run, episode }: { run: string; episode: Episode }) {
+  const others = episode.siblings.filter((row) => row.id !== episode.id);
+  const names = episode.seats.map((seat) => seat.label);
+  return (
+    <>
+      <h2>Episode <span class="code">{clean(episode.id, 40)}</span></h2>
+      {episode.error && <Notice kind="error">It failed: {clean(episode.error, 2000)}</Notice>}
+      <dl class="facts">
+        <dt>Game</dt><dd><bdi>{clean(episode.game, 100)}{episode.row === null ? "" : `, task ${episode.row}`}</bdi></dd>
+        {episode.seats.map((seat, place) => (
+          <>
+            <dt key={`t${place}`}>Seat {place}</dt>
+            <dd key={`d${place}`}><bdi>{clean(seat.label, 100)}</bdi>{seat.learns ? ", learns" : ""}: return {number(episode.returns[place])}</dd>
+          </>
+        ))}
+        <dt>Length</dt><dd>{number(episode.length)} moves{episode.sampled ? `, ${number(episode.sampled)} sampled tokens` : ""}{episode.truncated ? ", a limit ended it" : ""}</dd>
+        <dt>Played for</dt><dd>{episode.purpose}; seed {String(episode.seed)}</dd>
+        {Object.entries(episode.rewards).map(([name, value]) => (
+          <>
+            <dt key={`r${name}`}>Reward {clean(name, 60)}</dt><dd key={`v${name}`}>{number(value)}</dd>
+          </>
+        ))}
+      </dl>
+      {episode.board && <Replay board={episode.board} decisions={episode.decisions ?? []} seats={names} />}
+      {episode.turns.length > 0 && <Turns turns={episode.turns} names={names} />}
+      <Sequences run={run} episode={episode} />
+      {others.length > 0 && (
+        <>
+          <h2>The group {clean(episode.group, 60)}</h2>
+          <EpisodeTable run={run} rows={episode.siblings} caption={`Attempts of group ${clean(episode.group, 60)}`} />
+        </>
+      )}
+    </>
+  );
+}
+
+function Turns({ turns, names }: { turns: readonly Turn[]; names: readonly string[] }) {
+  return (
+    <section aria-label="What was said">
+      <h2>What was said</h2>
+      <ol class="turns">
+        {turns.map((turn, place) => (
+          <li key={place} class={turn.role}>
+            <span class="who">{turn.role === "told" ? "task" : clean(names[turn.seat] ?? `seat ${turn.seat}`, 80)}</span>
+            <pre>{turn.text}</pre>
+            {turn.move !== undefined && <p class="quiet">{turn.accepted ? "plays" : "may not play"} <bdi>{clean(turn.move, 200)}</bdi></p>}
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function Sequences({ run, episode }: { run: string; episode: Episode }) {
+  const { sequences } = episode;
+  if (!sequences.length) return <p class="quiet">Tokens and decisions of this episode are not recorded{episode.purpose === "evaluate" ? ": only training is" : " (any more)"}.</p>;
+  const shown = Math.min(Number(query.value.get("sequence")) || 0, sequences.length - 1);
+  const card = sequences[shown] as SequenceCard;
+  const isWords = episode.board === null;
+  return (
+    <section aria-label="Sequences">
+      <h2>{isWords ? "Tokens" : "Decisions"}</h2>
+      {sequences.length > 1 && (
+        <label>
+          Sequence{" "}
+          <select value={shown} onChange={(event) => setQuery({ sequence: event.currentTarget.value })}>
+            {sequences.map((each) => (
+              <option key={each.number} value={each.number}>
+                seat {each.seat}{each.turn === null ? "" : `, turn ${each.turn}`}: {each.length} {isWords ? "tokens" : "decisions"}, {each.status}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      <p>
+        Seat {card.seat} (<bdi>{clean(card.policy, 60)}</bdi>): reward {number(card.final_reward)}, after transforms {number(card.shaped_reward)}; {card.status}
+        {card.reason ? `: ${clean(card.reason, 100)}` : ""}.{" "}
+        {card.update === null ? "The trainer's view of it is not recorded (record.traces)." : `The trainer saw it in update ${card.update}.`}
+      </p>
+      <Tokens run={run} id={episode.id} sequence={shown} isWords={isWords} />
+    </section>
+  );
+}
