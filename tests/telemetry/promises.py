@@ -51,6 +51,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "train/skipped",
         "train/skipped_in_a_row",
         "train/kl_stopped",
+        "loop/episodes",
         "loop/steps_per_s",
         "time/<room>_s",
     ),

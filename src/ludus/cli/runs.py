@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,14 +66,15 @@ def compare(
 
     Example: ludus compare runs/first runs/second
     """
+    from ludus.reports.comparison import config_keys, differing_keys, shared_results
     from ludus.reports.run_facts import read_run_facts
 
     for path in runs:
         need_run(path)
     facts = [read_run_facts(path) for path in runs]
-    configs = [_keys(path) for path in runs]
-    results = list(_results(facts))
-    differing = _differing(configs)
+    configs = [config_keys(path) for path in runs]
+    results = list(shared_results(facts))
+    differing = differing_keys(configs)
     if as_json:
         found = {
             "runs": [facts_json(each) for each in facts],
@@ -128,44 +129,6 @@ def _facts(facts: Sequence[RunFacts]) -> Iterator[tuple[str, list[str]]]:
     yield "started", [date_text(each.began) for each in facts]
     yield "wall time", [duration(each.wall_s) for each in facts]
     yield "progress", [steps_done(each.steps, each.total_steps, each.unit) for each in facts]
-
-
-def _keys(run: Path) -> dict[str, Any]:
-    from ludus.config import load_config
-
-    return dict(_flat(load_config(run / "config.yaml").model_dump(mode="json"), ""))
-
-
-def _flat(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Every key with its value; entries of lists by their number."""
-    inner = dict(enumerate(value)) if isinstance(value, list) and any(isinstance(x, dict) for x in value) else value
-    if isinstance(inner, dict) and inner:
-        for name, below in inner.items():
-            yield from _flat(below, f"{key}.{name}" if key else str(name))
-    else:
-        yield key, value
-
-
-def _differing(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, tuple[Any, ...]]]:
-    keys = dict.fromkeys(key for config in configs for key in config)
-    rows = [(key, tuple(config.get(key) for config in configs)) for key in keys]
-    return [(key, values) for key, values in rows if any(value != values[0] for value in values)]
-
-
-def _results(facts: Sequence[RunFacts]) -> Iterator[tuple[str, list[float | None]]]:
-    """Each measure: the newest of every run, and that at the last step that all have reached."""
-    from ludus.reports.curves import read_curves
-    from ludus.storage.run_directory import find_run
-
-    curves = [read_curves(find_run(each.path).metrics) for each in facts]
-    for name in dict.fromkeys(name for each in facts for name in each.result):
-        yield name, [each.result.get(name) for each in facts]
-        points = [each.get(name, []) for each in curves]
-        if all(points) and len({each[-1][0] for each in points}) > 1:
-            shared = min(each[-1][0] for each in points)
-            until = [[value for step, value in each if step <= shared] for each in points]
-            if all(until):
-                yield f"{name} at step {shared:,.0f}", [values[-1] for values in until]
 
 
 def _value(name: str, value: float) -> str:

@@ -152,8 +152,10 @@ class RunNews:
 class RunWatch:
     """A run that is not told of by a daemon: everything comes from its directory, also its status."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, pictures: bool = True) -> None:
+        """`pictures`: also the ladder and the newest episode, for which the game is loaded."""
         self.path = path
+        self._pictures = pictures
         self._news: RunNews | None = None
 
     def poll(self) -> Iterator[messages.Payload]:
@@ -169,7 +171,8 @@ class RunWatch:
             self._news = self._open(run)
         yield from self._news.lines()
         yield self._status()
-        yield from self._news.pictures()
+        if self._pictures:
+            yield from self._news.pictures()
 
     def status(self) -> messages.Status:
         """How the run stands, as far as its files tell."""

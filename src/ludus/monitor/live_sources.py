@@ -162,8 +162,16 @@ class AttachedSource(Source):
     ended; when a process comes back (the run was resumed) it is attached to again.
     """
 
-    def __init__(self, run_dir: Path, make_watch: Callable[[Path], Watch], *, poll_s: float = POLL_S) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        make_watch: Callable[[Path], Watch],
+        *,
+        poll_s: float = POLL_S,
+        wanted: tuple[str, ...] = WANTED,
+    ) -> None:
         self._run_dir = run_dir
+        self._wanted = wanted
         self._make_watch = make_watch
         self._poll_s = poll_s
         self._watch: Watch | None = None
@@ -231,7 +239,7 @@ class AttachedSource(Source):
         self._link = link
         self._outbox = outbox = Outbox(link.sendall)
         message_queue.on_reply = outbox.resolve
-        outbox.send(Subscribe(types=WANTED))
+        outbox.send(Subscribe(types=self._wanted))
         holder = RunLock.holder(self._run_dir)
         self.connection = Connection(state="live", words=f"attached to process {holder.get('pid') if holder else '?'}")
         splitter = LineSplitter()

@@ -39,7 +39,8 @@ class RunView:
         self.values: dict[str, float] = {}
         """The newest value of every metric."""
         self.log: deque[Entry] = deque(maxlen=MOST_LOG_LINES)
-        """Lines that were ever added to the log."""
+        self.logged = 0
+        """Lines that were ever added to the log by news."""
         self.failure = ""
         """Why the run, or its beginning, has failed."""
         self.losses = Losses()
@@ -66,6 +67,7 @@ class RunView:
             entry = _entry(note.at_s, note.what)
             if entry is not None and not (note.is_retold and self._has_logged(entry)):
                 self.log.append(entry)
+                self.logged += 1
                 changed.add("log")
         return changed
 

@@ -189,11 +189,13 @@ class Reporter:
 
     def report(self, update: UpdateReport, more: Callable[[], dict[str, float]]) -> None:
         """Write the metrics of an update and those that `more` gives, if it is time, or if held-out rows are in it."""
-        now, steps = time.monotonic(), self._milestones.progress.steps
+        progress = self._milestones.progress
+        now, steps = time.monotonic(), progress.steps
         passed_s = now - self._reported[0]
         if passed_s < self._milestones.config.telemetry.every_s and not update.batch.validates:
             return
         rate = (steps - self._reported[1]) / max(passed_s, 1e-9)
         self._reported = (now, steps)
         times = self._telemetry.take_room_times()
-        self._telemetry.metrics(steps, {**update.metrics, **more(), "loop/steps_per_s": rate, **times})
+        counts = {"loop/steps_per_s": rate, "loop/episodes": float(progress.episodes)}
+        self._telemetry.metrics(steps, {**update.metrics, **more(), **counts, **times})

@@ -202,6 +202,7 @@ POPULATION = (
 
 LOOP = (
     ("loop/steps_per_s", "1/s", "environment steps trained on since the last line"),
+    ("loop/episodes", "episodes", "trained on or (fused) played, since the run began"),
     ("time/<room>_s", "s", "wall time spent in a room since the last line; `explore`: waiting for episodes (schedule "
      "sync), playing, mean over explorers (async)"),
     ("telemetry/dropped", "lines", "that sinks besides `metrics.jsonl` did not get; absent while there are none"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from ludus.monitor.metric_columns import ColumnCache
 from ludus.monitor.run_index import RunIndex
+from ludus.web.news.newsroom import Newsroom
 from ludus.web.play import PlayTables
 from ludus.web.run_readers import RunReaders
 from ludus.web.runs_folder import RunsFolder
@@ -23,8 +25,11 @@ class Site:
         self.index = RunIndex(folder.path, folder.ids)
         self.runs = RunReaders()
         self.tables = PlayTables()
+        self.columns = ColumnCache()
+        self.newsroom = Newsroom()
         self.readers = asyncio.Semaphore(READERS)
 
     async def close(self) -> None:
         """Leave every run that is watched, and end every game."""
+        await self.newsroom.close()
         await self.tables.close()

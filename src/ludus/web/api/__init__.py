@@ -3,9 +3,20 @@
 To add a page's data: a module here with its `ROUTES`, and its name in the sum below.
 """
 
-from ludus.web.api import episodes, league, play, runs, sessions
+from ludus.web.api import commands, compare, episodes, league, metrics, news, play, run_page, runs, sessions
 from ludus.web.routes import Route
 
-ROUTES: tuple[Route, ...] = (*sessions.ROUTES, *runs.ROUTES, *league.ROUTES, *episodes.ROUTES, *play.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *sessions.ROUTES,
+    *runs.ROUTES,
+    *compare.ROUTES,
+    *run_page.ROUTES,
+    *metrics.ROUTES,
+    *news.ROUTES,
+    *commands.ROUTES,
+    *league.ROUTES,
+    *episodes.ROUTES,
+    *play.ROUTES,
+)
 
 __all__ = ["ROUTES"]
