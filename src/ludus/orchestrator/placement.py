@@ -20,8 +20,9 @@ def explorer_needs(config: RunConfig) -> Needs:
 
 
 def trainer_needs(config: RunConfig) -> Needs:
-    """What each trainer takes."""
-    return _needs(config.runtime.train, threads=trainer_threads(config))
+    """What each trainer takes; several are placed all or none."""
+    group = TRAINER if other_trainers(config) else ""
+    return msgspec.structs.replace(_needs(config.runtime.train, threads=trainer_threads(config)), group=group)
 
 
 def server_needs(config: RunConfig) -> Needs:

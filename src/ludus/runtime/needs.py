@@ -19,6 +19,9 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     beside: str = ""
     """How the names of workers begin of which its node must have one; empty where it needs none."""
 
+    group: str = ""
+    """Workers of a run with the same group begin together or not at all, packed onto few nodes."""
+
     def amounts(self) -> dict[str, float]:
         """What is taken, by Ray's names."""
         return {"CPU": self.cpus or 0.0, "GPU": self.gpus, **self.resources}

@@ -7,6 +7,7 @@ import signal
 import socket
 from pathlib import Path
 
+from ludus.errors import WorkerError
 from ludus.runtime.channel import Channel
 from ludus.runtime.fork_launcher import ForkLauncher
 from ludus.runtime.launcher import Launcher, WorkerEnds, WorkerSpec
@@ -35,6 +36,11 @@ class WorkerProcess:
                 self._log_start = log.tell()
                 ends = WorkerEnds(log=log.fileno(), socket=theirs.fileno(), pulse=self.pulse.fd, life=life)
                 self.process = (launcher or ForkLauncher()).launch(spec, incarnation, ends)
+        except WorkerError:
+            ours.close()
+            os.close(self._life)
+            self.pulse.close()
+            raise
         finally:
             os.close(life)
         self.channel: Channel[object] = Channel(ours, spec.replies, incarnation=incarnation)

@@ -65,6 +65,15 @@ def test_workers_that_run_beside_others_go_to_their_nodes_alone() -> None:
     )
 
 
+def test_workers_of_a_group_are_packed_and_the_others_spread() -> None:
+    ranks = [Wanted(name=f"rank-{number}", needs=Needs(cpus=1, gpus=1, group="rank")) for number in range(3)]
+    nodes = [node("a", CPU=4, GPU=2), node("b", CPU=4, GPU=2), node("c", CPU=4)]
+    places, lacking = plan_places([*ranks, *wanted("explorer-0", "explorer-1", cpus=1)], nodes)
+    assert lacking == []
+    assert sorted(places[worker.name] for worker in ranks) in (["a", "a", "b"], ["a", "b", "b"])
+    assert places["explorer-0"] == "c"
+
+
 def test_what_no_node_has_is_named_with_what_nodes_have() -> None:
     workers = [Wanted(name="trainer", needs=Needs(cpus=1, gpus=1, labels={"zone": "a"}))]
     nodes = [node("10.0.0.1", CPU=2, labels={"zone": "a"}), node("10.0.0.2", CPU=4, GPU=1, labels={"zone": "b"})]

@@ -46,7 +46,7 @@ from ludus.runtime.ray.messages import (
     ToConnection,
     Waits,
 )
-from ludus.runtime.ray.nodes import NodeRoom
+from ludus.runtime.ray.nodes import NodeRoom, known_nodes
 from ludus.runtime.ray.placing import SETTLE_S, Placing
 from ludus.runtime.ray.run_files import RunFiles
 
@@ -57,8 +57,6 @@ MOST_SHOWN = 200
 """Nodes that are told of at most."""
 WATCH_S = 1.0
 MOST_DESCRIPTORS = 8
-PROBE_S = 3.0
-"""A head that does not take a TCP connection within this is out of reach."""
 HEAD_S = 4.0
 """A head may take so long to answer."""
 JOIN_S = HEAD_S + 1.0
@@ -117,7 +115,7 @@ class Connection:
     def _say(self, message: FromConnection) -> None:
         self._socket.send(msgspec.msgpack.encode(message))
         if isinstance(message, Refused):
-            sys.exit(1)
+            os._exit(1)  # Ray's own farewell takes seconds, and nothing of ours is left with it
 
     def _tell(self, message: FromConnection) -> None:
         """Say what the loop may miss: nobody waits for it. For any thread."""
@@ -146,7 +144,6 @@ class Connection:
         self._placing = Placing(connect.plan, is_own=not connect.address)
         try:
             if connect.address:
-                probe(connect.address)
                 self._join(connect)
             else:
                 self._start_cluster(Path(connect.folder))
@@ -170,7 +167,9 @@ class Connection:
 
         self._say(Reached(next_s=JOIN_S))
         head: Any = import_module("ray._raylet").GcsClient(address=connect.address)
-        head.get_all_node_info(timeout=HEAD_S)  # joining itself says nothing for minutes
+        known = head.get_all_node_info(timeout=HEAD_S)  # joining itself says nothing for minutes
+        if not connect.is_look:
+            self._placing.check(known_nodes(known.values()))
         self._say(Reached(next_s=2 * NODES_S))
         ray.init(address=connect.address, log_to_driver=False, configure_logging=False)
         self._say(Reached(next_s=2 * NODES_S))
@@ -208,17 +207,6 @@ def _saying(tell: Callable[[FromConnection], None]) -> Callable[[str], None]:
             tell(Waits(reason=reason))
 
     return say
-
-
-def probe(address: str) -> None:
-    """See whether anybody listens: Ray itself would wait for minutes."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), PROBE_S).close()
-    except (OSError, OverflowError) as error:
-        reason = "nothing answers there in time" if isinstance(error, TimeoutError) else str(error)
-        advice = "start one with: ray start --head, or leave runtime.address out"
-        raise WorkerError(f"runtime.address: no Ray cluster at {address} ({reason}); {advice}") from error
 
 
 def write_token(path: Path) -> None:

@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 BEGIN_S = 30.0
 """Our own process and its imports may take so long on a busy machine; what it does next, it says itself."""
+PROBE_S = 3.0
+"""A head that does not take a TCP connection within this is out of reach."""
 START_S = 240.0
 """A cluster on a busy machine may take so long to start."""
 END_S = 30.0
@@ -54,6 +56,17 @@ ENVIRONMENT = ("JAX_", "XLA_", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 def shared_environment() -> dict[str, str]:
     """The variables that workers get."""
     return {name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT)}
+
+
+def probe(address: str) -> None:
+    """See whether anybody listens: Ray itself would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), PROBE_S).close()
+    except (OSError, OverflowError) as error:
+        reason = "nothing answers there in time" if isinstance(error, TimeoutError) else str(error)
+        advice = "start one with: ray start --head, or leave runtime.address out"
+        raise WorkerError(f"runtime.address: no Ray cluster at {address} ({reason}); {advice}") from error
 
 
 class ConnectionClient:
@@ -82,6 +95,8 @@ class ConnectionClient:
         self._address, self._log_path = address or "", log_path
         self.cpus: tuple[float, ...] = ()
         """Of each node, when it was joined."""
+        if address is not None:
+            probe(address)  # before any process is started
         self._folder = tempfile.mkdtemp(prefix="ludus-ray-")
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         life, self._life = os.pipe()

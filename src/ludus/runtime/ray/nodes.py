@@ -49,6 +49,22 @@ def node_rooms(table: Sequence[Mapping[str, Any]], free: Mapping[str, Mapping[st
     ]
 
 
+def known_nodes(infos: Iterable[Any]) -> list[NodeRoom]:
+    """What the head tells of nodes that live, before it is joined: not what is free there."""
+    alive = [info for info in infos if info.state == info.ALIVE]
+    table = [
+        {
+            "Alive": True,
+            "NodeID": info.node_id.hex(),
+            "NodeName": info.node_name,
+            "Resources": dict(info.resources_total),
+            "Labels": dict(info.labels),
+        }
+        for info in alive
+    ]
+    return node_rooms(table, {})
+
+
 def plan_places(workers: Iterable[Wanted], nodes: Sequence[NodeRoom]) -> tuple[dict[str, str], list[Wanted]]:
     """The node (id) of each worker, spread over what nodes have free; and the workers that none has room for."""
     by_size = sorted(workers, key=lambda each: (bool(each.needs.beside), -sum(each.needs.amounts().values())))
@@ -103,6 +119,7 @@ def _place(
 ) -> tuple[dict[str, str], list[Wanted]]:
     left = {node.id: dict(node.free) for node in nodes}
     taken: Counter[str] = Counter()
+    grouped: Counter[tuple[str, str]] = Counter()
     places: dict[str, str] = {}
     lacking = []
     for worker in workers:
@@ -117,7 +134,11 @@ def _place(
             lacking.append(worker)
             continue
         order = {id: (left[id].get("CPU", 0.0), -taken[id]) for id in fitting}
+        if worker.needs.group:
+            most = max(grouped[worker.needs.group, id] for id in fitting)
+            fitting = [id for id in fitting if grouped[worker.needs.group, id] == most]
         chosen = max(fitting, key=order.__getitem__) if most_free_first else min(fitting, key=order.__getitem__)
+        grouped[worker.needs.group, chosen] += 1
         places[worker.name] = chosen
         taken[chosen] += 1
         _take(worker.needs, left[chosen])

@@ -15,6 +15,8 @@ import msgspec
 
 from ludus.errors import WorkerError
 from ludus.runtime.needs import Needs, Plan, Wanted
+from ludus.runtime.needs import join as in_list
+from ludus.runtime.ray.groups import Groups
 from ludus.runtime.ray.messages import Launch
 from ludus.runtime.ray.nodes import NodeRoom, count_room, node_rooms, plan_places, refusal
 
@@ -34,6 +36,7 @@ class Placing:
         """`is_own`: a cluster that ludus started has one node, whose cores workers share as local ones do."""
         self._plan, self.is_own = plan, is_own
         self._places: dict[str, str] = {}
+        self._groups = Groups(self._planned())
         self._homes: dict[str, str] = {}
         """The nodes of workers that others run beside, by name."""
 
@@ -48,6 +51,11 @@ class Placing:
         from ray._private import state
 
         return node_rooms(ray.nodes(), state.available_resources_per_node())
+
+    def check(self, nodes: list[NodeRoom]) -> None:
+        """See that the run's workers fit on these nodes, if no others come. Raises WorkerError if they do not."""
+        if not self._plan.autoscaler_s and (problem := refusal(self._planned(), nodes)):
+            raise WorkerError(problem)
 
     def settle(self, say: Callable[[str], None]) -> None:
         """See that the run's workers fit; with an autoscaler, ask for what is missing and wait for it.
@@ -83,9 +91,11 @@ class Placing:
         is_new = launch.incarnation <= 1 and not self._plan.autoscaler_s
         if is_new and (problem := refusal([wanted], self.nodes())):
             raise WorkerError(problem)
-        place = self._choose(launch.name, needs)
+        place, is_member = self._choose(launch.name, needs), bool(self._groups.members(launch.name, needs.group))
         near: Any = "SPREAD"
-        if place and needs.beside:
+        if is_member:
+            near = self._groups.place(launch.name, needs.group)
+        elif place and needs.beside:
             near = NodeAffinitySchedulingStrategy(place, soft=False)
         elif place:
             near = NodeAffinitySchedulingStrategy(place, soft=True, _spill_on_unavailable=True)
@@ -93,7 +103,7 @@ class Placing:
             num_cpus=needs.cpus,
             num_gpus=needs.gpus,
             resources=needs.resources or None,
-            label_selector=needs.labels or None,
+            label_selector=None if is_member else needs.labels or None,
             max_restarts=0,
             max_task_retries=0,
             max_concurrency=THREADS,
@@ -120,6 +130,10 @@ class Placing:
         )
         asked = "; the autoscaler is asked for more" if self._plan.autoscaler_s else ""
         nodes_have = f"{free or 'no node has its labels'}{asked}"
+        members = self._groups.members(launch.name, needs.group)
+        if members:
+            all_of = f"all or none of {in_list(members)} begin, and each needs {needs}"
+            return f"{launch.name} has not begun yet, and waits for room: {all_of}; {nodes_have}"
         return f"{launch.name} has not begun yet, and waits for room: it needs {needs}; {nodes_have}"
 
     def count_spare(self) -> int:
@@ -131,9 +145,10 @@ class Placing:
         return count_room(self._plan.spare, nodes, self._plan.most_spare)
 
     def release(self) -> None:
-        """Ask the autoscaler for nothing any more."""
-        if self._plan.autoscaler_s:
-            with leaving():
+        """Give the places of groups back, and ask the autoscaler for nothing any more."""
+        with leaving():
+            self._groups.release()
+            if self._plan.autoscaler_s:
                 _request_resources([], [])
 
     def _choose(self, name: str, needs: Needs) -> str:
