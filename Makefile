@@ -17,7 +17,10 @@ VLLM_STAMP := $(VLLM_VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 SYSTEM_PACKAGES := stockfish g++ cmake zlib1g-dev libdeflate-dev clang libclang-rt-dev
-APT := $(if $(filter 0,$(shell id -u)),,sudo )apt-get install -y --no-install-recommends
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo )
+APT := $(SUDO)apt-get install -y --no-install-recommends
+# A fresh machine may have no list of packages yet.
+apt_install = { $(APT) $(1) || { $(SUDO)apt-get update -q && $(APT) $(1); }; }
 CHESS_CURVES := --metric "top-1 agreement on held-out games=train/validation/policy_top1" \
 	--metric "score against a random mover, policy alone=evaluate/chess:openings/random/score" \
 	--metric "score against stockfish at one node, 32 nodes of search=evaluate/chess:openings+32_nodes/uci:stockfish?nodes=1/score"
@@ -40,7 +43,7 @@ demo: $(DEMO_STAMP) ## install what the demo needs, then watch a policy learn Co
 
 # The engine is looked for before anything is installed.
 need-stockfish:
-	@PATH="$$PATH:/usr/games" command -v stockfish >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && $(APT) stockfish; } \
+	@PATH="$$PATH:/usr/games" command -v stockfish >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && $(call apt_install,stockfish); } \
 		|| { echo "make chess needs the engine stockfish: make system-packages, or put it on PATH" >&2; exit 1; }
 
 chess: need-stockfish $(CHESS_STAMP) ## install what chess needs, then watch a network learn from Stockfish's games (ten minutes on two cores)
@@ -51,7 +54,7 @@ chess: need-stockfish $(CHESS_STAMP) ## install what chess needs, then watch a n
 
 system-packages: ## install what only the system has, by apt: stockfish, a compiler, libdeflate, what make fuzz needs
 	@command -v apt-get >/dev/null || { echo "there is no apt-get here; install these as your system does: $(SYSTEM_PACKAGES)" >&2; exit 1; }
-	@$(APT) $(SYSTEM_PACKAGES)
+	@$(call apt_install,$(SYSTEM_PACKAGES))
 
 llm: $(LLM_STAMP) ## install what language models need, then watch a tiny one learn tic-tac-toe (eight minutes on two cores)
 	@$(BIN)/ludus run examples/llm/tictactoe.yaml $(ARGS)
