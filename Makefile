@@ -33,7 +33,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help web fuzz test-native demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check test-vllm test-ray test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
+.PHONY: help web fuzz test-native demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check gpu test-vllm test-ray test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -111,6 +111,9 @@ fuzz: ## fuzz the C++ readers of chess under sanitizers (SECONDS=600; libFuzzer 
 
 faults: $(DEV_STAMP) ## kill, truncate, fill the disk: all of tests/faults, the slow ones too
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/faults -m "not gpu and not ray and not net" --timeout=1800 $(ARGS)
+
+gpu: $(DEV_STAMP) ## what needs a GPU: learner and teacher on CUDA, compared with the CPU
+	@$(TEST_ENV) $(BIN)/python -m pytest -m gpu $(ARGS)
 
 test-slow: $(DEV_STAMP) ## every test that is too slow for `make test` (an hour)
 	@$(TEST_ENV) $(BIN)/python -m pytest -m "slow and not gpu and not ray and not net and not vllm" --timeout=1800 $(TEST_ARGS) $(ARGS)

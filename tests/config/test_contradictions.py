@@ -381,7 +381,7 @@ def test_settings_of_language_models_are_refused_without_one() -> None:
         resolve(
             parse_config(
                 "name: x\ngames: [pgx:connect_four]\nwarm_start: {}\nexplore: {group: 4}\n"
-                "train: {activation_checkpointing: true}\n",
+                "train: {activation_checkpointing: true, device: cuda}\n",
                 "run.yaml",
             )
         )
@@ -389,6 +389,16 @@ def test_settings_of_language_models_are_refused_without_one() -> None:
     assert "warm_start" in problems
     assert "explore.group" in problems
     assert "train.activation_checkpointing" in problems
+    assert "train.device" in problems
+
+
+def test_one_gpu_for_several_trainers_of_a_language_model_is_refused() -> None:
+    text = "name: x\ngames: [open_spiel:tic_tac_toe]\npolicy: {model: {path: ludus/tiny}}\n"
+    with pytest.raises(ConfigError) as refused:
+        resolve(parse_config(f'{text}train: {{device: "cuda:1", trainers: 2}}\n', "run.yaml"))
+    assert refused.value.problems == (
+        "train.device: is one GPU, and 2 trainers need one each (train.trainers); write cuda, or auto",
+    )
 
 
 def test_several_trainers_of_a_network_are_processes_of_their_own() -> None:

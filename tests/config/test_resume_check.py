@@ -51,6 +51,7 @@ def make_language(*overrides: str) -> RunConfig:
     "change",
     [
         "train.tokens_per_micro_batch=4096",
+        "train.device=cpu",
         "train.activation_checkpointing=true",
         "train.trainers=4",
         "explore.engine.url=http://10.0.0.9:8000/v1",

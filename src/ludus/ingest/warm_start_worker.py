@@ -45,6 +45,7 @@ class WarmUp:
     """Play, learn, write."""
 
     def __init__(self, order: WarmStart, channel: Channel[object], pulse: Pulse, files: NodeFiles) -> None:
+        from ludus.lm.devices import find_device
         from ludus.lm.language_models import load_language_model
         from ludus.plugins import load_plugins
 
@@ -58,7 +59,8 @@ class WarmUp:
         self._pulse = pulse
         self._reported = time.monotonic()
         self._model: LanguageModel = load_language_model(
-            self._config.policy.model.model_copy(update={"lora": None, "dtype": "float32"})
+            self._config.policy.model.model_copy(update={"lora": None, "dtype": "float32"}),
+            device=find_device(self._config.train.device),
         )
 
     def run(self) -> None:

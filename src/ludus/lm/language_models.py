@@ -54,7 +54,11 @@ class LanguageModel:
 
 
 def load_language_model(
-    config: LanguageModelConfig, *, threads: int | None = None, speaks: bool = True
+    config: LanguageModelConfig,
+    *,
+    threads: int | None = None,
+    speaks: bool = True,
+    device: torch.device | str = "cpu",
 ) -> LanguageModel:
     """Load a model and its tokenizer.
 
@@ -62,6 +66,7 @@ def load_language_model(
         config: which model, in which type, with how much context.
         threads: how many threads PyTorch may use in this process from now on; None leaves that as it is.
         speaks: whether it is to hold conversations, and not only to judge tokens.
+        device: where its weights are to be.
 
     Raises:
         ConfigError: there is no such model here, or it cannot be used; one sentence says why.
@@ -73,6 +78,8 @@ def load_language_model(
     context = _context(config, settings)
     tokenizer = _load_tokenizer(config.path, folder, speaks=speaks)
     model = _load_weights(config, folder)
+    if str(device) != "cpu":
+        model.to(device)  # type: ignore[arg-type]
     loaded = LanguageModel(model=model, tokenizer=tokenizer, context=context, path=config.path, folder=folder)
     if len(tokenizer) > (rows := loaded.vocabulary):
         raise ConfigError(f"{config.path} has a tokenizer of {len(tokenizer)} tokens but embeddings for {rows}")

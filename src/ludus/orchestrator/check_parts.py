@@ -23,6 +23,7 @@ from ludus.games.missing_methods import refuse_incomplete_game
 from ludus.games.protocol import GameSpec, TextGame
 from ludus.games.registry import find_device_game, is_users_own, make_text_game
 from ludus.league import make_sampler
+from ludus.lm.devices import find_device
 from ludus.lm.extraction import check_extraction
 from ludus.lm.model_folder import find_model_folder
 from ludus.orchestrator.policy_start import check_fits_games, check_teacher, find_start
@@ -171,6 +172,8 @@ def _check_language_model(config: RunConfig, problems: list[str]) -> None:
         collect(problems, check_extraction, prompt.action)
     if config.policy.model is not None:
         collect(problems, find_model_folder, config.policy.model.path)
+        if config.runtime.kind == "local" and config.train.device not in ("auto", "cpu"):
+            collect(problems, find_device, config.train.device)
         collect(problems, find_start, config)
 
 

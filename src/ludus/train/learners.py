@@ -123,6 +123,7 @@ def make_torch_learner(
     reducer: Reducer | None = None,
 ) -> TorchLearner:
     """A language model's learner in this process; `reducer` knows the others, where there are any."""
+    from ludus.lm.devices import find_device
     from ludus.lm.language_models import load_language_model
     from ludus.lm.language_shape import LanguageModelShape
     from ludus.lm.teachers import TeacherModel
@@ -131,11 +132,14 @@ def make_torch_learner(
 
     language, temperature = LanguageModelShape.from_json(shape), config.explore.sampling.temperature
     by_game = {game: sampling.temperature for game, sampling in config.sampling_by_game().items()}
-    model = load_language_model(language.model)
+    device = find_device(config.train.device, rank=0 if reducer is None else reducer.rank)
+    model = load_language_model(language.model, device=device)
     judge: Teacher | None = None
     if teacher:
         source = TeacherModel.from_json(teacher)
-        judge = Teacher(source, context=model.context, temperature=temperature, by_game=by_game, reducer=reducer)
+        judge = Teacher(
+            source, context=model.context, temperature=temperature, by_game=by_game, reducer=reducer, device=device
+        )
     return TorchLearner(
         model,
         config.train,

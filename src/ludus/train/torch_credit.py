@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ludus.config import GROUP_KINDS, AdvantageConfig, TrainConfig
@@ -51,18 +52,20 @@ class Teacher:
         temperature: float = 1.0,
         by_game: Mapping[str, float] | None = None,
         reducer: Reducer | None = None,
+        device: torch.device | str = "cpu",
     ) -> None:
         """`context`: tokens that the policy's conversations may have."""
+        own = source.model.model_copy(update={"context": context})
         try:
-            loaded = load_language_model(source.model.model_copy(update={"context": context}), speaks=False)
+            loaded = load_language_model(own, speaks=False, device=device)
         except ConfigError as error:
             raise ConfigError(*(f"policy.teacher: {problem}" for problem in error.problems)) from error
-        lora, device = source.model.lora, loaded.model.device
+        lora = source.model.lora
         self._path = source.model.path
         self._vocabulary = loaded.vocabulary
         self._forward = build_forward(loaded.model, context=loaded.context, lora=lora)
         self._scorer = Scorer(
-            self._forward, reducer or Reducer(), temperature=temperature, by_game=by_game, device=device
+            self._forward, reducer or Reducer(), temperature=temperature, by_game=by_game, device=loaded.model.device
         )
         self._weights: Leaves | None = None
         if lora is not None:

@@ -28,6 +28,7 @@ MAY_CHANGE: tuple[str, ...] = (
     "train.hours",
     "train.max_skipped",
     "train.tokens_per_micro_batch",
+    "train.device",
     "train.activation_checkpointing",
     "train.trainers",
     "cycle",

@@ -231,6 +231,9 @@ class TrainConfig(Model):
     """Language models: tokens computed at once; a minibatch is cut into parts of this size and their gradients add up.
     Changes memory and speed, not the result. A longer sequence is a part of its own. Default: 2,048 on a CPU, 16,384 on
     a GPU."""
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$", examples=["cuda"])
+    """Language models: where the trainer and a teacher compute: `cpu`, `cuda`, or one GPU, such as `cuda:1`. `auto`
+    takes a GPU where there is one. With `cuda` and `auto` several trainers of a machine have a GPU each."""
     activation_checkpointing: bool = False
     """Language models: keep the activations between layers only, and recompute the others for the gradient."""
     shards: int = Field(default=1, gt=0, le=64)

@@ -16,7 +16,7 @@ from ludus.config.sections.train_presets import needs_greedy
 _PATH: Path = ("train", "algorithm")
 _OBJECTIVE: Path = (*_PATH, "objective")
 _BOARD_KINDS = ("gae", "monte_carlo", "vtrace", "custom")
-_LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "activation_checkpointing")
+_LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "device", "activation_checkpointing")
 _ADVANTAGE_KEYS = {
     "rho_clip c_clip": ("vtrace",),
     "lam": ("gae", "vtrace"),
@@ -59,6 +59,9 @@ def _language_models_only(config: RunConfig) -> Iterator[Contradiction]:
     if (train.aggregation == "constant_norm") != (train.aggregation_length is not None):
         text = "train.aggregation: constant_norm alone divides by train.aggregation_length; write both, or neither"
         yield at("train.aggregation_length", text)
+    if ":" in train.device and train.trainers > 1:
+        text = f"is one GPU, and {train.trainers} trainers need one each (train.trainers); write cuda, or auto"
+        yield at("train.device", text)
     if kind in GROUP_KINDS and group < 2:
         yield at("explore.group", f"the advantage {kind} compares episodes of one group; write at least 2")
 
