@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ludus.bench.telemetry import bench_telemetry
     from ludus.bench.tui import bench_tui
     from ludus.bench.watch import bench_watch
+    from ludus.bench.web import bench_web
 
 __all__ = [
     "Figure",
@@ -27,6 +28,7 @@ __all__ = [
     "bench_telemetry",
     "bench_tui",
     "bench_watch",
+    "bench_web",
 ]
 
 __getattr__ = import_later(__name__)

@@ -34,6 +34,18 @@ class Figure:
     peer: str | None = None
     peer_value: float | None = None
     ratio: float | None = None
+    most: float | None = None
+    least: float | None = None
+    """Bounds that it is to keep, where there are any."""
+
+    @property
+    def verdict(self) -> str:
+        """Its bound, and whether it is kept; empty where it has none."""
+        if self.most is None and self.least is None:
+            return ""
+        is_kept = (self.most is None or self.value <= self.most) and (self.least is None or self.value >= self.least)
+        bound = f"at most {self.most:,g}" if self.most is not None else f"at least {self.least:,g}"
+        return f"{'kept' if is_kept else 'MISSED'}: {bound}"
 
     @classmethod
     def alone(cls, name: str, value: float, unit: str) -> Figure:
@@ -44,6 +56,13 @@ class Figure:
     def against(cls, name: str, value: float, unit: str, peer: str, peer_value: float) -> Figure:
         """A figure beside its peer's."""
         return cls(name=name, value=value, unit=unit, peer=peer, peer_value=peer_value, ratio=value / peer_value)
+
+    @classmethod
+    def bounded(
+        cls, name: str, value: float, unit: str, *, most: float | None = None, least: float | None = None
+    ) -> Figure:
+        """A figure that is to keep a bound."""
+        return cls(name=name, value=value, unit=unit, most=most, least=least)
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the name, under which it is listed."""

@@ -7,6 +7,7 @@ process, so that what the client itself does on another core is not in it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import socket
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
@@ -40,34 +42,53 @@ telemetry: {tensorboard: false, every_s: 0.1}
 
 def bench_watch(*, rounds: int, seconds: float) -> list[Figure]:
     """Steps per CPU-second with and without a client, in turn."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
-        config, run = Path(folder) / "watched.yaml", Path(folder) / "run"
-        config.write_text(CONFIG)
-        command = [sys.executable, "-P", "-m", "ludus.cli.app", "run", str(config), "--run-dir", str(run), "--quiet"]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        try:
-            _await_training(process, run)
-            sides: dict[bool, list[float]] = {True: [], False: []}
-            for number in range(2 * rounds):
-                is_watched = number % 4 in (1, 2)  # neither side always comes first
-                sides[is_watched].append(_measure(process.pid, run, seconds, is_watched=is_watched))
-        finally:
-            process.terminate()
-            process.wait()
+    sides: dict[bool, list[float]] = {True: [], False: []}
+    with (
+        tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder,
+        training_run(Path(folder)) as (pid, run),
+    ):
+        for number in range(2 * rounds):
+            is_watched = number % 4 in (1, 2)  # neither side always comes first
+            sides[is_watched].append(_measure(pid, run, seconds, is_watched=is_watched))
     return [Figure.against("watched", median(sides[True]), UNIT, PEER, median(sides[False]))]
+
+
+@contextlib.contextmanager
+def training_run(folder: Path) -> Iterator[tuple[int, Path]]:
+    """A run that trains while the context is open: its process and its directory."""
+    config, run = folder / "watched.yaml", folder / "run"
+    config.write_text(CONFIG)
+    command = [sys.executable, "-P", "-m", "ludus.cli.app", "run", str(config), "--run-dir", str(run), "--quiet"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        _await_training(process, run)
+        yield process.pid, run
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def steps_and_cpu_s(pid: int, run: Path) -> tuple[int, float]:
+    """The steps that a run has trained on, and the CPU-seconds of its process.
+
+    Raises:
+        LudusError: it has ended.
+    """
+    steps, cpu_s = _steps(run), process_cpu_s(pid)
+    if cpu_s is None:
+        raise LudusError("the run that is watched has ended")
+    return steps, cpu_s
 
 
 def _measure(pid: int, run: Path, seconds: float, *, is_watched: bool) -> float:
     client = _attach(run) if is_watched else None
     _let_pass(client, SETTLE_S)
-    steps, cpu = _steps(run), process_cpu_s(pid)
+    steps, cpu_s = steps_and_cpu_s(pid, run)
     _let_pass(client, seconds)
-    steps_after, cpu_after = _steps(run), process_cpu_s(pid)
+    steps_after, cpu_after_s = steps_and_cpu_s(pid, run)
     if client is not None:
         client.close()
-    if cpu is None or cpu_after is None or cpu_after <= cpu:
-        raise LudusError("the run that is watched has ended")
-    return (steps_after - steps) / (cpu_after - cpu)
+    return (steps_after - steps) / (cpu_after_s - cpu_s)
 
 
 def _attach(run: Path) -> socket.socket:
