@@ -11,16 +11,20 @@ import torch
 import transformers
 
 from ludus.config import LoraConfig
+from ludus.errors import ConfigError
 from ludus.lm import compiled_training
 from ludus.lm.adapters import adapter_shapes
 from ludus.records import Experiences
-from ludus.train import torch_decoder
+from ludus.train import torch_head
 from ludus.train.token_rows import targets_of
-from ludus.train.torch_decoder import DecoderForward, build_forward
-from ludus.train.torch_forward import Forward, TransformersForward
+from ludus.train.torch_decoder import DecoderForward
+from ludus.train.torch_forward import Forward
+from ludus.train.torch_forwards import build_forward
+from ludus.train.torch_packed import PackedForward
 from ludus.train.torch_state import Layout, Leaves
 
 from .conftest import token_experiences
+from .padded_forward import PaddedForward
 
 SIZES = {
     "vocab_size": 211,
@@ -124,10 +128,9 @@ def fast_forward(model: Any, lora: LoraConfig | None, *, checkpointing: bool = F
 
 
 def assert_alike(model: Any, lora: LoraConfig | None, rows: Experiences) -> None:
-    fast, plain = fast_forward(model, lora), TransformersForward(model, lora=lora)
+    fast, plain = fast_forward(model, lora), PaddedForward(model, lora=lora)
     found, found_gradient = run(fast, random_leaves(model, fast, lora), rows)
     expected, expected_gradient = run(plain, random_leaves(model, plain, lora), rows)
-    plain.release()
     for name, x in expected.items():
         np.testing.assert_allclose(found[name], x, rtol=1e-4, atol=2e-5, err_msg=name)
     assert found_gradient.keys() == expected_gradient.keys()
@@ -174,7 +177,7 @@ def test_uneven_prompts_and_single_tokens_give_the_same() -> None:
 
 
 def test_a_table_of_logits_in_pieces_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_decoder, "KEPT_LOGITS", 211 * 3)
+    monkeypatch.setitem(torch_head.HEAD_BYTES, "cpu", 211 * 3 * 16)
     assert_alike(make("qwen3"), None, token_experiences(rows=4))
 
 
@@ -216,7 +219,7 @@ def test_without_weights_the_base_model_answers() -> None:
     before = forward.score(rows, targets, None, temperature=1.0)
     forward.score(rows, targets, random_leaves(model, forward, LoraConfig(rank=2)), temperature=1.0)
     after = forward.score(rows, targets, None, temperature=1.0)
-    plain = TransformersForward(model, lora=None).score(rows, targets, None, temperature=1.0)
+    plain = PaddedForward(model, lora=None).score(rows, targets, None, temperature=1.0)
     assert torch.equal(before.logp, after.logp)
     torch.testing.assert_close(after.logp, plain.logp, rtol=1e-4, atol=1e-5)
     assert not after.logp.requires_grad
@@ -250,33 +253,14 @@ def test_parts_keep_families_together_and_hold_what_they_may() -> None:
 
 def test_models_of_other_kinds_take_the_way_of_transformers() -> None:
     gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=211, n_embd=32, n_layer=1, n_head=2))
-    assert isinstance(build_forward(gpt2, context=64, lora=None), TransformersForward)
+    assert isinstance(build_forward(gpt2, context=64, lora=None), PackedForward)
+    with pytest.raises(
+        ConfigError, match=r"train\.forward: the decoder does not compute this model \(the family 'gpt2'"
+    ):
+        build_forward(gpt2, context=64, lora=None, kind="decoder")
     window = transformers.MistralForCausalLM(
         transformers.MistralConfig(**SIZES, num_key_value_heads=2, sliding_window=8)
     )
-    assert isinstance(build_forward(window, context=128, lora=None), TransformersForward)
+    assert isinstance(build_forward(window, context=128, lora=None), PackedForward)
     assert isinstance(build_forward(window, context=8, lora=None), DecoderForward)
-
-
-def test_any_model_can_be_trained_by_adapters() -> None:
-    """GPT-2 keeps its matrices the other way round."""
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(vocab_size=211, n_embd=32, n_layer=2, n_head=2, n_positions=64)
-    model = transformers.GPT2LMHeadModel(config).eval().requires_grad_(False)
-    lora, rows = LoraConfig(rank=2, alpha=4.0), token_experiences(rows=3)
-    forward = TransformersForward(model, lora=lora)
-    leaves = random_leaves(model, forward, lora)
-    found, gradient = run(forward, leaves, rows)
-    forward.release()
-    assert all(np.abs(x).max() > 0 for x in gradient.values())
-    merged = dict(model.named_parameters())
-    for name in list(merged):
-        stem = f"base_model.model.{name.removesuffix('.weight')}"
-        if f"{stem}.lora_A.weight" in leaves:
-            change = leaves[f"{stem}.lora_B.weight"] @ leaves[f"{stem}.lora_A.weight"] * 2.0
-            merged[name] = (merged[name] + change.t()).detach()
-    tokens = torch.from_numpy(rows.steps["action"][: rows.offsets[1]].astype(np.int64))
-    logits = torch.func.functional_call(model, merged, (tokens[None],)).logits[0] / 0.7
-    chosen = torch.from_numpy(np.flatnonzero(rows.steps["mask"][: rows.offsets[1]]))
-    expected = logits.log_softmax(-1)[chosen - 1, tokens[chosen]]
-    np.testing.assert_allclose(found["logp"][: len(chosen)], expected, rtol=1e-4, atol=1e-5)
+    assert isinstance(build_forward(window, context=8, lora=None, kind="packed"), PackedForward)

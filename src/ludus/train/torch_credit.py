@@ -29,7 +29,7 @@ from ludus.train.losses import kl
 from ludus.train.objective import Objective
 from ludus.train.sources import LABELS, are_from, labelled
 from ludus.train.token_rows import own_elements
-from ludus.train.torch_decoder import build_forward
+from ludus.train.torch_forwards import build_forward
 from ludus.train.torch_scoring import Reducer, Scorer
 from ludus.train.torch_state import Layout, Leaves
 from ludus.train.tracing import Tracer

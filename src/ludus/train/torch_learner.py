@@ -28,7 +28,7 @@ from ludus.train.health import checked, not_finite_row
 from ludus.train.objective import build_objective
 from ludus.train.token_rows import minibatches, trainable_rows
 from ludus.train.torch_credit import Credit, Teacher
-from ludus.train.torch_decoder import build_forward
+from ludus.train.torch_forwards import build_forward
 from ludus.train.torch_gradient import Floats, TokenGradient, UpdateTotals, added
 from ludus.train.torch_scoring import Reducer, Scorer
 from ludus.train.torch_state import (
@@ -85,7 +85,11 @@ class TorchLearner:
         objective = build_objective(train.algorithm.objective, build_aggregation(train), mu=train.algorithm.mu)
         self._schedule = objective.schedule
         self._forward = build_forward(
-            model.model, context=model.context, lora=lora, checkpointing=train.activation_checkpointing
+            model.model,
+            context=model.context,
+            lora=lora,
+            checkpointing=train.activation_checkpointing,
+            kind=train.forward,
         )
         scorer = Scorer(self._forward, reducer, temperature=temperature, by_game=by_game, device=device)
         self._credit = Credit(train, objective, scorer, teacher)

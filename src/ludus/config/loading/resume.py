@@ -29,6 +29,7 @@ MAY_CHANGE: tuple[str, ...] = (
     "train.max_skipped",
     "train.tokens_per_micro_batch",
     "train.device",
+    "train.forward",
     "train.activation_checkpointing",
     "train.trainers",
     "cycle",

@@ -234,6 +234,10 @@ class TrainConfig(Model):
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$", examples=["cuda"])
     """Language models: where the trainer and a teacher compute: `cpu`, `cuda`, or one GPU, such as `cuda:1`. `auto`
     takes a GPU where there is one. With `cuda` and `auto` several trainers of a machine have a GPU each."""
+    forward: Literal["auto", "decoder", "packed"] = "auto"
+    """Language models: what computes them. `decoder`: ludus itself, which computes a shared prompt once; for the
+    families Llama, Qwen2, Qwen3 and Mistral. `packed`: any causal model of transformers, on rows packed without
+    padding. `auto`: the decoder on a CPU where it can, packed otherwise."""
     activation_checkpointing: bool = False
     """Language models: keep the activations between layers only, and recompute the others for the gradient."""
     shards: int = Field(default=1, gt=0, le=64)

@@ -16,7 +16,14 @@ from ludus.config.sections.train_presets import needs_greedy
 _PATH: Path = ("train", "algorithm")
 _OBJECTIVE: Path = (*_PATH, "objective")
 _BOARD_KINDS = ("gae", "monte_carlo", "vtrace", "custom")
-_LANGUAGE_KEYS = ("aggregation", "aggregation_length", "tokens_per_micro_batch", "device", "activation_checkpointing")
+_LANGUAGE_KEYS = (
+    "aggregation",
+    "aggregation_length",
+    "tokens_per_micro_batch",
+    "device",
+    "forward",
+    "activation_checkpointing",
+)
 _ADVANTAGE_KEYS = {
     "rho_clip c_clip": ("vtrace",),
     "lam": ("gae", "vtrace"),
