@@ -64,6 +64,35 @@ def make(*overrides: str) -> RunConfig:
                 ),
             )
         ),
+        # sampling
+        *(
+            (["topology=split", OPEN_SPIEL, *WORDS, *more], line)
+            for more, line in (
+                (
+                    ["explore.sampling={max_tokens: 64, thinking_budget: 64}"],
+                    "explore.sampling.thinking_budget: 64 tokens of thoughts leave no answer within max_tokens (64); "
+                    "write less",
+                ),
+                (
+                    ["games.0={key: 'open_spiel:tic_tac_toe', sampling: {thinking: false, thinking_budget: 8}}"],
+                    "games.0.sampling.thinking_budget: has no effect: thinking is false; leave it out",
+                ),
+                (
+                    ["explore.sampling={template_arguments: {tools: x}}"],
+                    "explore.sampling.template_arguments.tools: is what ludus gives the template itself; leave it out",
+                ),
+                (
+                    ["explore.sampling={thinking: true, template_arguments: {enable_thinking: true}}"],
+                    "explore.sampling.template_arguments.enable_thinking: says what thinking says; leave one of the "
+                    "two out",
+                ),
+                (
+                    ["explore.engine={kind: vllm, servers: 1}", "explore.sampling={temperature: 0.7, min_p: 0.1}"],
+                    "explore.sampling.temperature: is 0.7, and vLLM gives log-probabilities there only after top_p, "
+                    "top_k, min_p and repetition_penalty; write 1, or leave those out",
+                ),
+            )
+        ),
         # topology
         (
             ["topology=fused", "schedule=async"],

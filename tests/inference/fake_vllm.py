@@ -32,8 +32,20 @@ def next_logits(last: int, shift: float) -> NDArray[np.float64]:
     return np.cos(np.arange(WORDS) * (1 + last % 7)) * 2 + shift * np.sin(np.arange(WORDS))
 
 
-def cut(logits: NDArray[np.float64], top_k: int, top_p: float) -> NDArray[np.float64]:
-    """Without the tokens that top-k and top-p leave out."""
+def spelled(tokens: list[int]) -> str:
+    """The text of tokens: a letter each."""
+    return "".join(chr(ord("A") + token) for token in tokens)
+
+
+def penalised(logits: NDArray[np.float64], seen: list[int], penalty: float) -> NDArray[np.float64]:
+    """With tokens that are there already made less likely."""
+    worse = np.where(logits > 0, logits / penalty, logits * penalty)
+    return np.where(np.isin(np.arange(WORDS), seen), worse, logits)
+
+
+def cut(logits: NDArray[np.float64], top_k: int, top_p: float, min_p: float) -> NDArray[np.float64]:
+    """Without the tokens that min-p, top-k and top-p leave out."""
+    logits = np.where(logits >= logits.max() + np.log(max(min_p, 1e-300)), logits, -np.inf)
     order = np.argsort(-logits)
     before = np.cumsum(np.exp(log_softmax(logits))[order]) - np.exp(log_softmax(logits))[order]
     keep = (before < top_p) & (np.arange(WORDS) < (top_k or WORDS))
@@ -64,6 +76,11 @@ class FakeVllm:
     async def models(self, request: Request) -> Response:
         names = ["base", *self.adapters]
         return JSONResponse({"data": [{"id": name, "max_model_len": CONTEXT} for name in names]})
+
+    async def metrics(self, request: Request) -> Response:
+        label = 'engine="0",model_name="base"'
+        lines = [f"vllm:num_requests_running{{{label}}} 3.0", f"vllm:num_requests_waiting{{{label}}} 2.0"]
+        return PlainTextResponse("\n".join(["# HELP vllm:num_requests_running Running.", *lines, ""]))
 
     async def load(self, request: Request) -> Response:
         body = await request.json()
@@ -103,17 +120,23 @@ class FakeVllm:
         tokens: list[int] = []
         shown: list[NDArray[np.float64]] = []
         shift = self.adapters.get(body["model"], 0.0)
-        finish = "length"
+        finish, stop_reason = "length", None
         while len(tokens) < body["max_tokens"]:
             raw = next_logits([*body["prompt"], *tokens][-1], shift)
             is_greedy = body["temperature"] == 0
-            heated = raw if is_greedy else cut(raw / body["temperature"], body["top_k"], body["top_p"])
-            tokens.append(int(raw.argmax()) if is_greedy else int(rng.choice(WORDS, p=np.exp(log_softmax(heated)))))
+            bent = penalised(raw, [*body["prompt"], *tokens], body["repetition_penalty"])
+            heat = 1.0 if is_greedy else body["temperature"]
+            heated = bent if is_greedy else cut(bent / heat, body["top_k"], body["top_p"], body["min_p"])
+            tokens.append(int(bent.argmax()) if is_greedy else int(rng.choice(WORDS, p=np.exp(log_softmax(heated)))))
             shown.append(log_softmax(heated if self.processed else raw))
             if tokens[-1] in body.get("stop_token_ids", []):
                 finish = "stop"
                 break
-        answer: dict[str, Any] = {"token_ids": tokens, "finish_reason": finish, "text": ""}
+            if found := [word for word in body.get("stop", []) if word in spelled(tokens)]:
+                assert body["include_stop_str_in_output"]
+                finish, stop_reason = "stop", found[0]
+                break
+        answer: dict[str, Any] = {"token_ids": tokens, "finish_reason": finish, "text": "", "stop_reason": stop_reason}
         if "prompt_logprobs" in body:
             answer["prompt_logprobs"] = [None, *score(body["prompt"], shift)]
         if "logprobs" in body:
@@ -132,6 +155,7 @@ class FakeVllm:
         if self.loads_adapters:
             routes += [Route("/v1/load_lora_adapter", self.load, methods=["POST"])]
             routes += [Route("/v1/unload_lora_adapter", self.unload, methods=["POST"])]
+        routes += [Route("/metrics", self.metrics)]
         return Starlette(routes=routes, exception_handlers={404: _not_found})
 
 

@@ -24,7 +24,7 @@ from fake_vllm import CONTEXT, WORDS, fake_vllm, log_softmax, next_logits
 from scripted_endpoint import Answer, never, refuses, scripted, unused_port, writes
 
 from ludus.config import LanguageModelConfig, LoraConfig
-from ludus.config.sections.explore import VllmEngineConfig
+from ludus.config.sections.engines import VllmEngineConfig
 from ludus.errors import PolicyError, TimeoutExceeded, Unreachable
 from ludus.inference.protocol import Completion, Request, Sampling
 from ludus.inference.vllm.engine import VllmEngine
@@ -296,8 +296,10 @@ def test_another_temperature_is_right_on_a_server_that_gives_processed_log_proba
     ("processed", "sampling", "match"),
     [
         (False, Sampling(max_tokens=4, temperature=0.7), "temperature 1, not 0.7; .*processed_logprobs"),
-        (True, Sampling(max_tokens=4, temperature=0.7, top_k=3), "at temperature 0.7 before top_p and top_k"),
-        (True, Sampling(max_tokens=4, temperature=0.7, top_p=0.9), "at temperature 0.7 before top_p and top_k"),
+        (True, Sampling(max_tokens=4, temperature=0.7, top_k=3), "at temperature 0.7 before top_p, top_k"),
+        (True, Sampling(max_tokens=4, temperature=0.7, top_p=0.9), "at temperature 0.7 before top_p, top_k"),
+        (True, Sampling(max_tokens=4, temperature=0.7, min_p=0.1), "before top_p, top_k, min_p and"),
+        (True, Sampling(max_tokens=4, temperature=0.7, repetition_penalty=1.1), "and repetition_penalty"),
     ],
 )
 def test_log_probabilities_that_would_be_others_are_refused(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from ludus.explore.messages import Played
+import pytest
+
+from ludus.explore.messages import Played, Speech
 from ludus.explore.worker import Work
-from ludus.orchestrator.explorer_work import ExplorerWork
+from ludus.orchestrator.explorer_work import ExplorerWork, speech_metrics
 
 
 def played(busy_s: float, tokens: int) -> Played:
@@ -32,3 +34,23 @@ def test_an_explorer_tells_what_came_since_it_last_told() -> None:
         pass
     assert work.take(70)[1] == 70
     assert work.take(100) == (0.0, 30)
+
+
+@pytest.mark.parametrize(("is_shared", "running", "waiting"), [(False, 11.0, 5.0), (True, 5.5, 2.5)])
+def test_replies_of_all_explorers_are_one_mean_and_shared_engines_are_counted_once(
+    is_shared: bool, running: float, waiting: float
+) -> None:
+    first = [
+        Speech(replies=3, tokens=30, cut=1, prompt_tokens=100, reused_tokens=20, looks=1, running=4.0),
+        Speech(looks=1, running=6.0, waiting=2.0),
+    ]
+    second = [Speech(replies=1, tokens=50, cut=1, closed=1, prompt_tokens=100, looks=2, running=12.0, waiting=8.0)]
+    assert speech_metrics([first, second, []], is_shared=is_shared) == {
+        "explore/reply_tokens": 20.0,
+        "explore/cut_replies": 0.5,
+        "explore/closed_thoughts": 0.25,
+        "explore/engine/prefix_hits": 0.1,
+        "explore/engine/running": running,
+        "explore/engine/waiting": waiting,
+    }
+    assert speech_metrics([[Speech()]], is_shared=is_shared) == {}

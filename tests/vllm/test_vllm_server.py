@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from ludus.config import LanguageModelConfig, LoraConfig
-from ludus.config.sections.explore import VllmEngineConfig
+from ludus.config.sections.engines import VllmEngineConfig
 from ludus.errors import PolicyError, TimeoutExceeded
 from ludus.inference.protocol import Completion, Request, Sampling
 from ludus.inference.vllm.engine import VllmEngine

@@ -30,7 +30,7 @@ from ludus.config.sections.chess_losses import CHESS_LOSS_OPTIONS
 from ludus.config.sections.cycle import CycleConfig, ReleaseConfig, UploadConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import ExperienceConfig
-from ludus.config.sections.explore import EndpointConfig, ExploreConfig, JudgeConfig, PromptConfig, SamplingConfig
+from ludus.config.sections.explore import EndpointConfig, ExploreConfig, JudgeConfig
 from ludus.config.sections.games import GameChoice
 from ludus.config.sections.league import LeagueConfig, OpponentConfig, TrueSkillConfig
 from ludus.config.sections.policy import (
@@ -47,6 +47,7 @@ from ludus.config.sections.policy import (
 from ludus.config.sections.population import PayoffConfig, PopulationConfig, StopConfig
 from ludus.config.sections.rewards import RewardConfig, RewardConfigs, SandboxConfig, label_of
 from ludus.config.sections.runtime import RuntimeConfig
+from ludus.config.sections.sampling import PromptConfig, SamplingConfig
 from ludus.config.sections.tasks import TasksetConfig
 from ludus.config.sections.telemetry import TelemetryConfig, WandbConfig
 from ludus.config.sections.train import (

@@ -17,7 +17,7 @@ from ludus.config.sections.checkpoint import CheckpointConfig
 from ludus.config.sections.cycle import CycleConfig
 from ludus.config.sections.evaluate import EvaluateConfig
 from ludus.config.sections.experience import ExperienceConfig
-from ludus.config.sections.explore import ExploreConfig, SamplingConfig
+from ludus.config.sections.explore import ExploreConfig
 from ludus.config.sections.games import GameChoice
 from ludus.config.sections.league import LeagueConfig
 from ludus.config.sections.policy import PolicyConfig
@@ -25,6 +25,7 @@ from ludus.config.sections.population import PopulationConfig
 from ludus.config.sections.record import RecordConfig
 from ludus.config.sections.rewards import RewardConfigs
 from ludus.config.sections.runtime import RuntimeConfig
+from ludus.config.sections.sampling import SamplingConfig
 from ludus.config.sections.stages import StageConfig
 from ludus.config.sections.synchronise import SynchroniseConfig
 from ludus.config.sections.tasks import TasksetConfig

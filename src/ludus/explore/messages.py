@@ -65,6 +65,27 @@ class Ready(msgspec.Struct, tag="ready", kw_only=True):
     """The worker is set up."""
 
 
+class Speech(msgspec.Struct, kw_only=True):
+    """What a language model has said since the last message, and how its engine fared."""
+
+    replies: int = 0
+    """Of training episodes that ended well, as the three below."""
+    tokens: int = 0
+    cut: int = 0
+    """Replies that reached their length before their end."""
+    closed: int = 0
+    """Replies whose thoughts were closed by their budget."""
+    prompt_tokens: int = 0
+    """Of all requests."""
+    reused_tokens: int = 0
+    """Of these, found in the prefix cache."""
+    looks: int = 0
+    """Times that the engine's load was looked at."""
+    running: float = 0.0
+    """Requests, summed over the looks."""
+    waiting: float = 0.0
+
+
 class Played(msgspec.Struct, tag="played", kw_only=True):
     """Episodes are in the blob: first the episodes' bytes, then the experiences'."""
 
@@ -77,6 +98,8 @@ class Played(msgspec.Struct, tag="played", kw_only=True):
     """Seconds of playing since the last message."""
     sampled_tokens: int = 0
     """Since the last message, by the engine of a language model."""
+    speech: Speech | None = None
+    """Language models."""
 
 
 class GaveUp(msgspec.Struct, tag="gave_up", kw_only=True):

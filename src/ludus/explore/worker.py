@@ -156,6 +156,7 @@ def hand_over(runner: Runner, channel: Channel[object], work: Work) -> None:
         counts=runner.take_counts(),
         busy_s=busy_s,
         sampled_tokens=sampled_tokens,
+        speech=None if runner.speech is None else runner.speech.take(),
     )
     channel.send(played, blob)
     channel.drain(SEND_DEADLINE_S)

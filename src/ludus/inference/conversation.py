@@ -83,7 +83,7 @@ class Conversation:
     @property
     def is_cut(self) -> bool:
         """Whether the latest reply reached its length before its end."""
-        return not self._ended
+        return bool(self._completions) and self._completions[-1].finish == "length"
 
     @property
     def sampled(self) -> int:
@@ -140,7 +140,7 @@ class Conversation:
         other = Conversation(self._template, self._system)
         end = self.replies[replies - 1].end
         other._tokens = self._tokens[:end]
-        other._ended = self._completions[replies - 1].finish == "stop"
+        other._ended = _has_end(self._template, self._completions[replies - 1])
         said = [place for place, (who, _) in enumerate(self._spoken) if who == "player"]
         other._spoken = self._spoken[: said[replies - 1 - len(self.replies)] + 1]
         return other
@@ -150,7 +150,7 @@ class Conversation:
         start = len(self._tokens)
         self._tokens += completion.tokens.tolist()
         self._completions.append(completion)
-        self._ended = completion.finish == "stop"
+        self._ended = _has_end(self._template, completion)
         self.replies.append(Reply(start=start, end=len(self._tokens)))
         said = self._template.decode(completion.tokens.tolist())
         self._spoken.append(("player", said))
@@ -212,6 +212,11 @@ def conversation_tokens(template: ChatTemplate, messages: Sequence[Mapping[str, 
     return tokens
 
 
+def _has_end(template: ChatTemplate, completion: Completion) -> bool:
+    """Whether it ends with the template's own mark; what was cut, or ended at a string, is still to be closed."""
+    return completion.finish == "stop" and int(completion.tokens[-1]) in template.stop_tokens
+
+
 def _blank(tokens: NDArray[np.int32]) -> Columns:
     count = len(tokens)
     return {
@@ -228,7 +233,7 @@ def _blank(tokens: NDArray[np.int32]) -> Columns:
 
 def _write(columns: Columns, reply: Reply, completion: Completion) -> None:
     said = slice(reply.start, reply.end)
-    columns["mask"][said] = True
+    columns["mask"][said] = True if completion.sampled is None else completion.sampled
     columns["logp"][said] = completion.logps
     columns["value"][said] = completion.values
     columns["version"][said] = completion.policy.version

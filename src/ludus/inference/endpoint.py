@@ -90,6 +90,10 @@ class Endpoint:
         """The JSON object at a path below the endpoint's URL. Raises as `post` does."""
         return self._object(await self._call("GET", path, None, deadline_s, RETRIED))
 
+    async def text(self, path: str, *, deadline_s: float) -> str:
+        """Any text at a path below the endpoint's URL. Raises as `post` does."""
+        return str(await self._call("GET", path, None, deadline_s, RETRIED, is_json=False))
+
     async def post(self, path: str, body: Mapping[str, Any], *, deadline_s: float) -> dict[str, Any]:
         """Send a JSON object; returns the one that comes back.
 

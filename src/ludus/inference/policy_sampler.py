@@ -7,25 +7,49 @@ names the engine; what was interrupted is still to be played when the run goes o
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from collections import Counter
 from collections.abc import Set
+from dataclasses import dataclass
 
 from ludus.config import SamplingConfig
 from ludus.errors import EngineLost, Unreachable
 from ludus.inference.conversation import ChatTemplate
 from ludus.inference.protocol import Completion, Engine, Request, Sampling, ShowsProgress
+from ludus.inference.thinking import ThinkingBudget
+from ludus.lm.chat import ChatFormat
 from ludus.runtime import Pulse
 
 log = logging.getLogger(__name__)
 
-ANSWER_S = 600.0
+ANSWER_S = 1800.0
 """Limit of one reply."""
 
 
 class Interrupted(Exception):
     """The engine could not be reached: the game is to be played again from its beginning."""
+
+
+@dataclass(slots=True)
+class _Reach:
+    """Whether the engine can be reached, for all that sample from it."""
+
+    trouble: str = ""
+    lost_since: float | None = None
+
+
+@dataclass(slots=True)
+class Said:
+    """What the policy has said in one episode, in replies that are finished."""
+
+    replies: int = 0
+    tokens: int = 0
+    cut: int = 0
+    """Replies that reached their length before their end."""
+    closed: int = 0
+    """Replies whose thoughts were closed by their budget."""
 
 
 class PolicySampler:
@@ -45,53 +69,84 @@ class PolicySampler:
         self.template = template
         self.context = context
         self.pulse = pulse or Pulse()
-        self.trouble = ""
-        """Why the engine cannot be reached now; empty while it can."""
         self._patience_s = patience_s
-        self._lost_since: float | None = None
-        self._sampled: Counter[str] = Counter()
-        """Tokens of finished replies, by episode."""
+        self._reach = _Reach()
+        self._said: dict[str, Said] = {}
+        """By episode."""
+        self._budget: ThinkingBudget | None = None
+
+    def speaking(self, template: ChatFormat, sampling: SamplingConfig) -> PolicySampler:
+        """The same engine, for conversations in another form and with another budget for thoughts."""
+        other = copy.copy(self)
+        other.template = template
+        budget = sampling.thinking_budget
+        other._budget = None if budget is None else ThinkingBudget(tokens=budget, chat=template)
+        return other
+
+    @property
+    def trouble(self) -> str:
+        """Why the engine cannot be reached now; empty while it can."""
+        return self._reach.trouble
 
     async def sample(self, request: Request) -> Completion:
-        """Write one completion.
+        """Write one reply.
 
         Raises:
             Interrupted: the engine is out of reach; the task is to begin again.
             EngineLost: it has been for too long.
             PolicyError, TimeoutExceeded: as the engine raises them.
         """
+        if self._budget is None:
+            completion = await self._generate(request)
+        else:
+            completion = await self._budget.sample(request, self._generate)
+        said = self._said.setdefault(_episode(request.session), Said())
+        said.replies += 1
+        said.cut += completion.finish == "length"
+        said.closed += completion.sampled is not None and not completion.sampled.all()
+        return completion
+
+    async def _generate(self, request: Request) -> Completion:
+        """One completion of the engine."""
         try:
             completion = await self.engine.generate(request)
         except Unreachable as error:
             raise self._interruption(error) from error
-        if self._lost_since is not None:
-            log.warning("the engine answers again, after %.0f s", time.monotonic() - self._lost_since)
-            self._lost_since, self.trouble = None, ""
+        reach = self._reach
+        if reach.lost_since is not None:
+            log.warning("the engine answers again, after %.0f s", time.monotonic() - reach.lost_since)
+            reach.lost_since, reach.trouble = None, ""
         self.pulse.tick()
-        self._sampled[_episode(request.session)] += len(completion.tokens)
+        self._said.setdefault(_episode(request.session), Said()).tokens += len(completion.tokens)
         return completion
+
+    def went_on(self, session: str) -> None:
+        """The latest completion of a session went on with the one before, which was cut to be looked at: one reply."""
+        if (said := self._said.get(_episode(session))) is not None:
+            said.replies -= 1
+            said.cut -= 1
 
     def sampled(self) -> Counter[str]:
         """Tokens that were sampled so far in every episode that is not over, by its id; of a reply that is being
         written only where the engine tells."""
-        totals = self._sampled.copy()
+        totals = Counter({episode: said.tokens for episode, said in self._said.items()})
         for session, tokens in self.engine.writing() if isinstance(self.engine, ShowsProgress) else ():
             totals[_episode(session)] += tokens
         return totals
 
-    def end_episode(self, episode: str) -> int:
-        """The episode is over, or begins again; returns the tokens that were sampled in it."""
-        return self._sampled.pop(episode, 0)
+    def end_episode(self, episode: str) -> Said:
+        """The episode is over, or begins again; returns what was said in it."""
+        return self._said.pop(episode, Said())
 
     def _interruption(self, error: Unreachable) -> Interrupted | EngineLost:
         """What to raise in a game that cannot reach the engine, again or for the first time."""
-        now = time.monotonic()
-        if self._lost_since is None:
+        now, reach = time.monotonic(), self._reach
+        if reach.lost_since is None:
             log.warning("%s", error)
-            self._lost_since = now
-        self.trouble = str(error)
-        if now - self._lost_since < self._patience_s:
-            return Interrupted(self.trouble)
+            reach.lost_since = now
+        reach.trouble = str(error)
+        if now - reach.lost_since < self._patience_s:
+            return Interrupted(reach.trouble)
         return EngineLost(
             f"{error}; explore.engine.patience_s = {self._patience_s:g} is over. Nothing is lost: start the server "
             "again, and the same command resumes the run"
@@ -110,5 +165,8 @@ def make_sampling(config: SamplingConfig, stop_tokens: Set[int], *, max_tokens: 
         temperature=config.temperature,
         top_p=config.top_p,
         top_k=config.top_k,
+        min_p=config.min_p,
+        repetition_penalty=config.repetition_penalty,
+        stop=config.stop,
         stop_tokens=frozenset() if config.ignore_end else frozenset(stop_tokens),
     )

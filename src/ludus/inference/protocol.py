@@ -24,8 +24,8 @@ Finish = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How tokens are drawn. Log-probabilities are those of the distribution at `temperature`, before `top_p` and
-    `top_k` cut it: what a learner recomputes."""
+    """How tokens are drawn. Log-probabilities are those of the distribution at `temperature`, before `top_p`, `top_k`
+    and `min_p` cut it and without `repetition_penalty`: what a learner recomputes."""
 
     max_tokens: int
     temperature: float = 1.0
@@ -35,6 +35,17 @@ class Sampling:
     """0: no limit."""
     stop_tokens: frozenset[int] = frozenset()
     """Sampling one of these ends the completion; the token is part of it."""
+    min_p: float = 0.0
+    """Tokens less likely than the likeliest one times this are never drawn; the penalty counts for both."""
+    repetition_penalty: float = 1.0
+    """Divides positive logits of tokens that are in the prompt or the completion, and multiplies negative ones."""
+    stop: tuple[str, ...] = ()
+    """The token that completes one of these in the completion's text, without marks, ends it and is part of it."""
+
+    @property
+    def is_bent(self) -> bool:
+        """Whether tokens are drawn from another distribution than that of the log-probabilities."""
+        return self.top_p < 1 or self.top_k > 0 or self.min_p > 0 or self.repetition_penalty != 1
 
     def as_greedy(self) -> Sampling:
         """The same, but taking the likeliest token."""
@@ -68,6 +79,9 @@ class Completion:
     """`[n]`: the critic's estimate before each token; zeros where there is no critic."""
     policy: PolicyRef
     finish: Finish
+    """`stop`: by a stop token or a stop string."""
+    sampled: NDArray[np.bool_] | None = None
+    """`[n]`: which tokens were sampled, where others were put between them; None: all."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,6 +147,15 @@ class ShowsProgress(Protocol):
 
 
 @runtime_checkable
+class ShowsLoad(Protocol):
+    """An engine that tells how busy it is."""
+
+    def load(self) -> tuple[int, int]:
+        """Requests that run, and requests that wait."""
+        ...
+
+
+@runtime_checkable
 class TakesServers(Protocol):
     """An engine that is told which servers there are."""
 
@@ -169,6 +192,8 @@ def check_request(request: Request, *, context: int) -> str:
         return (
             f"temperature {sampling.temperature:g}, top_p {sampling.top_p:g} and top_k {sampling.top_k} are no sampling"
         )
+    if not 0 <= sampling.min_p < 1 or sampling.repetition_penalty <= 0 or "" in sampling.stop:
+        return f"min_p {sampling.min_p:g}, repetition_penalty {sampling.repetition_penalty:g} and stop are no sampling"
     need = len(request.prompt) + request.sampling.max_tokens
     if need > context:
         return (

@@ -58,7 +58,7 @@ class Gathering:
         model = self._config.policy.model
         if model is not None:
             model = model.model_copy(update={"path": order.model or model.path})
-        self._text = None if model is None else load_model_text(model)
+        self._text = None if model is None else load_model_text(model, self._config.explore.sampling)
         self._asking = Asking.of_run(self._config)
         self.metrics: dict[str, float] = {}
         self.refusals: list[str] = []

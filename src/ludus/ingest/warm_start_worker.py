@@ -77,7 +77,7 @@ class WarmUp:
         from ludus.ingest.bot_games import TextTables, bot_tasks
         from ludus.lm.chat import ChatFormat
 
-        config, chat = self._config, ChatFormat(self._model.tokenizer)
+        config, chat = self._config, ChatFormat(self._model.tokenizer, self._config.explore.sampling)
         tables = TextTables(f"{config.name}/warm-start", config, self._warm.players, chat, self._pulse)
         seed = derive_seed(config.seed, "warm-start")
         tasks = bot_tasks(config.games, self._warm.players, seed, tables.seats, 0, self._warm.games)

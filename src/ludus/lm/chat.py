@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from ludus.config import SamplingConfig
+from ludus.config.sections.sampling import THINKING_ARGUMENTS
 from ludus.errors import ConfigError
 
 Messages = Sequence[Mapping[str, str]]
@@ -23,17 +25,21 @@ _RULES, _QUESTIONS, _ANSWERS = "probe-rules", ("probe-one", "probe-two", "probe-
 _ODD_TEXTS = ("", " \n padded \n ", "{{ x }} {% y %}", "<think>a</think>b", "<tool_response>a</tool_response>")
 """Texts that some templates treat in ways of their own."""
 _REMEMBERED_TEXTS = 1024
+_THOUGHTS = re.compile(r"(?:<think>\s*(?:</think>\s*)?)?\Z")
+"""How a template opens thoughts where the model is to speak, or closes them at once."""
 
 
 class ChatFormat:
     """What a tokenizer's chat template puts around the turns of a conversation."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, sampling: SamplingConfig | None = None) -> None:
+        """`sampling` says whether the model is to think, and what else its template is told."""
         self._tokenizer = tokenizer
         self._tokens = lru_cache(_REMEMBERED_TEXTS)(self._tokenise)
         self._openings = lru_cache(_REMEMBERED_TEXTS)(self._open)  # the attempts of a group begin alike
         self._name = tokenizer.name_or_path or type(tokenizer).__name__
         marks = _marks(tokenizer)
+        self._arguments = _template_arguments(self._name, tokenizer, sampling or SamplingConfig())
         self._marks = re.compile("|".join(map(re.escape, sorted(marks, key=len, reverse=True))) or r"(?!)")
         self._mark_ids = frozenset(tokenizer.convert_tokens_to_ids(sorted(marks)))
         if not self._is_append_only([]):
@@ -71,13 +77,13 @@ class ChatFormat:
         """The tokens of what somebody says in the model's place, with the end of its turn."""
         return [*self._encode(self._without_marks(text)), self._end]
 
+    def tokens_of(self, text: str) -> list[int]:
+        """The tokens of a text as the template writes one, the model's marks as such."""
+        return self._encode(text)
+
     def decode(self, tokens: Sequence[int]) -> str:
         """What sampled tokens say, without the model's marks."""
-        ids = [int(token) for token in tokens]
-        backend = getattr(self._tokenizer, "backend_tokenizer", None)
-        if backend is not None:  # ten times as fast: transformers looks at the type of every token
-            return str(backend.decode(ids, skip_special_tokens=True))
-        return str(self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        return decode_tokens(self._tokenizer, [int(token) for token in tokens])
 
     def _open(self, messages: tuple[tuple[tuple[str, str], ...], ...]) -> tuple[int, ...]:
         safe = [{**dict(message), "content": self._without_marks(dict(message)["content"])} for message in messages]
@@ -85,7 +91,9 @@ class ChatFormat:
 
     def _render(self, messages: Messages) -> str:
         try:
-            text = self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+            text = self._tokenizer.apply_chat_template(
+                list(messages), tokenize=False, add_generation_prompt=True, **self._arguments
+            )
         except Exception as error:  # a template is a program; it raises what its author chose
             raise ConfigError(f"{self._name} has a chat template that fails: {error}") from error
         return str(text)
@@ -123,9 +131,14 @@ class ChatFormat:
             after = [self._after_answer(question["content"]) for question in (second, third)]
         except (ConfigError, ValueError):
             return False
+        # Many templates open thoughts, or close them at once, where the model is to speak, and leave that out of
+        # earlier turns. Here it stays, as thoughts do.
+        before = whole.partition(yes["content"])[0]
+        thoughts = "" if before.startswith(opening) else _THOUGHTS.findall(opening)[0]
+        opening, later = opening.removesuffix(thoughts), after[0].removesuffix(thoughts)
         # Some templates put a space before an answer, which the model says itself.
-        gap = whole[len(opening) :].partition(yes["content"])[0]
-        parts = [opening, gap, yes["content"], after[0], gap, no["content"], after[1]]
+        gap = before[len(opening) :]
+        parts = [opening, gap, yes["content"], later, gap, no["content"], after[1]]
         return whole == "".join(parts) and not gap.strip() and all(message["content"] in opening for message in rules)
 
     def _end_of_turn(self) -> int:
@@ -137,6 +150,31 @@ class ChatFormat:
             f"{self._name} has a chat template without a token that ends a turn, so a reply would have no end; "
             "use a model with a template such as ChatML"
         )
+
+
+def decode_tokens(tokenizer: Any, tokens: Sequence[int]) -> str:
+    """What tokens say, without the model's marks."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:  # ten times as fast: transformers looks at the type of every token
+        return str(backend.decode(list(tokens), skip_special_tokens=True))
+    return str(tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+def _template_arguments(name: str, tokenizer: Any, sampling: SamplingConfig) -> dict[str, Any]:
+    """What a template is told besides the messages. Raises ConfigError for what it does not know."""
+    template = str(tokenizer.chat_template)
+    unknown = [key for key in sampling.template_arguments if not re.search(rf"\b{re.escape(key)}\b", template)]
+    if unknown:
+        raise ConfigError(f"{name} knows no {unknown[0]!r} in its chat template; leave it out of template_arguments")
+    if sampling.thinking is None:
+        return dict(sampling.template_arguments)
+    switch = next((key for key in THINKING_ARGUMENTS if re.search(rf"\b{key}\b", template)), None)
+    if switch is None:
+        raise ConfigError(
+            f"{name} cannot turn thinking on or off in its chat template (which knows no {THINKING_ARGUMENTS[0]!r}); "
+            "leave thinking out"
+        )
+    return {**sampling.template_arguments, switch: sampling.thinking}
 
 
 def _marks(tokenizer: Any) -> set[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ludus.config import LanguageModelConfig
+from ludus.config import LanguageModelConfig, SamplingConfig
 from ludus.errors import ConfigError
 from ludus.lm.chat import ChatFormat
 from ludus.lm.model_folder import find_model_folder
@@ -33,15 +33,18 @@ class ModelText:
     """Tokens are below this number."""
 
 
-def load_model_text(config: LanguageModelConfig) -> ModelText:
-    """Read a model's tokenizer and settings. Raises ConfigError if it is not here or cannot be used."""
+def load_model_text(config: LanguageModelConfig, sampling: SamplingConfig | None = None) -> ModelText:
+    """Read a model's tokenizer and settings. Raises ConfigError if it is not here or cannot be used.
+
+    `sampling` has what the chat template is told.
+    """
     from ludus.lm import language_models
 
     folder = find_model_folder(config.path)
     settings = language_models._load_settings(config.path, folder)
     tokenizer = language_models._load_tokenizer(config.path, folder)
     return ModelText(
-        chat=ChatFormat(tokenizer),
+        chat=ChatFormat(tokenizer, sampling),
         context=language_models._context(config, settings),
         vocabulary=len(tokenizer),
     )

@@ -134,7 +134,7 @@ class Dispatcher:
         self._limits = _Limits(least=workers, most=most_workers, held=slots * TASKS_PER_SLOT)
         self.bill = EndpointBill(workers)
         """What endpoints have cost, over all starts of the run."""
-        self.work = ExplorerWork()
+        self.work = ExplorerWork(shares_engines=context.config.explore.engine.kind == "vllm")
         self.cuts = Cuts()
         self._setup = Setup(
             run=context.config.name,

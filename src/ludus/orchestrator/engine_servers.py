@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ludus.config.sections.explore import VllmEngineConfig
+from ludus.config.sections.engines import VllmEngineConfig
 from ludus.errors import WorkerError
 from ludus.explore.messages import Servers
 from ludus.inference.vllm.server import ServerOrder

@@ -166,7 +166,12 @@ def open_service(
     return Service(
         engine=engine,
         members=Members(store, config.policy.name, catalog=run.catalog),
-        writer=Writer(engine, ChatFormat(model.tokenizer), context=model.context, sampling=config.explore.sampling),
+        writer=Writer(
+            engine,
+            ChatFormat(model.tokenizer, config.explore.sampling),
+            context=model.context,
+            sampling=config.explore.sampling,
+        ),
         token_text=TokenText(model.tokenizer),
         max_in_flight=max_in_flight,
     )

@@ -64,7 +64,7 @@ class Writer:
                 prompt=prompt,
                 policy=policy,
                 sampling=sampling,
-                stops=request.stop,
+                stops=request.stop or self._defaults.stop,
                 seed=derive_seed(seed, "choice", index),
             )
             for index in range(request.n)
@@ -137,6 +137,8 @@ class Writer:
             temperature=defaults.temperature if request.temperature is None else request.temperature,
             top_p=defaults.top_p if request.top_p is None else request.top_p,
             top_k=defaults.top_k if request.top_k is None else request.top_k,
+            min_p=defaults.min_p,
+            repetition_penalty=defaults.repetition_penalty,
             stop_tokens=self._chat.stop_tokens,
         )
 

@@ -78,7 +78,16 @@ EXPLORE = (
     ("explore/rewards/<reward>/failed", "count", "tasks: responses that it could not score"),
     ("explore/rewards/<reward>/sum", "reward", "tasks: what it gave in all, before its weight"),
     ("explore/tokens_per_s", "tokens/s", "language models: sampled by all explorers for each second of their play, "
-     "evaluation included"),
+     "evaluation included: what the engines write"),
+    ("explore/reply_tokens", "tokens", "language models: sampled per reply, in training episodes of late"),
+    ("explore/cut_replies", "share", "language models: the same replies that reached `max_tokens` before their end"),
+    ("explore/closed_thoughts", "share", "language models: the same replies whose thoughts `thinking_budget` closed; "
+     "left out where there are none"),
+    ("explore/engine/running", "requests", "language models: that the engines were writing, mean over looks; local "
+     "engines and vLLM's"),
+    ("explore/engine/waiting", "requests", "language models: that waited for a place there"),
+    ("explore/engine/prefix_hits", "share", "language models: tokens of prompts found in the prefix cache of the "
+     "engines; vLLM tells with `--enable-prompt-tokens-details`"),
     ("explore/workflow/attempts", "count", "tasks: attempts, retries and evaluation included, as all `workflow`"),
     ("explore/workflow/retries", "count", "tasks: attempts that were made again after a failure"),
     ("explore/workflow/failed", "count", "tasks: attempts that were given up"),

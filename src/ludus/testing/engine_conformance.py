@@ -108,10 +108,12 @@ class _Checks:
             )
 
     async def greedy_and_cut_sampling(self) -> None:
-        """Temperature 0, top_k 1 and a small top_p all take the likeliest token, with its whole log-probability."""
+        """Temperature 0, top_k 1, a small top_p and a large min_p all take the likeliest token, with its whole
+        log-probability; with a penalty, too, log-probabilities are the model's own."""
         for prompt in self.prompts:
             greedy = await self.ask(self.request(prompt, max_tokens=4, temperature=0.0))
-            for cut in ({"top_k": 1}, {"top_p": 1e-6}):
+            await self.ask(self.request(prompt, max_tokens=8, repetition_penalty=1.4))
+            for cut in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 0.999999}):
                 same = await self.ask(self.request(prompt, max_tokens=4, **cut))
                 require(
                     same.tokens.tolist() == greedy.tokens.tolist()

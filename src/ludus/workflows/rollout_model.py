@@ -161,11 +161,14 @@ class RolloutModel:
             session=self.session(chat),
         )
         try:
-            return await self._sampler.sample(request)
+            completion = await self._sampler.sample(request)
         except (Interrupted, EngineLost) as trouble:
             self.trouble = self.trouble or trouble
             self._on_trouble()
             raise
+        if after:
+            self._sampler.went_on(request.session)
+        return completion
 
     def close(self) -> None:
         """The attempt is over."""

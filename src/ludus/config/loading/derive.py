@@ -47,6 +47,7 @@ _ROUNDS_KEPT = 4
 _SNAPSHOTS = 20
 _STEPS = 10_000_000
 _LORA_RATE, _WHOLE_MODEL_RATE = 1e-4, 1e-5
+_DEADLINE_S = 1800.0
 _FUSED_CHECKPOINT_EVERY = 50
 _TABULAR_CHECKPOINT_EVERY = 25
 
@@ -126,6 +127,8 @@ def fill_defaults(config: RunConfig) -> RunConfig:
     if config.population is not None:
         return _fill_learned(config, config.population)
     config = _fill_entries(config)
+    if config.policy.model is not None:
+        config = _with(config, explore=_unless_given(config.explore, deadline_s=_DEADLINE_S))
     config = _with(config, topology=config.topology or ("split" if fused_obstacles(config) else "fused"))
     config = _fill_train(config)
     config = _fill_intervals(config)

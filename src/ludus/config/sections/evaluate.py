@@ -9,8 +9,8 @@ from pydantic import Field
 
 from ludus.config.base import Model, TextOrMapping
 from ludus.config.problems import Contradiction, Path, at, no_effect, repeated
-from ludus.config.sections.explore import PromptConfig, SamplingConfig
 from ludus.config.sections.league import FixedPlayer
+from ludus.config.sections.sampling import PromptConfig, SamplingConfig
 from ludus.config.sections.tasks import TasksetConfig
 
 if TYPE_CHECKING:

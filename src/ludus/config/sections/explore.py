@@ -1,4 +1,4 @@
-"""How episodes are played: `explore`. Engines, prompts and sampling of language models, endpoints and a judge.
+"""How episodes are played: `explore`. Endpoints and a judge; engines, prompts and sampling are in files of their own.
 
 Invariant: no key of an endpoint ever stands in a config. It names the environment variable that has the key, and what
 was written in its place by mistake is not repeated in the error.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
 from ludus.config.base import Model
 from ludus.config.problems import Contradiction, Path, Unrepeatable, at, nearest_word, no_effect
+from ludus.config.sections.engines import EngineConfig, LocalEngineConfig, check_engine
 from ludus.config.sections.league import FIXED_PLAYER
+from ludus.config.sections.sampling import PromptConfig, SamplingConfig, check_sampling
 
 if TYPE_CHECKING:
     from ludus.config.run import RunConfig
@@ -87,89 +89,6 @@ class JudgeConfig(Model):
     """The best score."""
 
 
-class LocalEngineConfig(Model):
-    """The engine inside the explorer process, on PyTorch."""
-
-    kind: Literal["local"] = "local"
-    max_batch: int = Field(default=64, gt=0, le=4096)
-    """Sequences decoded at the same time; others wait."""
-    prefill_tokens: int = Field(default=512, gt=0)
-    """Chunked prefill: prompt tokens per step, at most, so that long prompts do not stall decoding."""
-    reuse: bool = True
-    """Prefix caching: a turn reuses the cache of the turn before, and shared prefixes are computed once."""
-
-
-class VllmEngineConfig(Model):
-    """vLLM servers, driven over their OpenAI-compatible API with adapters loaded at run time: one that you started
-    (`url`), or some that the run starts, watches and ends (`servers`)."""
-
-    kind: Literal["vllm"]
-    url: str | None = Field(default=None, pattern=r"^https?://\S+$", examples=["http://127.0.0.1:8000/v1"])
-    """Of the OpenAI API of your server, such as `http://127.0.0.1:8000/v1`. Default: the run starts `servers`."""
-    model: str = Field(default="base", min_length=1)
-    """The name under which the server serves the base model."""
-    servers: int | None = Field(default=None, gt=0, le=256, examples=[1])
-    """Servers that the run starts, on loopback; on a Ray cluster each on a node of its own where there are as many."""
-    tensor_parallel: int = Field(default=1, gt=0, le=64)
-    """GPUs over which each server splits the model."""
-    command: tuple[str, ...] = Field(default=("vllm", "serve"), min_length=1, strict=False)
-    """Program that starts a server; ludus adds the model, `--port` and what it needs of vLLM."""
-    arguments: tuple[str, ...] = Field(default=(), strict=False, examples=[["--max-model-len", "8192"]])
-    """Further arguments of each server."""
-    start_s: float = Field(default=1800.0, gt=0)
-    """Seconds that a server may take until it answers for the first time."""
-    patience_s: float = Field(default=300.0, ge=0)
-    """Seconds that the server may be unreachable before the run stops. Interrupted games are replayed."""
-
-
-class CustomEngineConfig(Model):
-    """An engine of a plugin."""
-
-    kind: Literal["custom"]
-    name: str = Field(min_length=1, examples=["my_engine"])
-    """What the plugin registered."""
-    options: dict[str, Any] = Field(default={})
-    """Keyword arguments of what makes it."""
-    patience_s: float = Field(default=0.0, ge=0)
-    """How long it may be out of reach before the run stops. Games that it interrupts are played again."""
-
-
-EngineConfig = Annotated[LocalEngineConfig | VllmEngineConfig | CustomEngineConfig, Field(discriminator="kind")]
-
-
-class SamplingConfig(Model):
-    """How a language model samples a reply."""
-
-    max_tokens: int = Field(default=64, gt=0, le=131_072)
-    """Tokens of one reply."""
-    ignore_end: bool = False
-    """Let every reply have `max_tokens` tokens, past the token that would end it: for measurements."""
-    temperature: float = Field(default=1.0, gt=0, le=10)
-    """1 samples as the model is; less prefers likely tokens."""
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    """Sample from the likeliest tokens with this probability together; 1: from all."""
-    top_k: int = Field(default=0, ge=0)
-    """0: no limit."""
-
-
-class PromptConfig(Model):
-    """How a game and a language model talk: prompts, moves in replies, invalid moves, and what a training row is."""
-
-    template: str = "plain"
-    """Name of the prompt template: `plain`, `boxed`, `think`, or one that a plugin registered."""
-    action: str = "whole"
-    """How the move is found in a reply: `whole`, `boxed`, `bracket`, `last_line`, `choice`, `regex:...`."""
-    invalid_moves: int = Field(default=0, ge=0)
-    """Invalid moves in a row after which a seat may try again; one more and it forfeits."""
-    invalid_reward: float = -1.0
-    """What a seat that forfeits gets; the others share the opposite."""
-    max_turns: int | None = Field(default=None, gt=0)
-    """Replies of one seat in one game; a longer game is cut and counts as truncated."""
-    rows: Literal["episode", "turn"] = "episode"
-    """What a training sequence is: all that a seat said in a game, with the rest masked; or one reply with all that
-    came before it."""
-
-
 class ExploreConfig(Model):
     """How games are played."""
 
@@ -181,7 +100,8 @@ class ExploreConfig(Model):
     """Explorer processes at most, on a Ray cluster that is joined (`runtime.address`): some are added while nodes have
     room, and go with their nodes. `games_in_flight` is over all of them. Default: `workers`, no more and no fewer."""
     deadline_s: float = Field(default=60.0, gt=0)
-    """Wall-clock limit of one episode; a game that exceeds it is recorded as failed."""
+    """Wall-clock limit of one episode; a game that exceeds it is recorded as failed. Default: 1,800 for language
+    models."""
     noise: float = Field(default=0.0, ge=0, lt=1)
     """Epsilon: share of training moves played uniformly at random, and not trained on."""
     engine: EngineConfig = LocalEngineConfig()
@@ -236,7 +156,8 @@ def check_explore(config: RunConfig) -> Iterator[Contradiction]:
         text = f"{wanted} workers share explore.games_in_flight ({games}) games; write at most {games} workers"
         yield at("explore.workers", text)
     yield from _max_workers(config)
-    yield from _engine(config)
+    yield from check_engine(config)
+    yield from check_sampling(config)
     if not speaks and explore.group > 1:
         yield at("explore.group", "is for language models; give policy.model, or write explore.group: 1")
     if speaks and explore.noise:
@@ -266,24 +187,6 @@ def _max_workers(config: RunConfig) -> Iterator[Contradiction]:
     elif explore.max_workers > explore.games_in_flight:
         games = explore.games_in_flight
         yield at("explore.max_workers", f"so many workers share explore.games_in_flight ({games}) games; write fewer")
-
-
-def _engine(config: RunConfig) -> Iterator[Contradiction]:
-    """Servers of one's own, or those of the run."""
-    engine, path = config.explore.engine, "explore.engine"
-    if engine.kind != "vllm":
-        return
-    if engine.url is not None:
-        if engine.servers is not None:
-            yield at(f"{path}.servers", "the run starts none where there is a url; leave one of the two out")
-        else:
-            keys = "tensor_parallel command arguments start_s"
-            yield from no_effect(engine, path, keys, "the server at explore.engine.url is yours; write servers instead")
-    elif engine.servers is None:
-        yield at(f"{path}.url", "which server? Write its url, or servers: 1 to have the run start one")
-    elif config.population is not None:
-        text = "are of a run of one policy; start a server for the population, and write its url"
-        yield at(f"{path}.servers", text)
 
 
 def _cut_off(config: RunConfig) -> Iterator[Contradiction]:

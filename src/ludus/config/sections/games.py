@@ -10,8 +10,8 @@ from pydantic import Field
 
 from ludus.config.base import TextOrMapping
 from ludus.config.problems import Contradiction, at, repeated
-from ludus.config.sections.explore import PromptConfig, SamplingConfig
 from ludus.config.sections.rewards import RewardConfigs
+from ludus.config.sections.sampling import PromptConfig, SamplingConfig
 
 if TYPE_CHECKING:
     from ludus.config.run import RunConfig

@@ -15,8 +15,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from ludus.config.base import CustomPart, Model, NameAlone, Scalar, Template, kind_alone
 from ludus.config.problems import Contradiction, Path, at
-from ludus.config.sections.explore import SamplingConfig
 from ludus.config.sections.rewards import RewardConfigs
+from ludus.config.sections.sampling import SamplingConfig
 from ludus.config.sections.workflow import WorkflowConfig
 
 if TYPE_CHECKING:

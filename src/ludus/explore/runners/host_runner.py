@@ -41,6 +41,9 @@ class HostRunner:
     sampled_tokens = 0
     """Networks write none."""
 
+    speech = None
+    """Nobody speaks."""
+
     def __init__(
         self,
         *,

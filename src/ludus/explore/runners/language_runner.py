@@ -22,6 +22,7 @@ from msgspec import structs
 from ludus.explore.players.endpoints import Counts, Endpoints
 from ludus.explore.runners.assembly import Row, assemble_traces, gather_rows
 from ludus.explore.runners.slot import SeatTrace
+from ludus.explore.runners.speech_tally import SpeechTally
 from ludus.inference.policy_sampler import Interrupted, PolicySampler
 from ludus.inference.protocol import TakesServers
 from ludus.records import Episode, EpisodeBatch, EpisodeId, Experiences, Task, episode_id
@@ -79,6 +80,7 @@ class LanguageRunner:
         self._ending: set[asyncio.Task[Finished | None]] = set()
         """Cancelled, and not over yet. They keep no slot."""
         self._finished: list[Finished] = []
+        self.speech = SpeechTally(sampler.engine)
         self._loop = asyncio.new_event_loop()
 
     @property
@@ -136,6 +138,7 @@ class LanguageRunner:
             self._playing[self._loop.create_task(self._play(task))] = task
         if self._playing or self._ending:
             self._loop.run_until_complete(self._play_on())
+            self.speech.look()
         self._sampler.pulse.working_on(NO_TASK)
         self._sampler.pulse.tick()
 
@@ -205,8 +208,9 @@ class LanguageRunner:
         except Interrupted:
             return None
         finally:
-            sampled = self._sampler.end_episode(self._episode(task))
-        return replace(finished, episode=structs.replace(finished.episode, sampled=sampled))
+            said = self._sampler.end_episode(self._episode(task))
+        self.speech.add(task, finished.episode, said)
+        return replace(finished, episode=structs.replace(finished.episode, sampled=said.tokens))
 
     def _rollouts_of(self, task: Task) -> Rollouts:
         rollouts = self._rollouts.get(task.game, self._default)

@@ -40,6 +40,7 @@ class MixedRunner:
         self._words = words
         self._speaks = speaks
         self.slots = boards.slots
+        self.speech = words.speech
 
     @property
     def trouble(self) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from typing import cast
 
 from ludus.config import PromptConfig, RewardConfigs, RunConfig, SamplingConfig
 from ludus.config.parts import ENGINES
-from ludus.config.sections.explore import CustomEngineConfig, LocalEngineConfig, VllmEngineConfig
+from ludus.config.sections.engines import CustomEngineConfig, LocalEngineConfig, VllmEngineConfig
 from ludus.errors import PolicyError
 from ludus.explore.messages import Setup
 from ludus.explore.players.endpoints import Endpoints
@@ -61,13 +62,14 @@ def build_language_runner(
     explore = config.explore
     shape = LanguageModelShape.from_json(setup.shape)
     model = load_language_model(model_here(shape.model, store.files))
-    sampler = PolicySampler(
+    voice = PolicySampler(
         make_engine(config, model, shape, store) if engine_of is None else engine_of(model),
-        ChatFormat(model.tokenizer),
+        ChatFormat(model.tokenizer, explore.sampling),
         context=model.context,
         patience_s=getattr(explore.engine, "patience_s", 0.0) if is_patient else 0.0,
         pulse=pulse,
     )
+    speaking = _manners(voice)
     endpoints = Endpoints(explore, spent=setup.spent)
     games, fixed_player = _text_cast()
     guests = extra_players or {}
@@ -90,7 +92,7 @@ def build_language_runner(
             run=setup.run,
             games=games,
             players=player,
-            sampler=sampler,
+            sampler=speaking(sampling or explore.sampling),
             prompt=prompt or explore.prompt,
             sampling=sampling or explore.sampling,
             rewards=make_rewards(rewards, surroundings) if rewards else None,
@@ -106,13 +108,30 @@ def build_language_runner(
         if game.prompt or game.sampling or game.rewards
     }
     rollouts |= {game.key: play(game.prompt, game.sampling) for game in config.evaluate.held_out_games}
-    rollouts |= _task_rollouts(setup, config, sampler, surroundings)
+    rollouts |= _task_rollouts(setup, config, speaking, surroundings)
     default = play(None, None)
-    return LanguageRunner(rollouts, default=default, sampler=sampler, slots=setup.slots, endpoints=endpoints)
+    return LanguageRunner(rollouts, default=default, sampler=voice, slots=setup.slots, endpoints=endpoints)
+
+
+def _manners(voice: PolicySampler) -> Callable[[SamplingConfig], PolicySampler]:
+    """What samples as a config says, over one engine; a chat template that is told the same is made once."""
+    chats: dict[str, ChatFormat] = {}
+    tokenizer = cast(ChatFormat, voice.template).tokenizer
+
+    def speaking(sampling: SamplingConfig) -> PolicySampler:
+        told = repr((sampling.thinking, sorted(sampling.template_arguments.items())))
+        if told not in chats:
+            chats[told] = ChatFormat(tokenizer, sampling)
+        return voice.speaking(chats[told], sampling)
+
+    return speaking
 
 
 def _task_rollouts(
-    setup: Setup, config: RunConfig, sampler: PolicySampler, surroundings: Surroundings
+    setup: Setup,
+    config: RunConfig,
+    speaking: Callable[[SamplingConfig], PolicySampler],
+    surroundings: Surroundings,
 ) -> dict[str, WorkflowRollouts]:
     """What attempts the tasks of each set, by what they have as their game. Sets that agree in everything share one."""
     found: dict[str, WorkflowRollouts] = {}
@@ -123,6 +142,7 @@ def _task_rollouts(
         sampling = taskset.sampling or config.explore.sampling
         settings = repr((workflow, rewards, sampling))
         if settings not in alike:
+            sampler = speaking(sampling)
             alike[settings] = WorkflowRollouts(
                 run=setup.run,
                 workflow=make_workflow(workflow),

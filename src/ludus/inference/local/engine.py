@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,11 +19,13 @@ from ludus.config import LoraConfig
 from ludus.errors import PolicyError, TimeoutExceeded
 from ludus.inference.local.admission import Admission, Job
 from ludus.inference.local.block_pool import BlockPool, Sessions
+from ludus.inference.local.extras import Extras
 from ludus.inference.local.passes import Slots
 from ludus.inference.local.scheduler import Scheduler
 from ludus.inference.local.versions import Version, Versions
 from ludus.inference.protocol import Completion, EngineCounters, Request, check_request
 from ludus.lm.architectures import NotCovered
+from ludus.lm.chat import decode_tokens
 from ludus.lm.decoder import TokenModel
 from ludus.lm.decoder_model import DecoderModel
 from ludus.lm.language_models import LanguageModel
@@ -84,6 +87,7 @@ class LocalEngine:
             model=self._model,
             prefill_tokens=prefill_tokens,
             counters=self.counters,
+            extras=Extras(max_batch, self._vocabulary, partial(decode_tokens, language_model.tokenizer)),
         )
         self._running: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -107,6 +111,10 @@ class LocalEngine:
     def writing(self) -> list[tuple[str, int]]:
         """The session of every request that is being written, and tokens so far."""
         return self._scheduler.writing()
+
+    def load(self) -> tuple[int, int]:
+        """Requests that run, and requests that wait."""
+        return self._scheduler.load()
 
     async def close(self) -> None:
         """Fail requests in flight and stop."""

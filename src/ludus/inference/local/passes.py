@@ -110,6 +110,10 @@ class Slots:
         complete: NDArray[np.bool_] = is_stop | (written + 1 >= self._sampling["limit"][slots])
         return complete
 
+    def so_far(self, slot: int) -> NDArray[np.int32]:
+        """The tokens that a slot has written, until it writes the next."""
+        return self.out_tokens[slot, : self.written[slot]]
+
     def stopped(self, slot: int) -> bool:
         """Whether the last token was a stop token."""
         return bool((self._stops[:, slot] == self.tokens[slot]).any())

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ludus.errors import PolicyError
 from ludus.inference.local.admission import Admission, Job, Prompts, Reading
+from ludus.inference.local.extras import Extras
 from ludus.inference.local.passes import Part, Pass, Slots, make_pass
 from ludus.inference.local.versions import Version, Versions
 from ludus.inference.protocol import Completion, EngineCounters, Finish
@@ -52,6 +53,7 @@ class Scheduler:
         model: TokenModel,
         prefill_tokens: int,
         counters: EngineCounters,
+        extras: Extras,
     ) -> None:
         self._slots = slots
         self._admission = admission
@@ -59,6 +61,7 @@ class Scheduler:
         self._model = model
         self._prefill_tokens = prefill_tokens
         self._counters = counters
+        self._extras = extras
         self._prompts = Prompts(admission)
         self._waiting: deque[Job] = deque()
         self._begun: dict[int, Job] = {}
@@ -80,6 +83,10 @@ class Scheduler:
             for slot, job in self._begun.items()
             if job.state == "writing"
         ]
+
+    def load(self) -> tuple[int, int]:
+        """Jobs that have begun, and jobs that wait."""
+        return len(self._begun), len(self._waiting)
 
     def submit(self, job: Job) -> None:
         """Take a job; it begins when there is room."""
@@ -152,6 +159,7 @@ class Scheduler:
 
     def _open(self, job: Job, jobs: VersionJobs, leader: Job | None) -> None:
         job.slot = self._slots.open(job.request, job.blocks)
+        self._extras.open(job.slot, job.request)
         self._begun[job.slot] = job
         jobs.count += 1
         if leader is None:
@@ -178,8 +186,10 @@ class Scheduler:
         if now.sources is not None:
             logits = logits[now.sources]
             values = None if values is None else values[now.sources]
-        tokens, logps = self._model.draw(logits, self._slots.draws(now.slots))
+        tokens, logps = self._extras.draw(self._model.draw, logits, self._slots.draws(now.slots), now.slots)
         complete = self._slots.record(now.slots, tokens, logps, values)
+        if self._extras.has_stops:
+            complete |= np.array([self._extras.ended(slot, self._slots.so_far(slot)) for slot in now.slots.tolist()])
         self._counters.sampled_tokens += len(tokens)
         for slot in now.slots[complete | ~np.isfinite(logps)].tolist():
             self._finish(self._begun[slot])
@@ -191,7 +201,7 @@ class Scheduler:
         count = int(slots.written[slot])
         tokens, logps = slots.out_tokens[slot, :count].copy(), slots.out_logps[slot, :count].copy()
         values = slots.out_values[slot, :count].copy()
-        finish: Finish = "stop" if slots.stopped(slot) else "length"
+        finish: Finish = "stop" if slots.stopped(slot) or self._extras.ended(slot, tokens) else "length"
         self._leave(job)
         if not np.isfinite(logps).all():
             self._admission.abandon(job)
@@ -210,6 +220,7 @@ class Scheduler:
         job.state = "done"
         del self._begun[job.slot]
         self._slots.close(job.slot)
+        self._extras.close(job.slot)
         jobs.count -= 1
         self._close_if_empty(jobs)
 

@@ -25,7 +25,7 @@ from ludus.inference.protocol import Completion, EngineCounters, Request, Sampli
 
 log = logging.getLogger(__name__)
 
-OMISSIBLE = ("max_tokens", "temperature", "top_p", "top_k", "seed")
+OMISSIBLE = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop", "seed")
 """Parameters without which a reply is still one; `max_tokens` has a second name that is tried instead."""
 
 
@@ -58,7 +58,7 @@ class OpenAIEngine:
         """Write one completion; raises as `ask` does, and PolicyError for a request that is not for it."""
         with self.counters.counting():
             reply = await self._ask(self._read(request), request.sampling, request.seed, request.deadline_s)
-        tokens = reply.as_tokens()
+        tokens = reply.up_to(request.sampling.stop).as_tokens()
         cut = next((i + 1 for i, token in enumerate(tokens) if token in request.sampling.stop_tokens), len(tokens))
         return Completion(
             tokens=np.array(tokens[:cut], np.int32),
@@ -129,6 +129,9 @@ class OpenAIEngine:
             "top_p": sampling.top_p,
             "seed": seed % 2**31,
             **({"top_k": sampling.top_k} if sampling.top_k else {}),
+            **({"min_p": sampling.min_p} if sampling.min_p else {}),
+            **({"repetition_penalty": sampling.repetition_penalty} if sampling.repetition_penalty != 1 else {}),
+            **({"stop": list(sampling.stop)} if sampling.stop else {}),
         }
         if "max_tokens" in self._left_out:
             wanted["max_completion_tokens"] = sampling.max_tokens

@@ -8,7 +8,7 @@ endpoint of text serves behind the same protocol as engines of tokens. It has th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ludus.errors import PolicyError
@@ -83,6 +83,11 @@ class ChatReply:
 
     text: str
     finish: Finish
+
+    def up_to(self, stops: Sequence[str]) -> ChatReply:
+        """The reply without the first of these strings and what follows it, as endpoints cut it themselves."""
+        places = [place for stop in stops if (place := self.text.find(stop)) >= 0]
+        return replace(self, text=self.text[: min(places)], finish="stop") if places else self
 
     def as_tokens(self) -> list[int]:
         """The tokens of `MessageFormat`, with the end mark unless the reply was cut at its length."""

@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ludus.config.sections.explore import VllmEngineConfig
+from ludus.config.sections.engines import VllmEngineConfig
 from ludus.errors import DamagedPolicy, PolicyError, TimeoutExceeded, Unreachable, boundary
 from ludus.inference.endpoint import Endpoint, EndpointRefused
 from ludus.inference.protocol import Completion, EngineCounters, Request, check_request
+from ludus.inference.vllm.load import ServerLoad
 from ludus.inference.vllm.wire import (
     ServerFacts,
     cached_tokens,
@@ -225,6 +226,10 @@ class VllmEngine:
             backoff_s=backoff_s,
             max_in_flight=1024,
         )
+        root = Endpoint(
+            self._url.removesuffix("/").removesuffix("/v1"), counters=EngineCounters(), retries=0, max_in_flight=1
+        )
+        self._root, self._load = root, ServerLoad(root)
         self._adapters = VllmAdapters(self._endpoint, store, most=most_adapters) if store is not None else None
         self._facts: ServerFacts | None = None
         self._met_after = 0
@@ -232,6 +237,7 @@ class VllmEngine:
 
     async def generate(self, request: Request) -> Completion:
         """Write one completion; see `Engine.generate`."""
+        self._load.refresh()
         with self.counters.counting():
             completion, answer = await self._generate(request, time.monotonic() + request.deadline_s)
         self.counters.prompt_tokens += len(request.prompt)
@@ -239,11 +245,16 @@ class VllmEngine:
         self.counters.reused_tokens += cached_tokens(answer)
         return completion
 
+    def load(self) -> tuple[int, int]:
+        """Requests that run at the server, and that wait there, whoever sent them."""
+        return self._load.running, self._load.waiting
+
     def end_session(self, session: str) -> None:
         """The server finds prefixes that it knows by itself; nothing is kept here."""
 
     async def close(self) -> None:
         """Let the connections go. Requests in flight fail. Adapters stay at the server, for whoever comes next."""
+        await self._root.close()
         await self._endpoint.close()
 
     # -- one request -----------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def command_line(order: ServerOrder, model: str, port: int) -> list[str]:
         "--tensor-parallel-size": str(order.tensor_parallel),
     }
     own = [word for name, value in wanted.items() if name not in order.arguments for word in (name, value)]
-    return [*order.command, model, "--enable-lora", *own, *order.arguments]
+    return [*order.command, model, "--enable-lora", "--enable-prompt-tokens-details", *own, *order.arguments]
 
 
 def share_of_gpus(order: ServerOrder, environment: Mapping[str, str]) -> dict[str, str]:

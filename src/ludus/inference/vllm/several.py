@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from zlib import crc32
 
 from ludus.errors import Unreachable
-from ludus.inference.protocol import Completion, Engine, EngineCounters, Request
+from ludus.inference.protocol import Completion, Engine, EngineCounters, Request, ShowsLoad
 
 WAIT_S = 10.0
 """A request waits so long for a first server before it fails."""
@@ -58,6 +58,11 @@ class ServersEngine:
             return await engine.generate(request)
         finally:
             self._busy[id(engine)] -= 1
+
+    def load(self) -> tuple[int, int]:
+        """Requests that run, and that wait, at all servers."""
+        loads = [engine.load() for engine in self._engines.values() if isinstance(engine, ShowsLoad)]
+        return sum(running for running, _ in loads), sum(waiting for _, waiting in loads)
 
     def end_session(self, session: str) -> None:
         """The session asks no more."""

@@ -24,20 +24,23 @@ class ServerFacts:
 
     context: int
     is_processed: bool
-    """Whether log-probabilities are those after temperature, top-p and top-k; otherwise they are the model's own."""
+    """Whether log-probabilities are those after temperature, penalty, top-p, top-k and min-p; otherwise they are the
+    model's own."""
 
     def must_score(self, sampling: Sampling) -> bool:
-        """Whether log-probabilities come after top_p and top_k, so that the model's own must be asked for."""
-        return self.is_processed and sampling.temperature == 1 and is_cut(sampling)
+        """Whether log-probabilities come after what bends them, so that the model's own must be asked for."""
+        if sampling.temperature == 0:
+            return self.is_processed and sampling.repetition_penalty != 1
+        return self.is_processed and sampling.temperature == 1 and sampling.is_bent
 
     def problem_with(self, sampling: Sampling) -> str:
         """Why log-probabilities would not be what `Sampling` promises; empty if they are."""
         if sampling.temperature in (0, 1):
             return ""
-        if self.is_processed and is_cut(sampling):
+        if self.is_processed and sampling.is_bent:
             return (
-                f"it cannot give log-probabilities at temperature {sampling.temperature:g} before top_p and top_k; "
-                "sample without them, or at temperature 1"
+                f"it cannot give log-probabilities at temperature {sampling.temperature:g} before top_p, top_k, min_p "
+                "and repetition_penalty; sample without them, or at temperature 1"
             )
         if not self.is_processed:
             return (
@@ -45,11 +48,6 @@ class ServerFacts:
                 "--logprobs-mode processed_logprobs, or sample at temperature 1"
             )
         return ""
-
-
-def is_cut(sampling: Sampling) -> bool:
-    """Whether unlikely tokens are never drawn."""
-    return sampling.top_p < 1 or sampling.top_k > 0
 
 
 def completion_body(request: Request, model: str) -> dict[str, Any]:
@@ -60,9 +58,19 @@ def completion_body(request: Request, model: str) -> dict[str, Any]:
         "max_tokens": sampling.max_tokens,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "repetition_penalty": sampling.repetition_penalty,
         "stop_token_ids": sorted(sampling.stop_tokens),
         "logprobs": 0,
+        **_stops(sampling),
     }
+
+
+def _stops(sampling: Sampling) -> dict[str, Any]:
+    """Strings that end a reply, looked for in its text without marks, as in the engine local."""
+    if not sampling.stop:
+        return {}
+    return {"stop": list(sampling.stop), "include_stop_str_in_output": True, "skip_special_tokens": True}
 
 
 def probe_body(prompt: Sequence[int], model: str, temperature: float) -> dict[str, Any]:
@@ -115,7 +123,7 @@ def read_completion(
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         what = f"{type(error).__name__}: {error}"
         raise PolicyError(f"the server's answer has no token ids with log-probabilities ({what})") from None
-    problem = _problem(tokens, logps, reason, request.sampling)
+    problem = _problem(tokens, logps, reason, choice.get("stop_reason"), request.sampling)
     if problem:
         raise PolicyError(f"the server's answer cannot be used: {problem}")
     return Completion(
@@ -135,14 +143,14 @@ def cached_tokens(answer: Mapping[str, Any]) -> int:
     return cached if isinstance(cached, int) else 0
 
 
-def _problem(tokens: Any, logps: Any, reason: object, sampling: Sampling) -> str:
+def _problem(tokens: Any, logps: Any, reason: object, stopped_at: object, sampling: Sampling) -> str:
     if reason not in ("stop", "length"):
         return f"it finished because of {reason!r}"
     if not 1 <= len(tokens) <= sampling.max_tokens or tokens.ndim != 1:
         return f"it has {len(tokens)} tokens where 1 to {sampling.max_tokens} were asked for"
     if logps.shape != tokens.shape or not np.isfinite(logps).all():
         return f"there are {logps.size} log-probabilities for {tokens.size} tokens, or some are not finite"
-    if reason == "stop" and int(tokens[-1]) not in sampling.stop_tokens:
+    if reason == "stop" and int(tokens[-1]) not in sampling.stop_tokens and stopped_at not in sampling.stop:
         return f"it stopped at token {int(tokens[-1])}, which is no stop token of the request"
     return ""
 
