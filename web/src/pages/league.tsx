@@ -113,7 +113,7 @@ function Ladder({ run, rows }: { run: string; rows: readonly LadderRow[] }) {
     { key: "rank", title: "#", isNumber: true, cell: (row) => (row.rank === undefined ? rows.indexOf(row) + 1 : (row.rank ?? "–")) },
     { key: "policy", title: "policy", isRowHeading: true, cell: (row) => <a href={url(["run", run, "episodes"], { policy: row.policy })}><bdi>{clean(row.policy, 60)}</bdi></a> },
     { key: "elo", title: "Elo ± 95 %", isNumber: true, cell: (row) => (row.elo === null ? "not rated" : `${Math.round(row.elo)} ± ${Math.round(margin(row) ?? 0)}`) },
-    { key: "bar", title: "", cell: (row) => (row.elo === null ? "" : <Whisker value={row.elo} margin={margin(row) ?? 0} low={low} high={high} />) },
+    { key: "bar", title: "Elo, drawn", isTitleHidden: true, cell: (row) => (row.elo === null ? "" : <Whisker value={row.elo} margin={margin(row) ?? 0} low={low} high={high} />) },
     ...optional
       .filter(([name]) => rows.some((row) => row[name] !== null && row[name] !== undefined))
       .map(([name, title, cell]) => ({ key: name, title, isNumber: true, cell })),

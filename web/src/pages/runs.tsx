@@ -98,7 +98,8 @@ function columns(marked: ReadonlySet<string>, mark: (id: string, isMarked: boole
   return [
     {
       key: "mark",
-      title: "",
+      title: "compare",
+      isTitleHidden: true,
       cell: (row) => (
         <input type="checkbox" aria-label={`compare ${row.id}`} checked={marked.has(row.id)} onChange={(event) => mark(row.id, event.currentTarget.checked)} />
       ),

@@ -78,7 +78,7 @@ function OfSet({ run, set, tasks }: { run: string; set: TaskSet; tasks: Tasks })
         rowKey={([bucket]) => bucket}
         columns={[
           { key: "version", title: "versions", isRowHeading: true, cell: ([bucket]) => versions(tasks, Number(bucket)) },
-          { key: "bar", title: "", cell: ([, rate]) => <Bar share={rate.rate} /> },
+          { key: "bar", title: "solved, drawn", isTitleHidden: true, cell: ([, rate]) => <Bar share={rate.rate} /> },
           { key: "rate", title: "solved", isNumber: true, cell: ([, rate]) => percent(rate.rate) },
           { key: "interval", title: "95 %", isNumber: true, cell: ([, rate]) => (rate.interval ? `${percent(rate.interval[0], 0)} to ${percent(rate.interval[1], 0)}` : "–") },
           { key: "reward", title: "mean reward", isNumber: true, cell: ([, rate]) => number(rate.reward) },

@@ -42,8 +42,9 @@ export function PayoffTable({ run, payoffs }: { run: string; payoffs: Payoffs })
                 if (value === null) return <td key={column} class="cell unknown">{row === column ? "itself" : "unknown"}</td>;
                 return (
                   <td key={column} class={`cell heat-${shade(value)}`}>
-                    <a href={url(["run", run, "episodes"], { policy: row, opponent: column })} aria-label={`${clean(row, 40)} against ${clean(column, 40)}: show games`}>
+                    <a href={url(["run", run, "episodes"], { policy: row, opponent: column })}>
                       {payoffs.scale === "score" ? percent(value, 0) : number(value, 3)}
+                      <span class="hidden"> of {clean(row, 40)} against {clean(column, 40)}: show games</span>
                     </a>
                     <small>{uncertainty(payoffs, i, j)}</small>
                   </td>

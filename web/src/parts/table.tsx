@@ -6,6 +6,8 @@ export interface Column<Row> {
   title: string;
   cell: (row: Row) => ComponentChildren;
   isNumber?: boolean;
+  /** The heading is for screen readers: what stands below says what it is. */
+  isTitleHidden?: boolean;
   canSort?: boolean;
   isRowHeading?: boolean;
 }
@@ -66,7 +68,7 @@ export function Table<Row>({ caption, columns, rows, rowKey, sort, isUp, onSort,
                     <span aria-hidden="true">{sort === column.key ? (isUp ? " ▲" : " ▼") : ""}</span>
                   </button>
                 ) : (
-                  column.title
+                  <span class={column.isTitleHidden ? "hidden" : ""}>{column.title}</span>
                 )}
               </th>
             ))}
