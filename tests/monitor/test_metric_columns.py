@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ludus.monitor import metric_columns
 from ludus.monitor.metric_columns import ColumnCache, MetricColumns
 from ludus.storage.jsonl import rotated
 
@@ -71,3 +78,45 @@ def test_memory_is_bounded_over_all_runs(tmp_path: Path) -> None:
         assert len(cache.curves(tmp_path / name, ["x"])["x"][0]) == 100
     assert len(cache._kept) == 1
     assert len(cache.curves(tmp_path / "a", ["x"])["x"][0]) == 100
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            line(1, a=1),
+            line(2, a=2, b=3.5),
+            line(3, b=None),
+            line(4, a=True),
+            line(5, a=10**30, c=0),
+            b'{"a":7,"step":6}\n',
+            b'{"step":7,"a":"text","b":1}\n',
+            b'{"time":1,"step":8,"a":NaN}\n',
+            b'{"time":1,"step":null,"a":1}\n',
+            b"garbage\n",
+            b"\xff\n",
+            b"{" * 300 + b"\n",
+        ]
+    ),
+    max_size=30,
+)
+
+
+@given(LINES, st.integers(1, 400), st.integers(0, 30))
+def test_many_lines_at_once_give_what_each_would_give(lines: list[bytes], block: int, torn: int) -> None:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "metrics.jsonl"
+        path.write_bytes(b"".join(lines) + line(9, a=9)[:torn])
+        found = []
+        for size, takes_many in ((block, True), (1 << 20, True), (1 << 20, False)):
+            patch.setattr(metric_columns, "BLOCK_BYTES", size)
+            columns = MetricColumns(path)
+            if not takes_many:
+                columns._take_block = lambda lines: False  # type: ignore[method-assign]
+            columns.refresh()
+            found.append((columns, {name: columns.curve(name) for name in columns.names()}))
+        for columns, curves in found[:2]:
+            assert columns.skipped_lines == found[2][0].skipped_lines
+            assert curves.keys() == found[2][1].keys()
+            for name, parts in curves.items():
+                for part, expected in zip(parts, found[2][1][name], strict=True):
+                    np.testing.assert_array_equal(part, expected)

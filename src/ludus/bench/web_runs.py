@@ -102,7 +102,8 @@ def _make_run(path: Path, config: str) -> RunDirectory:
 
 
 def _write_history(run: RunDirectory, *, lines: int, every: int = 1000) -> None:
-    """Events from the start to the end, and so many lines of metrics; an evaluation at each hundredth."""
+    """Events from the start to the end, and so many lines of metrics; a version at each hundredth, an
+    evaluation at each twentieth."""
     values = np.random.default_rng(0).random((lines, POINTS_PER_LINE))
     name = run.path.name
     with JsonlWriter(run.events) as events, JsonlWriter(run.metrics) as metrics:
@@ -112,6 +113,7 @@ def _write_history(run: RunDirectory, *, lines: int, every: int = 1000) -> None:
             metrics.write({"time": BEGAN_S + number, "step": every * number, **dict(zip(NAMES, line, strict=True))})
             if number % max(1, lines // 100) == 0:
                 events.write({"time": BEGAN_S + number, "event": "published", "run": name, "policy": f"main@{number}"})
+            if number % max(1, lines // 20) == 0:
                 measured = {"evaluate/random/score": line[0], "evaluate/random/games": 400}
                 metrics.write({"time": BEGAN_S + number, "step": every * number, **measured})
         events.write({"time": BEGAN_S + lines, "event": "ended", "run": name, "stopped": False, "update": lines})

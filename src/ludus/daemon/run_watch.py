@@ -23,7 +23,8 @@ from ludus.daemon import messages
 from ludus.daemon.reports import room_status
 from ludus.daemon.watches import EpisodeWatch, LeagueWatch
 from ludus.errors import ConfigError, StorageError
-from ludus.reports.run_facts import TURNS, read_progress, state_of, wall_seconds
+from ludus.reports.run_facts import read_progress, state_of, wall_seconds
+from ludus.reports.run_history import TURNS
 from ludus.storage.jsonl import rotated
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory, find_run

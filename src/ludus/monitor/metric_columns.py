@@ -12,8 +12,9 @@ import os
 import threading
 from array import array
 from collections import OrderedDict
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -23,10 +24,13 @@ from ludus.storage.jsonl import rotated
 
 MOST_NAMES = 5000
 MOST_LINE_BYTES = 4_000_000
+BLOCK_BYTES = 1 << 20
+"""Read at a time; its lines are taken at once where they hold nothing but numbers, as ours do."""
 MOST_POINTS = 6_000_000
 """Over all runs that are kept; the run that nobody asked for longest goes first."""
 Numbers = NDArray[np.float64]
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_numbers = msgspec.json.Decoder(dict[str, float | None]).decode_lines
 
 
 class MetricColumns:
@@ -84,19 +88,52 @@ class MetricColumns:
     def _read(self, path: Path) -> None:
         try:
             with path.open("rb") as file:
-                file.seek(self._offset)
-                while line := file.readline(MOST_LINE_BYTES):
-                    if not line.endswith(b"\n"):
-                        if len(line) < MOST_LINE_BYTES:
-                            return  # torn, or not whole yet: read again the next time
-                        self.skipped_lines += 1
-                        while line and not line.endswith(b"\n"):
-                            line = file.readline(MOST_LINE_BYTES)
-                    else:
-                        self._take(line)
-                    self._offset = file.tell()
+                while True:
+                    file.seek(self._offset)
+                    block = file.read(BLOCK_BYTES)
+                    lines = block[: block.rfind(b"\n") + 1]
+                    if lines and self._take_block(lines):
+                        self._offset += len(lines)
+                    elif not block or not self._read_lines(file, self._offset + len(block)):
+                        return
         except FileNotFoundError:
             return
+
+    def _take_block(self, lines: bytes) -> bool:
+        """Take many lines at once; nothing is taken where one of them holds more than numbers."""
+        try:
+            records = _decode_numbers(lines)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return False
+        if any(record.get("step") is None for record in records):
+            return False
+        for names, group in groupby(records, key=tuple):
+            values = np.array([list(record.values()) for record in group], np.float64)
+            at = values[:, names.index("time")] if "time" in names else np.full(len(values), np.nan)
+            rows = np.arange(len(self._steps), len(self._steps) + len(values), dtype=np.uintc)
+            self._steps.frombytes(values[:, names.index("step")].tobytes())
+            self._times.frombytes(at.tobytes())
+            for place, name in enumerate(names):
+                if name not in ("step", "time") and (column := self._column(name)) is not None:
+                    column[0].frombytes(rows.tobytes())
+                    column[1].frombytes(values[:, place].tobytes())
+                    self.points += len(values)
+        return True
+
+    def _read_lines(self, file: BinaryIO, end: int) -> bool:
+        """Read line by line until a place is reached; whether it was."""
+        file.seek(self._offset)
+        while self._offset < end and (line := file.readline(MOST_LINE_BYTES)):
+            if not line.endswith(b"\n"):
+                if len(line) < MOST_LINE_BYTES:
+                    return False  # torn, or not whole yet: read again the next time
+                self.skipped_lines += 1
+                while line and not line.endswith(b"\n"):
+                    line = file.readline(MOST_LINE_BYTES)
+            else:
+                self._take(line)
+            self._offset = file.tell()
+        return self._offset >= end
 
     def _take(self, line: bytes) -> None:
         record = _parse(line)
@@ -110,15 +147,20 @@ class MetricColumns:
         for name, value in record.items():
             if name in ("step", "time") or not (value is None or isinstance(value, int | float)):
                 continue
-            column = self._columns.get(name)
-            if column is None:
-                if len(self._columns) >= MOST_NAMES:
-                    self.skipped_names += 1
-                    continue
-                column = self._columns[name] = (array("I"), array("d"))
-            column[0].append(row)
-            column[1].append(float("nan") if value is None else _number(value))
-            self.points += 1
+            if (column := self._column(name)) is not None:
+                column[0].append(row)
+                column[1].append(float("nan") if value is None else _number(value))
+                self.points += 1
+
+    def _column(self, name: str) -> tuple[array[int], array[float]] | None:
+        """Rows and values of a metric; None where there are too many metrics."""
+        column = self._columns.get(name)
+        if column is None:
+            if len(self._columns) >= MOST_NAMES:
+                self.skipped_names += 1
+                return None
+            column = self._columns[name] = (array("I"), array("d"))
+        return column
 
 
 class ColumnCache:

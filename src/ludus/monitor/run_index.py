@@ -6,15 +6,18 @@ being written to at most every `LIVE_S` seconds; one that cannot be read is a ro
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ludus.config import load_config
+from ludus.config import RunConfig, load_config
 from ludus.errors import LudusError
+from ludus.monitor.config_memo import ConfigMemo
 from ludus.reports.run_facts import RunFacts, read_run_facts
 from ludus.storage.jsonl import rotated
 from ludus.storage.lock import RunLock
@@ -24,7 +27,7 @@ LIVE_S = 5.0
 Signature = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunRow:
     """One run in the list."""
 
@@ -40,7 +43,11 @@ class RunRow:
     error: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The row as the page and programs get it."""
+        """The row as the page and programs get it; not to be changed."""
+        return self._told
+
+    @cached_property
+    def _told(self) -> dict[str, Any]:
         facts = {} if self.facts is None else asdict(self.facts)
         facts.pop("path", None)
         own = {name: getattr(self, name) for name in ("id", "folder", "state", "plays", "algorithm")}
@@ -62,7 +69,16 @@ class RunIndex:
         """`ids` gives the runs below `root` by their relative paths."""
         self._root, self._ids = root, ids
         self._kept: dict[str, _Kept] = {}
+        self._configs = ConfigMemo()
         self._lock = threading.Lock()
+
+    def warm(self) -> None:
+        """Begin to read what there is, so that it is known when somebody asks. Nobody waits for it, nor for its end."""
+        threading.Thread(target=self._warm, name="ludus-run-index", daemon=True).start()
+
+    def _warm(self) -> None:
+        with contextlib.suppress(OSError):  # whoever asks for the list is told
+            self.rows()
 
     def rows(self) -> list[RunRow]:
         """All runs as they are now."""
@@ -77,14 +93,15 @@ class RunIndex:
         signature = _signature(path)
         if kept is not None and (kept.signature == signature or (is_fresh and kept.row.state == "running")):
             return kept
-        return _Kept(signature, read_row(path, id))
+        return _Kept(signature, read_row(path, id, self._configs.load))
 
 
-def read_row(path: Path, id: str) -> RunRow:
+def read_row(path: Path, id: str, load: Callable[[Path], RunConfig] = load_config) -> RunRow:
     """One run; never raises for what its files hold."""
     folder = id.rpartition("/")[0]
     try:
-        facts, config = read_run_facts(path), load_config(path / "config.yaml")
+        config = load(path / "config.yaml")
+        facts = read_run_facts(path, config)
     except (LudusError, OSError, ValueError) as error:
         why = str(error).strip().partition("\n")[0]
         return RunRow(id=id, folder=folder, state="unreadable", error=why[:500] or type(error).__name__)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
+from functools import lru_cache
 from io import BytesIO
 from math import sqrt
 from pathlib import Path
@@ -193,4 +194,9 @@ def _panels(curves: Iterable[str]) -> list[list[str]]:
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
     """Whether one of the patterns is that of the metric."""
+    return _matches(name, tuple(patterns))
+
+
+@lru_cache(maxsize=20_000)
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatch(name, pattern) for pattern in patterns)

@@ -8,21 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from heapq import merge
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from ludus.config import load_config
-from ludus.errors import LudusError
+from ludus.config import RunConfig, load_config
 from ludus.reports.curves import DEFAULT, headline, matches
-from ludus.storage.catalog import Catalog
+from ludus.reports.run_history import TURNS, read_history
+from ludus.storage.catalog import peek_cursor
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import RunDirectory, StagedDirectory
 
-TURNS = ("opened", "started", "ended", "failed")
-"""Events with which a start of a run begins or ends."""
 DEEPEST = 4
 """Folders below the one that is searched for runs."""
 
@@ -94,14 +91,14 @@ def find_runs(folder: Path, depth: int = DEEPEST) -> Iterator[Path]:
             yield from find_runs(child, depth - 1)
 
 
-def read_run_facts(path: Path) -> RunFacts:
-    """What there is to say of the run at a path.
+def read_run_facts(path: Path, config: RunConfig | None = None) -> RunFacts:
+    """What there is to say of the run at a path; `config` is the run's, where it has been read.
 
     Raises:
         LudusError: its config cannot be read.
     """
     staged = StagedDirectory(path)
-    return _whole(staged) if staged.is_staged() else _single(RunDirectory(path))
+    return _whole(staged, config) if staged.is_staged() else _single(RunDirectory(path), config)
 
 
 def checkpoints_on_disk(run: RunDirectory) -> list[int]:
@@ -111,11 +108,7 @@ def checkpoints_on_disk(run: RunDirectory) -> list[int]:
 
 def read_progress(run: RunDirectory) -> dict[str, Any]:
     """The counters of the newest checkpoint, as the catalog has them; nothing where it cannot be read."""
-    try:
-        with Catalog.open_readonly(run.catalog) as catalog:
-            found = catalog.cursor("progress", {})
-    except (OSError, LudusError):
-        return {}
+    found = peek_cursor(run.catalog, "progress")
     return found if isinstance(found, dict) else {}
 
 
@@ -180,15 +173,18 @@ def wall_seconds(path: Path) -> float:
     return sum(clock.wall_s for clock in clocks)
 
 
-def _single(run: RunDirectory) -> RunFacts:
-    config, progress, clock = load_config(run.config), read_progress(run), Clock()
+def _single(run: RunDirectory, config: RunConfig | None = None) -> RunFacts:
+    config, progress, clock = config or load_config(run.config), read_progress(run), Clock()
     result: dict[str, float] = {}
     last_turn: dict[str, Any] = {}
     result_step = generation = 0
-    for record in merge(read_jsonl(run.events), read_jsonl(run.metrics), key=_time):
+    for record in read_history(run):
         clock.see(record)
-        if record.get("event") in TURNS:
+        kind = record.get("event")
+        if kind in TURNS:
             last_turn = record
+        if kind not in (None, "measured"):
+            continue
         values = dict(_values(record))
         shown = {headline(name, values) for name in values if matches(name, DEFAULT)}
         measured = {name: value for name, value in values.items() if name in shown}
@@ -218,9 +214,9 @@ def _single(run: RunDirectory) -> RunFacts:
     )
 
 
-def _whole(staged: StagedDirectory) -> RunFacts:
+def _whole(staged: StagedDirectory, config: RunConfig | None = None) -> RunFacts:
     """A run in stages: the newest of them, with the time of all."""
-    begun, config = staged.read(), load_config(staged.config)
+    begun, config = staged.read(), config or load_config(staged.config)
     found = [_single(staged.stage(stage.folder)) for stage in begun if staged.stage(stage.folder).is_run()]
     holder = RunLock.holder(staged.path)
     if not found:
@@ -247,8 +243,3 @@ def _values(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in scores.items() if isinstance(scores, Mapping) else ():
         if isinstance(value, int | float):
             yield name, float(value)
-
-
-def _time(record: Mapping[str, Any]) -> float:
-    at = record.get("time")
-    return float(at) if isinstance(at, int | float) and isfinite(at) else 0.0

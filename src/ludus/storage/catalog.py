@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import time
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ludus.errors import CorruptRecord, StorageError
 from ludus.records import PolicyRef
-from ludus.storage.database import Database
+from ludus.storage.database import Database, connect
 
 SCHEMA_VERSION = 1
 SCHEMA = """
@@ -47,6 +49,7 @@ CREATE TABLE checkpoints("update" INTEGER PRIMARY KEY, sha256 TEXT, created REAL
 """
 REBUILD = "the next start of the run (ludus run with its config) builds it anew from checkpoints and segments"
 _MOST_SHOWN = 200
+_PEEK_S = 0.2
 _COUNTED = ("segments", "logs", "policies", "refused", "checkpoints")
 """Tables whose integers are counts and numbers from 0."""
 _TYPES = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'"}
@@ -66,6 +69,19 @@ def _is_bad(name: str, kind: str, table: str) -> str:
     negative = f" OR {name} < 0" if kind == "INTEGER" and table in _COUNTED else ""
     text = f" OR NOT json_valid({name})" if (table, name) == ("cursors", "value") else ""
     return f"typeof({name}) NOT IN ({_TYPES[kind]}){negative}{text}"
+
+
+def peek_cursor(path: Path, key: str) -> Any:
+    """One cursor of a catalog of which nothing else is asked, nor checked; None where it cannot be had at once."""
+    log = path.with_name(f"{path.name}-wal")
+    try:
+        # Without a log nobody is writing: the file is read as it is, without the locks, which take most of the time.
+        is_at_rest = not log.exists() or not log.stat().st_size
+        with closing(connect(path, readonly=True, patience_s=_PEEK_S, is_at_rest=is_at_rest)) as connection:
+            rows = connection.execute("SELECT value FROM cursors WHERE key = ?", (key,)).fetchall()
+        return json.loads(rows[0][0]) if rows else None
+    except (OSError, sqlite3.Error, ValueError, TypeError):
+        return None
 
 
 class Catalog(Database):

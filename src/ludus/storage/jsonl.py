@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 _MOST_BYTES = 64_000_000
 _MOST_LINE_BYTES = 4_000_000
 """Of a line that is read; a longer one is passed over."""
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class JsonlWriter:
@@ -102,6 +103,13 @@ def read_jsonl(path: Path, *, mention: str = "") -> Iterator[dict[str, Any]]:
     `mention`: only lines with this text in them, which is quicker than to read them all.
     """
     wanted = mention.encode()
+    for line in read_lines(path):
+        if wanted in line and (record := parse_line(line)) is not None:
+            yield record
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """Every whole line, older half first, as it stands there. A torn last line, and lines too long, are skipped."""
     for part in (rotated(path), path):
         try:
             file = part.open("rb")
@@ -110,15 +118,19 @@ def read_jsonl(path: Path, *, mention: str = "") -> Iterator[dict[str, Any]]:
         with file:
             is_start = True
             while line := file.readline(_MOST_LINE_BYTES):
-                if is_start and wanted in line and (record := _parse(line)) is not None:
-                    yield record
-                is_start = line.endswith(b"\n")
+                is_whole = line.endswith(b"\n")
+                if is_start and is_whole:
+                    yield line
+                is_start = is_whole
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
-    if not line.endswith(b"\n"):
-        return None
+def parse_line(line: bytes) -> dict[str, Any] | None:
+    """The object that a line holds; None where it holds something else."""
     try:
+        return _decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:  # NaN, infinities and half surrogate pairs, which other programs write
         record = json.loads(line)
     except (ValueError, RecursionError):
         return None

@@ -23,6 +23,7 @@ def make_app(site: Site, page: Mapping[str, File], *, host: str = "127.0.0.1") -
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        site.index.warm()
         try:
             yield
         finally:
