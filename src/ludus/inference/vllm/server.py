@@ -11,9 +11,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-import httpx2 as httpx
 import msgspec
 
 from ludus.errors import WorkerError
@@ -80,11 +81,11 @@ class ServerProcess:
         """Start it; what it says goes where this process's own words go."""
         leash = [sys.executable, "-I", "-S", str(Path(leash_module.__file__)), str(os.getpid())]
         self._program = command[0]
+        self._port = port
         self.url = f"http://{HOST}:{port}/v1"
         self._process = subprocess.Popen(
             [*leash, *command], stdin=subprocess.DEVNULL, env={**os.environ, **ENVIRONMENT, **environment}
         )
-        self._client = httpx.Client(timeout=ANSWER_S, trust_env=False)
 
     def check_alive(self) -> None:
         """Raises WorkerError when it has ended, NoSuchProgram when it could not begin."""
@@ -98,14 +99,17 @@ class ServerProcess:
 
     def answers(self) -> bool:
         """Whether it lists its models now."""
+        connection = HTTPConnection(HOST, self._port, timeout=ANSWER_S)
         try:
-            return self._client.get(f"{self.url}/models", headers=_key()).status_code == httpx.codes.OK
-        except httpx.HTTPError:
+            connection.request("GET", "/v1/models", headers=_key())
+            return connection.getresponse().status == HTTPStatus.OK
+        except (OSError, HTTPException):
             return False
+        finally:
+            connection.close()
 
     def end(self, grace_s: float) -> None:
         """Ask it to end; make sure of it."""
-        self._client.close()
         self._process.terminate()
         try:
             self._process.wait(grace_s)
