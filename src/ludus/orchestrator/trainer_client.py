@@ -214,7 +214,8 @@ class TrainerClient(Learner):
     def _recover(self, lost: Lost) -> None:
         """Set a replacement up with the newest state there is, and repeat what was asked of the one before."""
         self._context.telemetry.event("worker_lost", worker=lost.worker, reason=lost.reason, log_tail=lost.log_tail)
-        self._group.replace(lost.worker)
+        if not self._group.replace(lost):
+            return
         self._greet(self._states.newest())
         for order in self._orders:
             order.staging = self._states.scratch(instead_of=order.staging)

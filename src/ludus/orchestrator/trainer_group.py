@@ -1,7 +1,8 @@
 """The trainer's worker and those that share its minibatches, where each of them is a worker of its own.
 
 On one machine the trainer starts the others itself; on the nodes of a cluster the loop does, and tells them where the
-trainer waits. Invariant: they are replaced together, so that all begin from the same state.
+trainer waits. Invariant: they are replaced together, so that all begin from the same state, and once, even if several
+are lost at once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.placement import TRAINER, other_trainers, trainer_needs, trainer_threads
 from ludus.orchestrator.policy_start import keep_teacher
 from ludus.orchestrator.workers import worker_imports
-from ludus.runtime import WorkerSpec
+from ludus.runtime import Lost, WorkerSpec
 from ludus.train.learners import local_devices
 from ludus.train.messages import FollowTrainer, FromTrainer, MeetingPlace, TrainerSetup
 
@@ -42,12 +43,17 @@ class TrainerGroup:
         for name in (NAME, *self.others):
             self._start(name)
 
-    def replace(self, lost: str) -> None:
-        """One was lost and is there anew: so are the others then."""
+    def replace(self, lost: Lost) -> bool:
+        """One was lost and is there anew: so are the others then. False if it went with another, and all are anew."""
+        if self.others and any(
+            now.name == lost.worker and now.starts != lost.starts for now in self._context.supervisor.read()
+        ):
+            return False
         for name in (NAME, *self.others):
-            if name != lost:
+            if name != lost.worker:
                 self._context.supervisor.dismiss(name)
                 self._start(name)
+        return True
 
     def greet(self, checkpoint: Path | None, update: int) -> None:
         """Tell trainer 0 what it trains, from which state, and how many updates that is after."""

@@ -54,6 +54,8 @@ class Lost:
     log_tail: str
     is_replaced: bool = True
     """Whether a new one under the same name has been started."""
+    starts: int = 0
+    """Its starts by then, that of the new one included; `Supervisor.read` tells more once it was started again."""
 
 
 @dataclass(slots=True)
@@ -301,22 +303,22 @@ class Supervisor:
 
     def _replace(self, name: str, reason: str) -> Lost:
         """Kill what is left of a worker and start a fresh one, unless it has been lost too often."""
-        is_needed = self._live[name].is_needed
-        task = self._live[name].worker.pulse.task
+        live, history = self._live[name], self._histories[name]
+        task, is_replaced = live.worker.pulse.task, live.is_needed()
         worker = self._end(name)
         lost = Lost(
             worker=name,
             reason=reason,
             task=None if task == NO_TASK else task,
             log_tail=worker.log_tail(40),
-            is_replaced=is_needed(),
+            is_replaced=is_replaced,
+            starts=history.starts + is_replaced,
         )
         log.warning("%s %s; task in hand: %s", name, reason, lost.task)
-        history = self._histories[name]
         history.losses.append(time.monotonic())
         _check_losses(lost, history.recent_losses(), self._max_restarts)
         if lost.is_replaced:
-            self.start(worker.spec, is_needed=is_needed)
+            self.start(worker.spec, is_needed=live.is_needed)
         return lost
 
 
