@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -53,6 +54,16 @@ def test_episodes_are_searched_and_opened(server: Server) -> None:
     assert [row["id"] for row in one["siblings"]] == ["e00002", "e00003"]
     assert server.ask(f"{ADDRESS}/episodes/nobody").status == 404
     assert server.ask(f"{ADDRESS}/episodes?min_length=many").status == 400
+
+
+def test_a_list_prepares_for_one_of_it_being_opened(server: Server, run: RunDirectory) -> None:
+    reader = server.site.runs.of(run)
+    assert not reader.sequences._segments["experiences"]
+    server.get(f"{ADDRESS}/episodes")
+    end = time.monotonic() + 30
+    while not reader.sequences._segments["experiences"] and time.monotonic() < end:
+        server.get(f"{ADDRESS}/episodes")
+    assert reader.sequences._segments["experiences"]
 
 
 def test_tokens_have_null_where_a_number_is_not_finite(server: Server) -> None:

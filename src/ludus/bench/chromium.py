@@ -34,8 +34,8 @@ _READ, _WRITE = 3, 4
 
 
 def find_chromium() -> str | None:
-    """The browser that is installed here, if any."""
-    return next((found for name in NAMES if (found := shutil.which(name))), None)
+    """The browser that is installed here, if any; the variable CHROMIUM names another."""
+    return os.environ.get("CHROMIUM") or next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
 @contextlib.contextmanager

@@ -37,6 +37,8 @@ class Figure:
     most: float | None = None
     least: float | None = None
     """Bounds that it is to keep, where there are any."""
+    cpu_s: float | None = None
+    """CPU-seconds that it took of all processes, which tells more than its time where others use the machine."""
 
     @property
     def verdict(self) -> str:
@@ -59,10 +61,17 @@ class Figure:
 
     @classmethod
     def bounded(
-        cls, name: str, value: float, unit: str, *, most: float | None = None, least: float | None = None
+        cls,
+        name: str,
+        value: float,
+        unit: str,
+        *,
+        most: float | None = None,
+        least: float | None = None,
+        cpu_s: float | None = None,
     ) -> Figure:
         """A figure that is to keep a bound."""
-        return cls(name=name, value=value, unit=unit, most=most, least=least)
+        return cls(name=name, value=value, unit=unit, most=most, least=least, cpu_s=cpu_s)
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the name, under which it is listed."""
@@ -93,7 +102,12 @@ def tree_cpu_s() -> float:
     own = resource.getrusage(resource.RUSAGE_SELF)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
-    return total + sum(process_cpu_s(pid) or 0.0 for pid in descendants(os.getpid()))
+    return total + processes_cpu_s(os.getpid())
+
+
+def processes_cpu_s(root: int) -> float:
+    """CPU-seconds used so far by the living descendants of a process."""
+    return sum(process_cpu_s(pid) or 0.0 for pid in descendants(root))
 
 
 def descendants(root: int) -> list[int]:

@@ -39,6 +39,7 @@ def bench(
     for figure in figures:
         peer = f"   {figure.ratio:7.3f} x {figure.peer} ({figure.peer_value:,.0f})" if figure.ratio is not None else ""
         bound = f"   {figure.verdict}" if figure.verdict else ""
+        bound += f" ({1000 * figure.cpu_s:,.0f} ms of CPU)" if figure.cpu_s is not None else ""
         typer.echo(f"{figure.name:<{width}} {_rounded(figure.value):>12} {figure.unit}{peer}{bound}")
 
 

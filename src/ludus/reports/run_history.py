@@ -1,19 +1,19 @@
-"""What happened in a run, in order, without reading its metrics line by line: lists of hundreds of runs wait for this.
+"""What happened in a run, in order, without reading its files line by line: lists of hundreds of runs wait for this.
 
 Invariant: it tells the same as all lines of both files would to whoever looks for turns, evaluations and the time that
-passed: events, the metric lines with evaluations in them, and of the others the first, the last, and the last before
-each turn.
+passed: events that are turns or measurements, the metric lines with evaluations in them, and of all others the first,
+the last, and the last before each turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from ludus.storage.jsonl import parse_line, read_jsonl, rotated
+from ludus.storage.jsonl import parse_line, rotated
 from ludus.storage.run_directory import RunDirectory
 
 TURNS = ("opened", "started", "ended", "failed")
@@ -22,17 +22,18 @@ MOST_BYTES = 80_000_000
 """Of one file of metrics, the newest are looked at."""
 MOST_BAD_LINES = 100
 """In a row that are passed over in search of a sound one."""
-_MARKS = (b'"evaluate/', b'"psro/')
-"""Lines with one of these count."""
+_EVENTS = (*(f'"{turn}"'.encode() for turn in TURNS), b'"measured"')
+_EVALUATIONS = (b'"evaluate/', b'"psro/')
+"""What stands in lines that count."""
 Record = dict[str, Any]
 
 
 def read_history(run: RunDirectory) -> Iterator[Record]:
-    """Events and metric lines, by time."""
-    events = list(read_jsonl(run.events))
+    """Turns, evaluations, and what tells how the time passed, by time."""
+    events = [event for part in (rotated(run.events), run.events) for event in _events_that_count(_read_end(part))]
     turns = [time_of(event) for event in events if event.get("event") in TURNS]
-    lines = [line for part in (rotated(run.metrics), run.metrics) for line in _lines_that_count(part, turns)]
-    return merge(events, lines, key=time_of)
+    parts = (rotated(run.metrics), run.metrics)
+    return merge(events, [line for part in parts for line in _lines_that_count(_read_end(part), turns)], key=time_of)
 
 
 def time_of(record: Record) -> float:
@@ -41,12 +42,22 @@ def time_of(record: Record) -> float:
     return float(at) if isinstance(at, int | float) and isfinite(at) else 0.0
 
 
-def _lines_that_count(path: Path, turns: Sequence[float]) -> Iterator[Record]:
-    text = _read_end(path)
-    places = {_readable(text, 0, step=1), _readable(text, len(text) - 1)}
-    places.update(_readable(text, _end_before(text, turn) - 1) for turn in turns)
-    for mark in _MARKS:
-        places.update(_begins_with(text, mark))
+def _events_that_count(text: bytes) -> Iterator[Record]:
+    marked = {place for mark in _EVENTS for place in _begins_with(text, mark)}
+    return _records(text, marked | _ends(text) | {_readable(text, place - 1) for place in marked})
+
+
+def _lines_that_count(text: bytes, turns: Sequence[float]) -> Iterator[Record]:
+    marked = {place for mark in _EVALUATIONS for place in _begins_with(text, mark)}
+    return _records(text, marked | _ends(text) | {_readable(text, _end_before(text, turn) - 1) for turn in turns})
+
+
+def _ends(text: bytes) -> set[int | None]:
+    """Where the first and the last line begin."""
+    return {_readable(text, 0, step=1), _readable(text, len(text) - 1)}
+
+
+def _records(text: bytes, places: Iterable[int | None]) -> Iterator[Record]:
     for begin in sorted(place for place in places if place is not None):
         if (record := _record_at(text, begin)) is not None:
             yield record
@@ -81,6 +92,11 @@ def _begins_with(text: bytes, mark: bytes) -> Iterator[int]:
 def _end_before(text: bytes, at_s: float) -> int:
     """Where the last readable line ends that was written before a time, by halving."""
     low, high = 0, len(text)
+    first, last = _readable(text, 0, step=1), _readable(text, high - 1)
+    if first is None or time_of(_record_at(text, first) or {}) >= at_s:
+        return 0
+    if last is None or time_of(_record_at(text, last) or {}) < at_s:
+        return high
     while low < high:
         begin = _begin_of(text, (low + high) // 2)
         known = _readable(text, begin)

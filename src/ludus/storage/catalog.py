@@ -11,6 +11,7 @@ into `SCHEMA` if it is part of the format, and raise `SCHEMA_VERSION` when its m
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import time
@@ -21,7 +22,7 @@ from typing import Any
 
 from ludus.errors import CorruptRecord, StorageError
 from ludus.records import PolicyRef
-from ludus.storage.database import Database, connect
+from ludus.storage.database import Database
 
 SCHEMA_VERSION = 1
 SCHEMA = """
@@ -73,11 +74,12 @@ def _is_bad(name: str, kind: str, table: str) -> str:
 
 def peek_cursor(path: Path, key: str) -> Any:
     """One cursor of a catalog of which nothing else is asked, nor checked; None where it cannot be had at once."""
-    log = path.with_name(f"{path.name}-wal")
+    log = f"{path}-wal"
     try:
         # Without a log nobody is writing: the file is read as it is, without the locks, which take most of the time.
-        is_at_rest = not log.exists() or not log.stat().st_size
-        with closing(connect(path, readonly=True, patience_s=_PEEK_S, is_at_rest=is_at_rest)) as connection:
+        is_at_rest = not os.path.exists(log) or not os.path.getsize(log)
+        target = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_at_rest else ''}"
+        with closing(sqlite3.connect(target, uri=True, timeout=_PEEK_S)) as connection:
             rows = connection.execute("SELECT value FROM cursors WHERE key = ?", (key,)).fetchall()
         return json.loads(rows[0][0]) if rows else None
     except (OSError, sqlite3.Error, ValueError, TypeError):

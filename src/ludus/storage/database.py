@@ -52,8 +52,7 @@ class Database(ABC):
         self._buffering: list[Statement] | None = None
         """Statements of the transaction that is being buffered, while there is one."""
         with self._errors():
-            patience_s = _OBSERVER_BUSY_S if readonly else _BUSY_S
-            self._connection = connect(path, readonly=readonly, patience_s=patience_s)
+            self._connection = _connect(path, readonly)
         try:
             with self._errors():
                 self._prepare()
@@ -236,12 +235,10 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def connect(path: Path, *, readonly: bool, patience_s: float, is_at_rest: bool = False) -> sqlite3.Connection:
-    """A connection that waits so long for other programs; none is waited for where a file `is_at_rest`."""
-    mode = "ro" if readonly else "rwc"
-    target = f"{path.resolve().as_uri()}?mode={mode}{'&immutable=1' if is_at_rest else ''}"
+def _connect(path: Path, readonly: bool) -> sqlite3.Connection:
+    target = f"{path.resolve().as_uri()}?mode={'ro' if readonly else 'rwc'}"
     connection = sqlite3.connect(target, uri=True, isolation_level=None, check_same_thread=False)
-    _set_patience(connection, patience_s)
+    _set_patience(connection, _OBSERVER_BUSY_S if readonly else _BUSY_S)
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 

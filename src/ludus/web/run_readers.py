@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from functools import cached_property
@@ -9,12 +10,15 @@ from functools import cached_property
 from ludus.config import RunConfig, load_config
 from ludus.errors import LudusError
 from ludus.lm.model_text import Decoder
-from ludus.reports.episode_index import EpisodeIndex
+from ludus.reports.episode_index import EpisodeIndex, EpisodeQuery
+from ludus.reports.episode_view import view_episode
 from ludus.reports.run_text import find_decoder
 from ludus.reports.sequence_finder import SequenceFinder
 from ludus.storage.run_directory import RunDirectory
 
 MOST_RUNS = 8
+PREPARE_AFTER_S = 0.3
+"""The answer is on its way by then."""
 
 
 class RunReader:
@@ -24,6 +28,23 @@ class RunReader:
         self.run = run
         self.episodes = EpisodeIndex(run.path)
         self.sequences = SequenceFinder(run.path)
+        self._is_prepared = False
+
+    def prepare(self) -> None:
+        """Read soon what opening an episode takes, for somebody looks at a list of them. Nobody waits for it."""
+        if not self._is_prepared:
+            self._is_prepared = True
+            timer = threading.Timer(PREPARE_AFTER_S, self._prepare)
+            timer.daemon = True
+            timer.start()
+
+    def _prepare(self) -> None:
+        newest = next(iter(self.episodes.search(EpisodeQuery(), limit=1).rows), None)
+        episode = None if newest is None else self.episodes.find(newest.id)
+        with contextlib.suppress(LudusError, OSError):  # whoever opens one is told
+            if episode is not None:
+                view_episode(episode, self.sequences.find(episode.id))
+                _ = self.decoding
 
     @property
     def config(self) -> RunConfig:

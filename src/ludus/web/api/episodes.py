@@ -49,6 +49,7 @@ def list_episodes(site: Site, request: Request) -> dict[str, Any]:
     query, reader = query_of(request), reader_of(site, request)
     offset, limit = whole(request, "offset", 0), whole(request, "limit", 100, least=1, most=MOST_PAGE)
     page = reader.episodes.search(query, offset=offset, limit=limit)
+    reader.prepare()
     return {
         "rows": [_listed(row, query) for row in page.rows],
         "offset": offset,
