@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +19,7 @@ from ludus.errors import ConfigError
 from ludus.plugins import load_plugins
 
 if TYPE_CHECKING:
+    from ludus.config import RunConfig
     from ludus.runs.driver import Status
     from ludus.runs.staged import AnyRun
 
@@ -105,6 +106,13 @@ def check(
     overrides: Overrides = None,
     plugin: Plugins = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of configs, for editors.")] = False,
+    plan: Annotated[
+        str | None,
+        typer.Option(metavar="gpus=NxMGB", help="Language models: whether it fits, such as on gpus=8x80GB,host=512GB."),
+    ] = None,
+    model_config: Annotated[
+        Path | None, typer.Option(help="With --plan: config.json of a model that is not on this machine.")
+    ] = None,
 ) -> None:
     """Validate a config and print every derived value. All mistakes are shown at once, with exit code 2.
 
@@ -116,6 +124,7 @@ def check(
       ludus check examples/connect_four.yaml
       ludus check my.yaml train.minibatch=512 league.opponents.0.weight=2
       ludus check my.yaml --plugin my_game.py
+      ludus check big.yaml --plan gpus=8x80GB
       ludus check --schema > ludus.schema.json
     """
     from ludus.config import describe, json_schema, load_or_demo, resolve_stages, stage_folder
@@ -130,6 +139,9 @@ def check(
         load_plugins([str(file) for file in plugin or []])
         loaded = load_or_demo(*split_config(config, overrides))
         stages = resolve_stages(loaded)
+        if plan is not None:
+            _print_plan(stages, plan, model_config)
+            return
         check_stages(stages)
         if loaded.population is not None and loaded.population.oracle == "learned":
             make_run(loaded)  # what its learners are is found out by whoever runs them; nothing is written
@@ -146,3 +158,18 @@ def check(
         width = max(len(label) for label, _ in rows)
         for label, value in rows:
             typer.echo(f"{label:<{width}}  {value}")
+
+
+def _print_plan(stages: Sequence[RunConfig], plan: str, model_config: Path | None) -> None:
+    """What each stage takes on a machine; ends with code 2 if one does not fit. Its parts are not looked up."""
+    from ludus.orchestrator.planner.report import plan_run, read_machine
+
+    machine, problems = read_machine(plan), []
+    for stage in stages:
+        rows, problem = plan_run(stage, machine, model_config)
+        width = max(len(label) for label, _ in rows)
+        for label, value in rows:
+            typer.echo(f"{label:<{width}}  {value}")
+        problems += [problem] if problem else []
+    if problems:
+        raise ConfigError(*problems)

@@ -76,6 +76,21 @@ def _cache_directory() -> Path:
     return Path(home) / "ludus" / "models"
 
 
+def settings_file(path: str) -> Path | None:
+    """The config.json of a model, if it is on this machine. Nothing is fetched."""
+    folder = Path(path).expanduser()
+    if path in BUILT_IN and path != "ludus/smollm2":
+        folder = built_in_folder(path)
+    if (folder / "config.json").is_file():
+        return folder / "config.json"
+    if not _HUB_ID.fullmatch(path):
+        return None
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(path, "config.json")
+    return Path(found) if isinstance(found, str) else None
+
+
 def lasting_name(path: str) -> str:
     """What to call a model in a file that others read: a folder's whole name, or the id of a model on the hub."""
     is_folder = path in BUILT_IN or Path(path).expanduser().is_dir()

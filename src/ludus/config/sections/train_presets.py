@@ -137,12 +137,12 @@ def preset_of(algorithm: AlgorithmConfig) -> Preset:
 
 def needs_critic(algorithm: AlgorithmConfig) -> bool:
     """Whether what is learnt includes a value estimate: an objective with a `value` term."""
-    return any(term.loss == "value" for term in _terms(algorithm))
+    return any(term.loss == "value" for term in terms_of(algorithm))
 
 
 def wanted_sources(algorithm: AlgorithmConfig) -> frozenset[Source]:
     """The sources that terms which can count name; a batch without rows of one of them starves a term."""
-    return frozenset(term.source for term in _terms(algorithm) if term.weight or term.weight_end)
+    return frozenset(term.source for term in terms_of(algorithm) if term.weight or term.weight_end)
 
 
 def needs_greedy(algorithm: AlgorithmConfig) -> bool:
@@ -159,5 +159,6 @@ def _advantage(algorithm: AlgorithmConfig) -> AdvantageConfig:
     return preset_of(algorithm).advantage if algorithm.advantage is None else algorithm.advantage
 
 
-def _terms(algorithm: AlgorithmConfig) -> tuple[TermConfig, ...]:
+def terms_of(algorithm: AlgorithmConfig) -> tuple[TermConfig, ...]:
+    """The objective: its own terms, or the preset's."""
     return preset_of(algorithm).objective if algorithm.objective is None else algorithm.objective
