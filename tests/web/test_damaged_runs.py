@@ -18,7 +18,9 @@ from ludus.storage.segments import SegmentLog
 from ludus.web.api import ROUTES
 
 PAGES = sorted(
-    route.pattern for route in ROUTES if "{run}" in route.pattern and route.method == "GET" and "{game}" not in route.pattern
+    route.pattern
+    for route in ROUTES
+    if "{run}" in route.pattern and route.method == "GET" and "{game}" not in route.pattern
 )
 QUERIES = {"series": "?name=train/loss", "matches": "?row=main&column=random"}
 LOCK_S = 5.0

@@ -16,7 +16,7 @@ from ludus.errors import LudusError
 from ludus.league.payoffs.cells import wilson_interval
 from ludus.reports.ladder import PayoffTable, Standing, standing_of_run
 from ludus.reports.population_standing import EXACT, PopulationStanding
-from ludus.storage.catalog import Catalog
+from ludus.storage.catalog import GLANCE_S, Catalog
 from ludus.storage.run_directory import RunDirectory
 
 MOST_MEMBERS = 100
@@ -33,7 +33,7 @@ def read_league(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
             from ludus.runs.population.standing import standing_of_population
 
             return {**view, "kind": "population", **view_population(standing_of_population(run, config))}
-        with Catalog.open_readonly(run.catalog) as catalog:
+        with Catalog.open_readonly(run.catalog, patience_s=GLANCE_S) as catalog:
             standing = standing_of_run(catalog)
     except (LudusError, sqlite3.Error, OSError) as error:
         return {**view, "problems": [str(error)]}

@@ -15,7 +15,7 @@ from ludus.experience import KeptRows
 from ludus.experience.kept_rows import StoredRow, stored_rows, view_row
 from ludus.orchestrator.loader_watch import read_refusals
 from ludus.reports.run_text import find_decoder
-from ludus.storage.catalog import Catalog
+from ludus.storage.catalog import GLANCE_S, Catalog
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.run_directory import RunDirectory
 
@@ -46,7 +46,7 @@ def read_refused(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
 
 def _of_catalog(run: RunDirectory, problems: list[str]) -> tuple[dict[str, int], dict[str, str], list[dict[str, str]]]:
     try:
-        with Catalog.open_readonly(run.catalog) as catalog:
+        with Catalog.open_readonly(run.catalog, patience_s=GLANCE_S) as catalog:
             rows = catalog.query("SELECT source, reason FROM quarantined ORDER BY id DESC LIMIT 100")
             moved = [{"file": str(source).rpartition("/")[2], "reason": str(reason)} for source, reason in rows]
             return catalog.refused(), catalog.refused_examples(), moved

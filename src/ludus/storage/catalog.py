@@ -51,6 +51,8 @@ CREATE TABLE checkpoints("update" INTEGER PRIMARY KEY, sha256 TEXT, created REAL
 REBUILD = "the next start of the run (ludus run with its config) builds it anew from checkpoints and segments"
 _MOST_SHOWN = 200
 _PEEK_S = 0.2
+GLANCE_S = 0.5
+"""What a page waits for a catalog that another program has locked; others wait for the page."""
 _COUNTED = ("segments", "logs", "policies", "refused", "checkpoints")
 """Tables whose integers are counts and numbers from 0."""
 _TYPES = {"INTEGER": "'integer'", "REAL": "'real', 'integer'", "TEXT": "'text'"}
@@ -90,11 +92,11 @@ class Catalog(Database):
     """One connection to the catalog, for one writing thread and any number of reading ones."""
 
     @classmethod
-    def open_readonly(cls, path: Path) -> Catalog:
+    def open_readonly(cls, path: Path, *, patience_s: float | None = None) -> Catalog:
         """Open an existing catalog to look at it, whether or not its run is alive."""
         if not path.is_file():
             raise StorageError(f"{path} does not exist; {REBUILD}")
-        return cls(path, readonly=True)
+        return cls(path, readonly=True, patience_s=patience_s)
 
     def _check_values(self) -> None:
         """See that every column holds what it is declared for.

@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 class Database(ABC):
     """One connection, for one writing thread and any number of reading ones."""
 
-    def __init__(self, path: Path, *, readonly: bool = False) -> None:
+    def __init__(self, path: Path, *, readonly: bool = False, patience_s: float | None = None) -> None:
+        """`patience_s` is waited for other programs that have the file locked."""
         self.path = path
         self.readonly = readonly
         self._lock = threading.RLock()
@@ -52,7 +53,8 @@ class Database(ABC):
         self._buffering: list[Statement] | None = None
         """Statements of the transaction that is being buffered, while there is one."""
         with self._errors():
-            self._connection = _connect(path, readonly)
+            usual_s = _OBSERVER_BUSY_S if readonly else _BUSY_S
+            self._connection = _connect(path, readonly, usual_s if patience_s is None else patience_s)
         try:
             with self._errors():
                 self._prepare()
@@ -235,10 +237,10 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _connect(path: Path, readonly: bool) -> sqlite3.Connection:
+def _connect(path: Path, readonly: bool, patience_s: float) -> sqlite3.Connection:
     target = f"{path.resolve().as_uri()}?mode={'ro' if readonly else 'rwc'}"
     connection = sqlite3.connect(target, uri=True, isolation_level=None, check_same_thread=False)
-    _set_patience(connection, _OBSERVER_BUSY_S if readonly else _BUSY_S)
+    _set_patience(connection, patience_s)
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 

@@ -15,7 +15,7 @@ from ludus.errors import LudusError
 from ludus.monitor.machine import read_machine
 from ludus.monitor.run_index import read_row
 from ludus.storage.atomic import read_json
-from ludus.storage.catalog import Catalog
+from ludus.storage.catalog import GLANCE_S, Catalog
 from ludus.storage.jsonl import read_jsonl
 from ludus.storage.lock import RunLock
 from ludus.storage.run_directory import FORMAT, RunDirectory, StagedDirectory
@@ -59,7 +59,7 @@ def problems_of(run: RunDirectory) -> list[str]:
         version = note.get("format") if isinstance(note, dict) else None
         if not isinstance(version, int) or version > FORMAT:
             found.append(f"format.json: the run has format {version}, this ludus reads up to {FORMAT}; upgrade ludus")
-        with Catalog.open_readonly(run.catalog) as catalog:
+        with Catalog.open_readonly(run.catalog, patience_s=GLANCE_S) as catalog:
             for source, reason in catalog.query("SELECT source, reason FROM quarantined LIMIT 20"):
                 found.append(f"{source} is in quarantine: {reason}")
     except (LudusError, OSError) as error:
