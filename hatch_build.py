@@ -1,4 +1,7 @@
-"""Refuses a wheel without the built web page; an installation for development (`pip install -e`) does without it."""
+"""Refuses a wheel without the built web page and the licences of what is in it.
+
+An installation for development (`pip install -e`) does without.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PAGE = "src/ludus/web/static/index.html"
+PAGE = ("index.html", "NOTICES.txt")
+FOLDER = "src/ludus/web/static"
 
 
 class NeedPage(BuildHookInterface[Any]):
@@ -15,5 +19,6 @@ class NeedPage(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Raise unless it is there."""
-        if version == "standard" and not (Path(self.root) / PAGE).is_file():
+        folder = Path(self.root) / FOLDER
+        if version == "standard" and not all((folder / name).is_file() for name in PAGE):
             raise RuntimeError("the web page is not built; build it first: make web")
