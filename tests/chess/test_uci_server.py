@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -297,6 +300,21 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("network") / "small.pb.gz"
     write_network(path, config, weights)
     return path
+
+
+def test_a_person_at_a_terminal_is_told_what_to_type(network: Path) -> None:
+    ours, terminal = pty.openpty()
+    command = [sys.executable, "-m", "ludus.cli.app", "chess", "uci", str(network)]
+    with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as engine:
+        os.close(terminal)
+        assert engine.stderr is not None
+        assert engine.stdout is not None
+        while b"listens for UCI commands" not in (line := engine.stderr.readline()):
+            assert line
+        os.write(ours, b"isready\nquit\n")
+        assert engine.stdout.read() == b"readyok\n"
+    os.close(ours)
+    assert engine.returncode == 0
 
 
 def test_whole_games_under_an_unmodified_client(network: Path) -> None:

@@ -41,6 +41,8 @@ def uci(
             answers.write(f"{line}\n")
             answers.flush()
 
+    if sys.stdin.isatty():
+        typer.echo(f"{player} listens for UCI commands, such as: position startpos, go nodes 100, quit", err=True)
     server = UciServer(evaluator, nodes=nodes, say=say)
     server.serve(read_lines(sys.stdin.buffer))
 
