@@ -14,7 +14,8 @@ from ludus.bench.web_runs import Sizes, episode_id, make_runs
 from ludus.bench.web_server import web_server
 from ludus.web.static_page import BUILT, INDEX
 
-SMALL = Sizes(points=40_000, episodes=40, tokens=900, runs=3)
+TOKENS = "document.querySelectorAll('.tokens .token').length"
+SMALL = Sizes(points=40_000, episodes=40, tokens=2500, runs=3)
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,9 @@ def test_a_browser_sees_a_page_is_timed_and_leaves_nothing_behind(made: Path) ->
         page.open("/run/points/curves?m=train/loss", CURVE_SHOWN)
         assert page.zoom() > 0
         assert page.scroll()["frames_per_s"] > 1
+        page.open(f"/run/words/episodes/{episode_id(0)}", f"{TOKENS} === 2000")
+        more = "[...document.querySelectorAll('button')].find((each) => each.textContent === 'Show more').click()"
+        page.act(f"{more}; {more}", f"{TOKENS} === {SMALL.tokens}")  # asked for twice, shown once
         assert browser.resident_bytes("renderer") > 10_000_000
         pid = browser.pid
     assert not Path(f"/proc/{pid}").exists()

@@ -56,6 +56,10 @@ def test_tokens_come_in_parts_with_ratio_and_kl(run: RunDirectory) -> None:
     (view,) = SequenceFinder(run.path).find("e00003")
     part = view_tokens(view, lambda tokens, marks: f"<{tokens[0]}>", offset=1, limit=1)
     assert (part["offset"], part["total"], part["texts"]) == (1, 3, ["<1>"])
+    whole = view.columns["logp"]
+    assert part["scales"]["logp"] == pytest.approx([whole.min(), whole.max()])
+    assert part["scales"]["ref_logp"] == [-1.5, -1.5]
+    assert "mask" not in part["scales"]
     logp = part["columns"]["logp"][0]
     assert part["columns"]["ratio"][0] == pytest.approx(np.exp(-1.0 - logp), rel=1e-5)
     assert part["columns"]["kl"][0] == pytest.approx(np.exp(-0.5) - 1 + 0.5, rel=1e-5)

@@ -5,7 +5,7 @@ Invariant: plain values, bounded, for every recording; what was not recorded is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +19,7 @@ from ludus.reports.sequence_finder import SequenceView
 MOST_TOKENS = 40_000
 MOST_TEXT = 200_000
 """Characters of one thing that was said."""
+NEARLY_ALL = 0.98
 _INTEGERS = ("action", "version")
 
 
@@ -57,15 +58,28 @@ def view_tokens(
     """A part of a sequence's elements by column; numbers that are not finite become null in JSON."""
     begin = min(max(0, offset), view.length)
     end = min(begin + max(1, min(limit, MOST_TOKENS)), view.length)
-    columns = {name: _listed(name, column[begin:end]) for name, column in view.derived().items()}
+    derived = view.derived()
+    columns = {name: _listed(name, column[begin:end]) for name, column in derived.items()}
     tokens = columns.get("action", [])
     return {
         "offset": begin,
         "total": view.length,
         "update": view.update,
         "columns": columns,
+        "scales": _scales(derived),
         "texts": None if decode is None else list(_texts(tokens, decode)),
     }
+
+
+def _scales(columns: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Of the whole sequence: between which two values nearly all of what the policy chose lies, for colours."""
+    mask, found = np.asarray(columns.get("mask", ()), bool), dict[str, list[float]]()
+    for name, column in columns.items():
+        own = np.asarray(column, np.float64)[mask] if name != "mask" and len(column) == len(mask) else np.zeros(0)
+        own = own[np.isfinite(own)]
+        if len(own):
+            found[name] = np.quantile(own, [1 - NEARLY_ALL, NEARLY_ALL], method="nearest").tolist()
+    return found
 
 
 def _card(number: int, view: SequenceView) -> dict[str, Any]:

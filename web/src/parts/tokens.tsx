@@ -1,7 +1,7 @@
 // The tokens of a sequence, coloured by a number of each. The colour is never alone: a legend gives each step its range
 // and its sign, tokens of others are struck by a dotted line, and the exact numbers stand beside on hover and focus.
 import { useMemo, useState } from "preact/hooks";
-import { apiUrl, useJson } from "../api/client";
+import { apiUrl, getJson, useJson } from "../api/client";
 import { query, setQuery } from "../app/router";
 import { number } from "./format";
 import { Notice, Waiting } from "./notice";
@@ -12,6 +12,8 @@ interface TokenPart {
   total: number;
   update: number | null;
   columns: Record<string, (number | boolean | null)[]>;
+  /** Of the whole sequence: between which values nearly all of a column lies. */
+  scales: Record<string, [number, number]>;
   texts: string[] | null;
   problem: string;
 }
@@ -30,10 +32,26 @@ const STEPS = 7;
 const CHUNK = 400;
 const MOST_CHARACTERS = 200;
 const SHOWN_AT_ONCE = 2000;
+const MOST_AT_ONCE = 8000;
 
-export function Tokens({ run, id, sequence, isWords }: { run: string; id: string; sequence: number; isWords: boolean }) {
-  const part = useJson<TokenPart>(apiUrl(["runs", run, "episodes", id, "tokens"], { sequence }));
-  const data = part.value;
+interface TokensProps { run: string; id: string; sequence: number; isWords: boolean }
+
+export function Tokens(props: TokensProps) {
+  return <Sequence key={`${props.run} ${props.id} ${props.sequence}`} {...props} />;
+}
+
+function Sequence({ run, id, sequence, isWords }: TokensProps) {
+  const part = useJson<TokenPart>(tokensUrl(run, id, sequence, 0, SHOWN_AT_ONCE));
+  const [more, setMore] = useState<TokenPart[]>([]);
+  const [problem, setProblem] = useState("");
+  const data = useMemo(() => (part.value ? more.reduce(joined, part.value) : null), [part.value, more]);
+  const loaded = lengthOf(data);
+  const load = () => {
+    getJson<TokenPart>(tokensUrl(run, id, sequence, loaded, Math.min(Math.max(loaded, SHOWN_AT_ONCE), MOST_AT_ONCE))).then(
+      (next) => setMore((last) => (next.offset === lengthOf(part.value) + last.reduce((sum, each) => sum + lengthOf(each), 0) ? [...last, next] : last)),
+      (error: unknown) => setProblem((error as Error).message),
+    );
+  };
   const wanted = query.value.get("colour") ?? "";
   const known = COLOURINGS.filter(([name]) => data && name in data.columns);
   const colour = known.some(([name]) => name === wanted) ? wanted : (known.find(([name]) => name === "advantage") ?? known[0])?.[0] ?? "";
@@ -52,20 +70,34 @@ export function Tokens({ run, id, sequence, isWords }: { run: string; id: string
             </select>
           </label>
           <Coloured key={colour} data={data} colour={colour} />
+          {problem && <Notice kind="error">{problem}</Notice>}
+          {loaded < data.total && (
+            <p><button type="button" onClick={load}>Show more</button> <span class="quiet">{loaded.toLocaleString("en")} of {data.total.toLocaleString("en")} tokens are shown</span></p>
+          )}
         </>
       )}
     </>
   );
 }
 
+function tokensUrl(run: string, id: string, sequence: number, offset: number, limit: number): string {
+  return apiUrl(["runs", run, "episodes", id, "tokens"], { sequence, offset, limit });
+}
+
+const lengthOf = (part: TokenPart | null) => part?.columns.action?.length ?? 0;
+
+/** Two parts that follow each other, as one. */
+function joined(first: TokenPart, next: TokenPart): TokenPart {
+  const columns = Object.fromEntries(Object.entries(first.columns).map(([name, column]) => [name, [...column, ...(next.columns[name] ?? [])]]));
+  return { ...first, columns, texts: first.texts && next.texts ? [...first.texts, ...next.texts] : null };
+}
+
 function Coloured({ data, colour }: { data: TokenPart; colour: string }) {
   const values = data.columns[colour] ?? [];
-  const mask = data.columns.mask ?? [];
-  const scale = useMemo(() => scaleOf(values, mask), [values, mask]);
+  const scale = useMemo(() => scaleOf(data.scales[colour]), [data.scales, colour]);
   const [focus, setFocus] = useState(-1);
-  const [shown, setShown] = useState(SHOWN_AT_ONCE);
   const [isTable, setTable] = useState(false);
-  const count = Math.min(data.columns.action?.length ?? 0, shown);
+  const count = lengthOf(data);
   const chunks = Array.from({ length: Math.ceil(count / CHUNK) }, (_, place) => place * CHUNK);
   const point = (event: Event) => {
     const at = event.target instanceof HTMLElement ? event.target.dataset.at : undefined;
@@ -87,9 +119,6 @@ function Coloured({ data, colour }: { data: TokenPart; colour: string }) {
       <div class="tokens" tabIndex={0} role="application" aria-label="Tokens; arrow keys move between them" onPointerOver={point} onClick={point} onKeyDown={move}>
         {chunks.map((start) => <Chunk key={start} start={start} end={Math.min(start + CHUNK, count)} data={data} values={values} scale={scale} focus={focus >= start && focus < start + CHUNK ? focus : -1} />)}
       </div>
-      {shown < (data.columns.action?.length ?? 0) && (
-        <button type="button" onClick={() => setShown(shown * 4)}>Show more of {data.total.toLocaleString("en")} tokens</button>
-      )}
       <p><button type="button" aria-expanded={isTable} onClick={() => setTable(!isTable)}>{isTable ? "Hide the table" : "Show as a table"}</button></p>
       {isTable && <TokenTable data={data} count={count} />}
     </>
@@ -105,18 +134,21 @@ interface ChunkProps {
   focus: number;
 }
 
+/** Drawn again only when something of it has changed: there are many. */
 function Chunk({ start, end, data, values, scale, focus }: ChunkProps) {
-  const spans = [];
-  for (let at = start; at < end; at++) {
-    const isOwn = data.columns.mask?.[at] === true;
-    const step = isOwn ? scale.step(values[at]) : -1;
-    spans.push(
-      <span key={at} data-at={at} class={`token ${isOwn ? (step < 0 ? "unknown" : `step-${step}`) : "other"}${at === focus ? " focused" : ""}`}>
-        {textOf(data, at)}
-      </span>,
-    );
-  }
-  return <span class="chunk">{spans}</span>;
+  return useMemo(() => {
+    const spans = [];
+    for (let at = start; at < end; at++) {
+      const isOwn = data.columns.mask?.[at] === true;
+      const step = isOwn ? scale.step(values[at]) : -1;
+      spans.push(
+        <span key={at} data-at={at} class={`token ${isOwn ? (step < 0 ? "unknown" : `step-${step}`) : "other"}${at === focus ? " focused" : ""}`}>
+          {textOf(data, at)}
+        </span>,
+      );
+    }
+    return <span class="chunk">{spans}</span>;
+  }, [start, end, data, values, scale, focus]);
 }
 
 function textOf(data: TokenPart, at: number): string {
@@ -158,12 +190,9 @@ interface Scale {
 }
 
 /** Seven steps: around zero where there are both signs, else from the least to the greatest. */
-function scaleOf(values: readonly unknown[], mask: readonly unknown[]): Scale {
-  const own = values.filter((value, at): value is number => mask[at] === true && typeof value === "number" && Number.isFinite(value));
-  if (!own.length) return { bounds: [], step: () => -1 };
-  const sorted = own.slice().sort((a, b) => a - b);
-  const at = (share: number) => sorted[Math.round(share * (sorted.length - 1))] as number;
-  let [low, high] = [at(0.02), at(0.98)];
+function scaleOf(ends: [number, number] | undefined): Scale {
+  if (!ends) return { bounds: [], step: () => -1 };
+  let [low, high] = ends;
   if (low < 0 && high > 0) [low, high] = [-Math.max(-low, high), Math.max(-low, high)];
   if (high <= low) high = low + 1;
   const bounds = Array.from({ length: STEPS + 1 }, (_, step) => low + ((high - low) * step) / STEPS);
