@@ -90,7 +90,7 @@ test-web: $(DEV_STAMP) web ## every page of `ludus web` in Chromium, by click an
 	@command -v chromium >/dev/null || { command -v apt-get >/dev/null && $(call apt_install,chromium); } \
 		|| { echo "make test-web needs chromium: install it as your system does" >&2; exit 1; }
 	@$(PIP_INSTALL) -e ".[games,llm,web,dev,browser]"
-	@$(TEST_ENV) $(BIN)/python -m pytest tests/browser -m browser $(ARGS)
+	@$(TEST_ENV) $(BIN)/python -m pytest tests/browser -m browser --timeout=900 $(ARGS)
 
 lint: $(DEV_STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check

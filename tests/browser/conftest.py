@@ -34,7 +34,7 @@ CHROMIUM_FLAGS = (
     "--disable-sync",
 )
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-PATIENCE_MS = 60_000
+PATIENCE_MS = 120_000
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -138,7 +138,11 @@ def complaints() -> list[Complaints]:
 
 
 @pytest.fixture
-def open_page(chromium: Any, complaints: list[Complaints]) -> Iterator[Callable[..., Any]]:
+def open_page(
+    chromium: Any,
+    complaints: list[Complaints],
+    serve: object,  # servers end after the pages
+) -> Iterator[Callable[..., Any]]:
     """Opens a page in a browser that knows nothing yet; at the end it must have had nothing to complain about."""
     contexts = []
 

@@ -10,11 +10,13 @@ from heapq import merge
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.reports.made_runs import make_run
 
-from ludus.reports.run_facts import Clock, read_progress
+from ludus.daemon.run_watch import RunWatch
+from ludus.reports.run_facts import Clock, read_progress, read_run_facts
 from ludus.reports.run_history import TURNS, read_history, time_of
 from ludus.storage.catalog import Catalog
 from ludus.storage.jsonl import read_jsonl, rotated
@@ -82,3 +84,15 @@ def test_progress_is_read_beside_a_writer_after_its_end_and_not_of_what_is_damag
     assert read_progress(run) == {}
     run.catalog.unlink()
     assert read_progress(run) == {}
+
+
+@pytest.mark.parametrize("oracle", ["exact", "learned"])
+def test_generations_of_a_population_are_counted_however_it_learns(tmp_path: Path, oracle: str) -> None:
+    config = "name: k\ngames: [open_spiel:kuhn_poker]\npopulation: {oracle: %s, stop: {generations: 6}}\n"
+    run = make_run(tmp_path / "run", config % oracle)
+    lines = [{"time": 1.0 + step, "step": step, "psro/cpu_s": 0.5} for step in range(4)]
+    steps = {"time": 9.0, "step": 98_304, "loop/steps_per_s": 1.0}  # of a learner, in decisions
+    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in (*lines, steps)))
+    facts = read_run_facts(run.path)
+    assert (facts.steps, facts.total_steps, facts.unit) == (3, 6, "generations")
+    assert RunWatch(run.path, pictures=False).status().steps == 3

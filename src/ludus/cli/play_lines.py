@@ -170,18 +170,29 @@ def play_board(run: RunDirectory, config: RunConfig, key: str, ref: PolicyRef, w
 
 
 class Guest:
-    """The person at a game of words."""
+    """The person at a game of words, and what they have seen of it."""
 
     def __init__(self, state: State, talk: Talk) -> None:
         self._state, self._talk = state, talk
+        self._said: list[tuple[int, str]] = []
+        self._seen: list[str] = []
+
+    @property
+    def seen(self) -> str:
+        """What the game told, and what was said to it; of a long one its end."""
+        return "\n\n".join(self._seen)[-MOST_TEXT:]
 
     def choose(self, position: TextPosition, seat: int, rng: np.random.Generator) -> str:
         """Show what is new and wait for a move."""
         moves = position.moves(seat)
         legal = [Legal(move=move, text=move) for move in moves or ()]
-        news = position.news(seat)[:MOST_TEXT]
-        state = msgspec.structs.replace(self._state, text=news, turn=True, legal=legal, free=moves is None)
-        return str(self._talk.ask(state))
+        self._seen.append(position.news(seat)[:MOST_TEXT])
+        shown = {"text": self.seen, "moves": list(self._said)}
+        state = msgspec.structs.replace(self._state, turn=True, legal=legal, free=moves is None, **shown)
+        said = str(self._talk.ask(state))
+        self._said.append((seat, said))
+        self._seen.append(f"> {said}")
+        return said
 
 
 def play_words(run: RunDirectory, config: RunConfig, key: str, ref: PolicyRef, wanted: Wanted, talk: Talk) -> None:
@@ -191,8 +202,8 @@ def play_words(run: RunDirectory, config: RunConfig, key: str, ref: PolicyRef, w
 
     players = make_text_game(key).spec.players
     state = State(policy=str(ref), game=key, seat=wanted.seat, players=players)
-    guests = {PERSON: Guest(state, talk)}
-    runner = language_runner(run, config, ref, name=config.name, slots=1, guests=guests)
+    guest = Guest(state, talk)
+    runner = language_runner(run, config, ref, name=config.name, slots=1, guests={PERSON: guest})
     person, others = Seat(policy=PolicyRef(name=PolicyName(PERSON))), Seat(policy=ref, greedy=not wanted.sample)
     seats = tuple(person if place == wanted.seat else others for place in range(players))
     runner.submit([Task(id=TaskId(0), game=key, seed=wanted.seed, seats=seats, purpose="evaluate")])
@@ -205,7 +216,8 @@ def play_words(run: RunDirectory, config: RunConfig, key: str, ref: PolicyRef, w
     said = [(int(seat), reply) for seat, reply in zip(episode.move_seats, episode.replies, strict=True)]
     returns = list(episode.returns)
     end = "" if episode.error else outcome(returns, wanted.seat)
-    talk.tell(msgspec.structs.replace(state, moves=said, returns=returns, outcome=end, error=episode.error))
+    shown = {"text": guest.seen, "moves": said}
+    talk.tell(msgspec.structs.replace(state, returns=returns, outcome=end, error=episode.error, **shown))
 
 
 def play(wanted: Wanted, talk: Talk) -> None:

@@ -116,6 +116,8 @@ class RunNews:
         self._league = LeagueWatch(run, config)
         self.latest: dict[str, float | None] = {}
         """The newest value of every metric."""
+        self.generation = 0
+        """Of a population: the newest that it has told of."""
         self.last_turn: dict[str, Any] = {}
         """The event with which the run last began or ended."""
         self.rooms: list[dict[str, Any]] = []
@@ -136,6 +138,8 @@ class RunNews:
         for record in self._new(self._metrics):
             values = {name: _number(value) for name, value in record.items() if name not in ("time", "step")}
             self.latest |= values
+            if any(name.startswith("psro/") for name in values):
+                self.generation = _whole(record.get("step"))
             yield messages.ProgressNews(step=_whole(record.get("step")), metrics=values)
         for record in self._new(self._events):
             if record.get("event") in TURNS:
@@ -186,14 +190,13 @@ class RunWatch:
         config, progress = news.config, read_progress(news.run)
         stage, activity = _stage(news.run, progress, news.last_turn)
         is_population = config.population is not None
-        steps = _whole(news.latest.get("psro/generation", progress.get("steps"))) if is_population else None
         return messages.Status(
             stage=stage,
             activity=activity,
             run=config.name,
             run_dir=str(self.path),
             update=_whole(progress.get("update")),
-            steps=_whole(progress.get("steps")) if steps is None else steps,
+            steps=news.generation if is_population else _whole(progress.get("steps")),
             total_steps=(config.train.steps or 0) if config.population is None else config.population.stop.generations,
             unit="generations" if is_population else "steps",
             episodes=_whole(progress.get("episodes")),

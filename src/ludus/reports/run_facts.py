@@ -191,7 +191,8 @@ def _single(run: RunDirectory, config: RunConfig | None = None) -> RunFacts:
         if measured:
             result |= measured
             result_step = int(record.get("step") or 0)
-        generation = int(record.get("psro/generation") or generation)
+        if any(name.startswith("psro/") for name in record):
+            generation = int(record.get("step") or 0)  # populations tell of themselves by generation
     holder = RunLock.holder(run.path)
     clock.stop(None if holder is None else time.time())
     population = config.population

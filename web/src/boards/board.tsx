@@ -37,7 +37,7 @@ const GO_COLUMNS = "ABCDEFGHJKLMNOPQRSTUVWXYZ";
 const MOST_TOLD = 120;
 
 export function Board(props: BoardProps) {
-  const { kind, rows, columns, cells, before, onCell, open } = props;
+  const { kind, rows, columns, cells, before, onCell } = props;
   const all = Array.from({ length: rows * columns }, (_, at) => at);
   return (
     <svg class={`board ${kind}`} viewBox={`0 0 ${columns * SIZE + MARGIN} ${rows * SIZE + MARGIN}`} role="group" aria-label={inWords(props)}>
@@ -47,7 +47,7 @@ export function Board(props: BoardProps) {
         <Piece key={at} kind={kind} sign={cells[at] ?? "."} x={xOf(at, columns)} y={yOf(at, columns)} isNew={before !== undefined && before[at] !== cells[at]} />
       ))}
       <Labels kind={kind} rows={rows} columns={columns} />
-      {onCell && all.filter((at) => open?.has(at)).map((at) => <Target key={at} at={at} board={props} onCell={onCell} />)}
+      {onCell && targets(props, all).map(({ at, isNamed }) => <Target key={at} at={at} isNamed={isNamed} board={props} onCell={onCell} />)}
     </svg>
   );
 }
@@ -103,7 +103,22 @@ function Labels({ kind, rows, columns }: { kind: string; rows: number; columns: 
   );
 }
 
-function Target({ at, board, onCell }: { at: number; board: BoardProps; onCell: (cell: number) => void }) {
+/** Cells where somebody may play. Of cells that mean the same move (a column), one is reached by key. */
+function targets({ kind, rows, columns, open }: BoardProps, all: readonly number[]): { at: number; isNamed: boolean }[] {
+  const named = new Set<string>();
+  return all
+    .filter((at) => open?.has(at))
+    .map((at) => {
+      const name = cellName(kind, at, rows, columns);
+      const isNamed = !named.has(name);
+      named.add(name);
+      return { at, isNamed };
+    });
+}
+
+/** SVG knows `tabindex`, not `tabIndex`. */
+function Target({ at, isNamed, board, onCell }: { at: number; isNamed: boolean; board: BoardProps; onCell: (cell: number) => void }) {
+  const named = isNamed ? { role: "button", tabindex: 0, "aria-label": `play ${cellName(board.kind, at, board.rows, board.columns)}` } as const : {};
   return (
     <rect
       class="target"
@@ -111,9 +126,7 @@ function Target({ at, board, onCell }: { at: number; board: BoardProps; onCell: 
       y={yOf(at, board.columns) - SIZE / 2 + 1}
       width={SIZE - 2}
       height={SIZE - 2}
-      role="button"
-      tabIndex={0}
-      aria-label={`play ${cellName(board.kind, at, board.rows, board.columns)}`}
+      {...named}
       onClick={() => onCell(at)}
       onKeyDown={(event) => {
         if (event.key !== "Enter" && event.key !== " ") return;

@@ -2,8 +2,9 @@
 import { useEffect, useState } from "preact/hooks";
 import { query, setQuery } from "../app/router";
 import { reducesMotion } from "../app/theme";
-import { clean, number, percent } from "../parts/format";
+import { clean, lines, number, percent } from "../parts/format";
 import { Notice } from "../parts/notice";
+import type { Column } from "../parts/table";
 import { Table } from "../parts/table";
 import type { BoardData, Frame } from "./board";
 import { Board } from "./board";
@@ -60,10 +61,11 @@ export function Replay({ board, decisions, seats }: { board: BoardData; decision
       {frame.cells ? (
         <Board kind={board.kind} rows={board.rows} columns={board.columns} cells={frame.cells} before={board.frames[at - 1]?.cells} />
       ) : (
-        <pre class="position" tabIndex={0}>{frame.text.slice(0, 20000)}</pre>
+        <pre class="position" tabIndex={0}>{lines(frame.text)}</pre>
       )}
-      {at > 0 && <Known decisions={decisions.filter((each) => each.ply === frame.ply)} />}
+      {at > 0 && decisions.length > 0 && <Known decisions={decisions.filter((each) => each.ply === frame.ply)} />}
       <h2>All moves</h2>
+      {decisions.length === 0 && <p class="quiet">Probabilities, values and advantages are not recorded for this game.</p>}
       <Table
         caption="All moves"
         rows={board.frames.slice(1)}
@@ -71,13 +73,19 @@ export function Replay({ board, decisions, seats }: { board: BoardData; decision
         columns={[
           { key: "ply", title: "move", isRowHeading: true, cell: (row) => <button type="button" onClick={() => go(row.ply + 1)} aria-label={`go to move ${row.ply + 1}`}>{row.ply + 1}</button> },
           { key: "said", title: "played", cell: (row) => said(row, seats) },
-          { key: "chance", title: "probability", isNumber: true, cell: (row) => of(decisions, row, (each) => percent(chance(each.logp))) },
-          { key: "value", title: "value", isNumber: true, cell: (row) => of(decisions, row, (each) => number(each.value)) },
-          { key: "advantage", title: "advantage", isNumber: true, cell: (row) => of(decisions, row, (each) => ("advantage" in each ? number(each.advantage) : "not recorded")) },
+          ...(decisions.length ? numbers(decisions) : []),
         ]}
       />
     </section>
   );
+}
+
+function numbers(decisions: readonly Decision[]): Column<Frame>[] {
+  return [
+    { key: "chance", title: "probability", isNumber: true, cell: (row) => of(decisions, row, (each) => percent(chance(each.logp))) },
+    { key: "value", title: "value", isNumber: true, cell: (row) => of(decisions, row, (each) => number(each.value)) },
+    { key: "advantage", title: "advantage", isNumber: true, cell: (row) => of(decisions, row, (each) => ("advantage" in each ? number(each.advantage) : "not recorded")) },
+  ];
 }
 
 const chance = (logp: number | null | undefined) => (logp === null || logp === undefined ? null : Math.exp(logp));

@@ -65,7 +65,7 @@ export function LineChart({ title, unit = "", meaning = "", xLabel, curves, onZo
         legend: { show: false },
         scales: { x: { time: false } },
         axes: [
-          { ...axis, values: (_, ticks) => ticks.map((tick) => (hasTime ? duration(tick) : short(tick))) },
+          { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => (hasTime ? duration(tick) : short(tick))) },
           { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => short(tick)) },
         ],
         cursor: { drag: { x: Boolean(zoom.current), y: false, setScale: false }, points: { size: 6 } },

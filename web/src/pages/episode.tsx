@@ -4,7 +4,7 @@ import { query, setQuery, url } from "../app/router";
 import type { BoardData } from "../boards/board";
 import type { Decision } from "../boards/replay";
 import { Replay } from "../boards/replay";
-import { clean, number } from "../parts/format";
+import { clean, lines, number } from "../parts/format";
 import { Notice, Waiting } from "../parts/notice";
 import { Tokens } from "../parts/tokens";
 import type { EpisodeRow } from "./episodes";
@@ -73,7 +73,7 @@ function Whole({ run, episode }: { run: string; episode: Episode }) {
     <>
       <h2>Episode <span class="code">{clean(episode.id, 40)}</span></h2>
       {episode.error && <Notice kind="error">It failed: {clean(episode.error, 2000)}</Notice>}
-      <dl class="facts">
+      <dl class="pairs">
         <dt>Game</dt><dd><bdi>{clean(episode.game, 100)}{episode.row === null ? "" : `, task ${episode.row}`}</bdi></dd>
         {episode.seats.map((seat, place) => (
           <>
@@ -110,7 +110,7 @@ function Turns({ turns, names }: { turns: readonly Turn[]; names: readonly strin
         {turns.map((turn, place) => (
           <li key={place} class={turn.role}>
             <span class="who">{turn.role === "told" ? "task" : clean(names[turn.seat] ?? `seat ${turn.seat}`, 80)}</span>
-            <pre>{turn.text}</pre>
+            <pre tabIndex={0}>{lines(turn.text)}</pre>
             {turn.move !== undefined && <p class="quiet">{turn.accepted ? "plays" : "may not play"} <bdi>{clean(turn.move, 200)}</bdi></p>}
           </li>
         ))}

@@ -109,16 +109,23 @@ function Ladder({ run, rows }: { run: string; rows: readonly LadderRow[] }) {
     ["mu", "TrueSkill", (row) => (row.mu === null ? "–" : `${number(row.mu, 3)} ± ${number(2 * (row.sigma ?? 0), 2)}`)],
     ["seat", "seat", (row) => String(row.seat ?? "–")],
   ];
+  const isRated = rated.length > 0;
+  const rating: Column<LadderRow>[] = [
+    { key: "elo", title: "Elo ± 95 %", isNumber: true, cell: (row) => (row.elo === null ? "not rated" : `${Math.round(row.elo)} ± ${Math.round(margin(row) ?? 0)}`) },
+    { key: "bar", title: "Elo, drawn", isTitleHidden: true, cell: (row) => (row.elo === null ? "" : <Whisker value={row.elo} margin={margin(row) ?? 0} low={low} high={high} />) },
+  ];
+  const results: Column<LadderRow>[] = [
+    { key: "results", title: "won–drawn–lost", isNumber: true, cell: (row) => (row.games ? `${row.wins}–${row.draws}–${row.losses}` : "–") },
+    { key: "games", title: "games", isNumber: true, cell: (row) => number(row.games) },
+  ];
   const columns: Column<LadderRow>[] = [
     { key: "rank", title: "#", isNumber: true, cell: (row) => (row.rank === undefined ? rows.indexOf(row) + 1 : (row.rank ?? "–")) },
     { key: "policy", title: "policy", isRowHeading: true, cell: (row) => <a href={url(["run", run, "episodes"], { policy: row.policy })}><bdi>{clean(row.policy, 60)}</bdi></a> },
-    { key: "elo", title: "Elo ± 95 %", isNumber: true, cell: (row) => (row.elo === null ? "not rated" : `${Math.round(row.elo)} ± ${Math.round(margin(row) ?? 0)}`) },
-    { key: "bar", title: "Elo, drawn", isTitleHidden: true, cell: (row) => (row.elo === null ? "" : <Whisker value={row.elo} margin={margin(row) ?? 0} low={low} high={high} />) },
+    ...(isRated ? rating : []),
     ...optional
       .filter(([name]) => rows.some((row) => row[name] !== null && row[name] !== undefined))
       .map(([name, title, cell]) => ({ key: name, title, isNumber: true, cell })),
-    { key: "results", title: "won–drawn–lost", isNumber: true, cell: (row) => (row.games ? `${row.wins}–${row.draws}–${row.losses}` : "–") },
-    { key: "games", title: "games", isNumber: true, cell: (row) => number(row.games) },
+    ...(isRated || rows.some((row) => row.games) ? results : []),
   ];
   return (
     <>

@@ -5,7 +5,7 @@ import { apiUrl, getJson, postJson, useJson } from "../api/client";
 import type { RunPageProps } from "../app/pages";
 import { query, setQuery } from "../app/router";
 import { Board } from "../boards/board";
-import { clean, number } from "../parts/format";
+import { clean, lines, number } from "../parts/format";
 import { Notice, Waiting } from "../parts/notice";
 
 interface Opponents {
@@ -132,7 +132,7 @@ function Table({ game, isBusy, play }: { game: Game; isBusy: boolean; play: (mov
       {game.cells ? (
         <Board kind={game.kind} rows={game.rows} columns={game.columns} cells={game.cells} onCell={mayPlay && byCell.size ? onCell : undefined} open={new Set(byCell.keys())} />
       ) : (
-        <pre class="position" tabIndex={0}>{game.text}</pre>
+        <pre class="position" tabIndex={0}>{lines(game.text)}</pre>
       )}
       {game.turn && (game.free || others.length > 0) && <Words game={game} others={others} isBusy={isBusy} play={play} />}
       {game.moves.length > 0 && (

@@ -2,7 +2,7 @@
 import { apiUrl, useJson } from "../api/client";
 import type { RunPageProps } from "../app/pages";
 import { query, setQuery, url } from "../app/router";
-import { clean, number } from "../parts/format";
+import { clean, lines, number } from "../parts/format";
 import { Notice, Waiting } from "../parts/notice";
 import { Table } from "../parts/table";
 
@@ -113,8 +113,8 @@ function Samples({ run, samples }: { run: string; samples: readonly Sample[] }) 
           <h3><bdi>{clean(sample.reason, 60)}</bdi>: <a class="code" href={url(["run", run, "episodes", sample.id.split("/")[0] ?? ""])}>{clean(sample.id, 40)}</a></h3>
           <p><bdi>{clean(sample.detail, 500)}</bdi></p>
           <p class="quiet"><bdi>{clean(sample.game, 60)}, {clean(sample.policy, 40)}@{sample.version}</bdi>, reward {number(sample.reward)}</p>
-          {sample.prompt !== undefined && <pre class="told">{sample.prompt}</pre>}
-          {sample.response !== undefined && <pre>{sample.response}</pre>}
+          {sample.prompt !== undefined && <pre class="told" tabIndex={0}>{lines(sample.prompt)}</pre>}
+          {sample.response !== undefined && <pre tabIndex={0}>{lines(sample.response)}</pre>}
           {sample.actions && <p class="code">{sample.actions.slice(0, 200).join(" ")}</p>}
         </article>
       ))}

@@ -89,7 +89,7 @@ function Facts({ facts, status }: { facts: RunFacts; status: Status | null }) {
         </Fact>
         {status && <Fact name="speed">{status.steps_per_s ? `${short(status.steps_per_s)} ${status.unit}/s` : "at rest"}{status.eta_s !== null ? `, ${duration(status.eta_s)} left` : ""}</Fact>}
         {status && <Fact name="version">{number(status.version)} after {number(status.update)} updates, {number(status.episodes)} episodes</Fact>}
-        <Fact name="last evaluation"><bdi>{clean(facts.result_text) || "not yet"}</bdi></Fact>
+        <Fact name="last evaluation"><bdi>{clean(facts.result_text).replaceAll("  ", " · ") || "not yet"}</bdi></Fact>
         {facts.stages.length > 0 && (
           <Fact name="stages">{facts.stages.map((stage) => <a key={stage} class="spaced" href={url(["run", `${facts.id}/${stage}`])}>{clean(stage)}</a>)}</Fact>
         )}
@@ -103,7 +103,7 @@ function Fact({ name, children }: { name: string; children: preact.ComponentChil
 }
 
 /** Where each room stands in the picture of the loop: data flows right along the top and left along the bottom. */
-const PLACES = ["tasks", "explore", "experience", "buffer", "league", "evaluate", "policies", "train", "storage"];
+const PLACES = ["tasks", "explore", "experience", "buffer", "train", "storage", "policies", "league"];
 
 function Loop({ status }: { status: Status }) {
   if (status.rooms.length === 0) return <p class="quiet">No room has reported yet.</p>;

@@ -112,7 +112,7 @@ function columns(marked: ReadonlySet<string>, mark: (id: string, isMarked: boole
     { key: "began", title: "started", canSort: true, cell: (row) => date(row.began) },
     { key: "wall_s", title: "wall time", canSort: true, isNumber: true, cell: (row) => duration(row.wall_s) },
     { key: "steps", title: "progress", canSort: true, isNumber: true, cell: progress },
-    { key: "result_text", title: "last evaluation", canSort: true, cell: (row) => <bdi>{clean(row.error || row.result_text, 160) || "not yet"}</bdi> },
+    { key: "result_text", title: "last evaluation", canSort: true, cell: (row) => <bdi>{clean(row.error || row.result_text.replaceAll("  ", " · "), 160) || "not yet"}</bdi> },
   ];
 }
 

@@ -5,6 +5,7 @@ export const NOT_RECORDED = "not recorded";
 export function number(value: number | null | undefined, digits = 4): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString("en");
+  if (Math.abs(value) < 1e-4) return value.toExponential(Math.max(0, Math.min(digits, 3) - 1));
   return Number(value.toPrecision(digits)).toLocaleString("en", { maximumSignificantDigits: digits });
 }
 
@@ -40,6 +41,14 @@ export function date(seconds: number | null | undefined): string {
 
 export function clock(seconds: number): string {
   return new Date(seconds * 1000).toLocaleTimeString("en-GB");
+}
+
+const MOST_SHOWN = 100_000;
+
+/** Foreign text as it was written, line by line; what cannot be seen or turns text around is made visible. */
+export function lines(text: string): string {
+  const seen = text.slice(0, MOST_SHOWN).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, "\ufffd");
+  return text.length > MOST_SHOWN ? `${seen}…\n(${(text.length - MOST_SHOWN).toLocaleString("en")} more characters)` : seen;
 }
 
 /** Foreign text in one line, without characters that change the direction of what follows or cannot be seen. */

@@ -24,9 +24,11 @@ export function PayoffTable({ run, payoffs }: { run: string; payoffs: Payoffs })
     return Math.min(STEPS - 1, Math.max(0, Math.floor(share * STEPS)));
   };
   return (
+    <>
+    <p class="quiet">What the row gets against the column: {payoffs.scale === "score" ? "share of points" : "payoff"}, 95 % interval, games. A number leads to the games that are kept.</p>
     <div class="scroll" tabIndex={0} role="region" aria-label="Payoffs">
       <table class="payoffs">
-        <caption>What the row gets against the column: {payoffs.scale === "score" ? "share of points" : "payoff"}, 95 % interval, games</caption>
+        <caption class="hidden">Payoffs</caption>
         <thead>
           <tr>
             <th scope="col">row against</th>
@@ -43,7 +45,7 @@ export function PayoffTable({ run, payoffs }: { run: string; payoffs: Payoffs })
                 return (
                   <td key={column} class={`cell heat-${shade(value)}`}>
                     <a href={url(["run", run, "episodes"], { policy: row, opponent: column })}>
-                      {payoffs.scale === "score" ? percent(value, 0) : number(value, 3)}
+                      {payoffs.scale === "score" ? percent(value, 0) : number(Math.abs(value) < most * 1e-9 ? 0 : value, 3)}
                       <span class="hidden"> of {clean(row, 40)} against {clean(column, 40)}: show games</span>
                     </a>
                     <small>{uncertainty(payoffs, i, j)}</small>
@@ -55,6 +57,7 @@ export function PayoffTable({ run, payoffs }: { run: string; payoffs: Payoffs })
         </tbody>
       </table>
     </div>
+    </>
   );
 }
 

@@ -5,6 +5,7 @@ import type { Recruit } from "../pages/league";
 import { Table } from "./table";
 
 const MOST_BARS = 60;
+const MOST_NAMES = 24;
 const WIDTH = 640;
 const HEIGHT = 200;
 
@@ -24,10 +25,17 @@ function OfSeat({ title, history }: { title: string; history: readonly { generat
   const shown = history.slice(-MOST_BARS);
   const names = [...new Set(history.flatMap((each) => Object.keys(each.shares)))];
   const width = WIDTH / shown.length;
+  const every = Math.ceil(shown.length / 20);
   return (
     <>
       <h3>{title}</h3>
-      <svg class="stack" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`Shares of ${names.length} policies in ${shown.length} generations; the table below has the numbers`}>
+      <ul class="legend">
+        {names.slice(0, MOST_NAMES).map((name, number) => (
+          <li key={name}><span class={`key key-${(number % 8) + 1}`} aria-hidden="true" /><bdi>{clean(name, 40)}</bdi></li>
+        ))}
+        {names.length > MOST_NAMES && <li class="quiet">and {names.length - MOST_NAMES} more</li>}
+      </ul>
+      <svg class="stack" viewBox={`0 0 ${WIDTH} ${HEIGHT + 16}`} role="img" aria-label={`Shares of ${names.length} policies in ${shown.length} generations; the table below has the numbers`}>
         {shown.map((each, place) => {
           let top = HEIGHT;
           return (
@@ -37,6 +45,7 @@ function OfSeat({ title, history }: { title: string; history: readonly { generat
                 top -= height;
                 return height > 0 ? <rect key={name} class={`fill-${number % 8}`} x={place * width} y={top} width={Math.max(width - 1, 0.5)} height={height} /> : null;
               })}
+              {(place % every === 0 || place === shown.length - 1) && <text x={(place + 0.5) * width} y={HEIGHT + 13}>{each.generation}</text>}
             </g>
           );
         })}

@@ -33,7 +33,8 @@ MOST_LINES = 500
 class Cursor:
     """What a reader has been told."""
 
-    status: int = -1
+    status: int = 0
+    """The first is told when the run has said how it is."""
     metrics: int = -1
     logged: int = 0
     connection: object = None
