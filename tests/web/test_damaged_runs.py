@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.reports.made_runs import episode, make_run, record, record_rows, rows_of
 from tests.web.conftest import Serve
+from tests.web.test_news import Stream
 
 from ludus.storage.catalog import Catalog
 from ludus.storage.run_directory import RunDirectory
@@ -112,6 +113,10 @@ def test_every_page_answers_whatever_the_directory_holds(
         if answer.status != 200:
             assert answer.json["error"], path
     assert [row["id"] for row in server.get("/api/runs")["rows"]] == ["made"]
+    stream = Stream(server, "made")
+    told = stream.until(lambda told: told.get("connection", {}).get("state", "starting") != "starting")
+    stream.close()
+    assert told["connection"]["words"]
 
 
 def test_segments_in_quarantine_are_named(serve: Serve, made: RunDirectory) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +22,7 @@ from tests.web.conftest import Serve, Server
 
 from ludus.storage.lock import RunLock
 from ludus.web.news import newsroom
+from ludus.web.static_page import BUILT, INDEX
 
 DEADLINE_S = 30.0
 Talk = Callable[[socket.socket], None]
@@ -65,9 +70,9 @@ def message(kind: str, **payload: Any) -> bytes:
 class Stream:
     """Server-sent events as a browser reads them."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, run: str = "study%2Fkuhn") -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_S)
-        self.connection.request("GET", "/api/news?run=study%2Fkuhn")
+        self.connection.request("GET", f"/api/news?run={run}")
         self.answer = self.connection.getresponse()
         assert self.answer.status == 200
 
@@ -133,6 +138,40 @@ def test_a_socket_that_lies_floods_and_hangs_is_counted_and_bounded(serve: Serve
         assert silent["connection"]["state"] == "live"
         stays.set()
     stream.until(lambda told: told["connection"]["state"] in ("lost", "left"))
+
+
+def test_a_run_whose_news_cannot_be_taken_ends_no_others(serve: Serve, runs: Path, listen: Listen) -> None:
+    shutil.copytree(runs / "study" / "kuhn", runs / "bad")
+    server, tries = serve(runs), list[int]()
+
+    def refresh() -> None:
+        tries.append(1)
+        raise ValueError("a fault of ours")
+
+    bad = Stream(server, "bad")
+    while not (watched := server.site.newsroom._runs.get(runs / "bad")):
+        pass
+    watched.refresh = refresh  # type: ignore[method-assign]
+    other = listen(server)
+    other.until(lambda told: len(tries) > 1 and told["connection"]["state"] == "left")
+    bad.close()
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_server_with_open_pages_at_once_and_in_silence(runs: Path) -> None:
+    if not (BUILT / INDEX).is_file():
+        pytest.skip("needs the page; build it with: make web")
+    command, pipe = [sys.executable, "-P", "-m", "ludus.cli.app", "web", str(runs), "--port", "0"], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        stream = Stream(Server(int(told.rpartition(":")[2].strip("/\n")), site=None))  # type: ignore[arg-type]
+        stream.until(lambda told: True)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=DEADLINE_S)
+        stream.close()
+    assert "Traceback" not in said
+    assert "Cancel" not in said
 
 
 def test_so_many_streams_and_no_more(serve: Serve, runs: Path, listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,13 @@ def web(
         typer.echo(f"{mode}{'; others need the token' if token else ''}; stop with Ctrl-C")
         if opens:
             webbrowser.open(address)
-        run_server(make_app(site, page, host=host), listener, shutdown_s=1, most_connections=MOST_CONNECTIONS)
+        run_server(
+            make_app(site, page, host=host),
+            listener,
+            shutdown_s=2,
+            most_connections=MOST_CONNECTIONS,
+            on_shutdown=site.newsroom.end_streams,
+        )
 
 
 def _read_token(file: Path | None) -> str:

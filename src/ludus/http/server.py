@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -55,10 +55,18 @@ def url_of(listener: socket.socket) -> str:
 
 
 def run(
-    app: ASGIApp, listener: socket.socket, *, shutdown_s: int = SHUTDOWN_S, most_connections: int | None = None
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    shutdown_s: int = SHUTDOWN_S,
+    most_connections: int | None = None,
+    on_shutdown: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until the process is asked to stop. Connections beyond the most are answered with 503."""
-    uvicorn.Server(_config(app, shutdown_s, most_connections)).run(sockets=[listener])
+    """Serve until the process is asked to stop. Connections beyond the most are answered with 503.
+
+    `on_shutdown` ends replies that would go on for ever, before they are waited for.
+    """
+    _Server(_config(app, shutdown_s, most_connections), on_shutdown).run(sockets=[listener])
 
 
 @contextlib.contextmanager
@@ -93,6 +101,16 @@ class LoopServer:
         self._server.should_exit = True
         await self._serving
         self._listener.close()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, on_shutdown: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_shutdown = on_shutdown
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_shutdown()
+        await super().shutdown(sockets)
 
 
 class _SignalsLeftAlone(uvicorn.Server):

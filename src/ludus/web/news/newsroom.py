@@ -7,6 +7,7 @@ does not take what it is sent holds up nobody but itself.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 
 from ludus.web.answers import Refused, to_json
 from ludus.web.news.watched_run import Cursor, WatchedRun
+
+log = logging.getLogger(__name__)
 
 MOST_STREAMS, MOST_RUNS = 48, 24
 LOOK_S, BEAT_S, IDLE_S = 0.5, 3.0, 30.0
@@ -76,14 +79,21 @@ class Newsroom:
         while True:
             await asyncio.sleep(LOOK_S)
             for path, run in list(self._runs.items()):
-                await asyncio.to_thread(run.refresh)
+                try:
+                    await asyncio.to_thread(run.refresh)
+                except Exception:  # a supervisor: what one run says must not end the news of all others
+                    log.exception("news of %s", path)
                 if time.monotonic() - run.last_wanted_s > IDLE_S:
                     del self._runs[path]
                     await asyncio.to_thread(run.close)
 
+    def end_streams(self) -> None:
+        """Let every stream end, within `LOOK_S`."""
+        self.is_closed = True
+
     async def close(self) -> None:
         """Leave every run; streams end."""
-        self.is_closed = True
+        self.end_streams()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
