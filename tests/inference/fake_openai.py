@@ -43,7 +43,8 @@ def write(said: str, body: dict[str, Any]) -> list[dict[str, Any]]:
     for _ in range(body["max_tokens"]):
         raw = np.cos(np.arange(LETTERS) * (1 + ord(said[-1]) % 7)) * 2
         logps = log_softmax(raw / (body["temperature"] or 1.0))
-        is_greedy = body["temperature"] == 0 or body.get("top_k") == 1 or body["top_p"] < 0.01
+        leaves_one = body.get("top_k") == 1 or body["top_p"] < 0.01 or body.get("min_p", 0) > 0.99
+        is_greedy = body["temperature"] == 0 or leaves_one
         place = int(raw.argmax()) if is_greedy else int(rng.choice(LETTERS, p=np.exp(logps)))
         letter = chr(FIRST + place)
         entries.append({"token": letter, "logprob": float(logps[place]), "bytes": [FIRST + place]})

@@ -157,7 +157,7 @@ CHATML = (
         "{{ raise_exception('no') }}",
         "always the same<|im_end|>",
         "{% for m in messages %}{{ m.nonsense.deeper }}{% endfor %}",
-        CHATML + "<think>\n",
+        CHATML + "Sure:\n",
     ],
     ids=[
         "counts",
@@ -168,12 +168,20 @@ CHATML = (
         "fails",
         "deaf",
         "breaks",
-        "adds-a-space",
+        "adds-words",
     ],
 )
 def test_a_template_that_does_more_than_append_is_refused_by_the_name_of_its_model(template: str) -> None:
     with pytest.raises(ConfigError, match="models/probe has a chat template that does more than append"):
         ChatFormat(tokenizer(template, MARKS["smollm2"]))
+
+
+@pytest.mark.parametrize("thoughts", ["<think>\n", "<think>\n\n</think>\n\n"])
+def test_a_template_may_open_or_close_thoughts_where_the_model_is_to_speak(thoughts: str) -> None:
+    talker = tokenizer(CHATML + thoughts, MARKS["smollm2"])
+    chat = ChatFormat(talker)
+    assert talker.decode(chat.opening(turns("Your move?"))).endswith(f"<|im_start|>assistant\n{thoughts}")
+    assert talker.decode(chat.reply("Again?", ended=False)).endswith(f"<|im_start|>assistant\n{thoughts}")
 
 
 def test_a_template_without_a_token_that_ends_a_turn_is_refused() -> None:
