@@ -178,7 +178,7 @@ def test_a_template_that_does_more_than_append_is_refused_by_the_name_of_its_mod
 
 @pytest.mark.parametrize("thoughts", ["<think>\n", "<think>\n\n</think>\n\n"])
 def test_a_template_may_open_or_close_thoughts_where_the_model_is_to_speak(thoughts: str) -> None:
-    talker = tokenizer(CHATML + thoughts, MARKS["smollm2"])
+    talker = tokenizer(CHATML + "{{ '" + thoughts + "' }}", MARKS["smollm2"])
     chat = ChatFormat(talker)
     assert talker.decode(chat.opening(turns("Your move?"))).endswith(f"<|im_start|>assistant\n{thoughts}")
     assert talker.decode(chat.reply("Again?", ended=False)).endswith(f"<|im_start|>assistant\n{thoughts}")
