@@ -33,7 +33,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help web fuzz test-native demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check gpu test-vllm test-ray test-web test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
+.PHONY: help web fuzz test-native demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check gpu test-vllm test-ray test-web web-pictures test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -91,6 +91,9 @@ test-web: $(DEV_STAMP) web ## every page of `ludus web` in Chromium, by click an
 		|| { echo "make test-web needs chromium: install it as your system does" >&2; exit 1; }
 	@$(PIP_INSTALL) -e ".[games,llm,web,dev,browser]"
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/browser -m browser --timeout=900 $(ARGS)
+
+web-pictures: ## pictures of every page into build/web_pictures, and those of README and docs/web.md (as test-web, its pictures alone)
+	@LUDUS_WEB_PICTURES=$(CURDIR)/build/web_pictures $(MAKE) test-web ARGS="-k test_pictures $(ARGS)"
 
 lint: $(DEV_STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check

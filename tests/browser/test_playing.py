@@ -78,3 +78,23 @@ def test_a_game_of_words_is_played_by_text(open_page: Open, web: Web) -> None:
             "count => document.querySelectorAll('section[aria-label=\"The game\"] ol li').length > count", arg=count
         )
     assert "Returns" in page.locator("section[aria-label='The game'] > p[aria-live]").inner_text()
+
+
+def test_a_match_is_asked_for_at_a_cell(open_page: Open, web: Web) -> None:
+    page = open_page(web.of("board", "league"))
+    page.locator("td.unknown a", has_text="match").first.click()
+    page.wait_for_url(re.compile("row=.*column="))
+    panel = page.get_by_role("region", name="Match", exact=True)
+    check_looks(page)
+    panel.get_by_label("Games").fill("20")
+    panel.get_by_role("button", name="Play 20 games").click()
+    page.wait_for_url(re.compile("match="))
+    panel.get_by_text(re.compile(r"scores .* against .*a draw counts half")).wait_for()
+    assert panel.locator("tbody tr").last.locator("td").first.inner_text() == "20"
+    said = panel.locator("p", has_text="a draw counts half").inner_text()
+    check_looks(page)
+    page.reload()
+    settle(page)
+    panel.get_by_text(said[:40]).wait_for()
+    panel.get_by_role("link", name="Close").click()
+    page.wait_for_url(re.compile("/league$"))

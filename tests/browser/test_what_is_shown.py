@@ -40,7 +40,7 @@ def test_runs_are_those_of_ludus_runs_filtered_sorted_and_marked(open_page: Open
     assert "nash_conv" in shown["psro"][9]
     page.get_by_role("searchbox").fill("pgx -league")
     page.wait_for_url(re.compile("filter=pgx"))
-    page.get_by_text("1 runs").wait_for()
+    page.get_by_text("1 run", exact=True).wait_for()
     assert [row[1] for row in rows_of(loaded_anew(page), "Runs")] == ["board"]
     page.get_by_role("searchbox").fill("")
     page.get_by_text("5 runs").wait_for()
@@ -138,8 +138,10 @@ def test_exploitability_of_a_computed_population_is_called_exact(open_page: Open
     page = open_page(web.of("psro", "league"))
     assert page.get_by_text("Exact: computed over the whole game.").count() == 1
     table = web.get("runs/psro/league")["exploitability"]
-    curve = page.locator("svg.curve").get_attribute("aria-label")
-    assert f"from {table['values'][0]:.4g}" in curve
+    page.locator("figure.chart summary").click()
+    shown = rows_of(page, f"{table['label']} as a table")
+    assert [int(row[1]) for row in shown] == table["generations"]
+    assert [float(row[2]) for row in shown] == pytest.approx(table["values"], rel=1e-3)
     assert page.get_by_role("heading", name="Lineage").count() <= 1
 
 

@@ -51,6 +51,12 @@ def test_what_was_not_recorded_is_absent(run: RunDirectory) -> None:
     assert SequenceFinder(run.path).find("nobody") == []
 
 
+def test_a_token_of_a_megabyte_is_cut_on_its_way(run: RunDirectory) -> None:
+    (view,) = SequenceFinder(run.path).find("e00002")
+    texts = view_tokens(view, lambda tokens, marks: "x" * 1_000_000)["texts"]
+    assert {len(text) for text in texts} == {301}
+
+
 def test_tokens_come_in_parts_with_ratio_and_kl(run: RunDirectory) -> None:
     trace(run, 1, "e00003", ref_logp=np.full(3, -1.5))
     (view,) = SequenceFinder(run.path).find("e00003")

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.web.conftest import Serve, Server
+
+from ludus.web.play import tables
+
+WAITS = "import sys; print('{\"turn\": true}', flush=True); sys.stdin.read()"
+"""In place of `ludus.cli.play_lines`: it is ready at once, and waits until the server lets it go."""
 
 
 @pytest.fixture
@@ -27,6 +33,22 @@ def test_what_does_not_come_from_the_page_is_refused(server: Server) -> None:
     server.csrf = "forged"
     assert server.ask("/api/play", "POST", body={"run": "study/kuhn"}).status == 403
     assert server.ask("/api/play/nothing").status == 404
+
+
+def test_games_that_are_asked_for_together_are_counted(
+    serve: Serve, runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "player_that_waits.py").write_text(WAITS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(tables, "MODULE", "player_that_waits")
+    server = serve(runs)
+    browsers = [Server(server.port, server.site) for _ in range(12)]
+    for browser in browsers:
+        browser.enter()
+    with ThreadPoolExecutor(len(browsers)) as pool:
+        asked = pool.map(lambda each: each.ask("/api/play", "POST", body={"run": "study/kuhn"}).status, browsers)
+        assert sorted(asked) == [200] * tables.MOST_TABLES + [503] * (len(browsers) - tables.MOST_TABLES)
+    assert len(server.site.tables._tables) == tables.MOST_TABLES
 
 
 @pytest.mark.slow

@@ -52,21 +52,22 @@ class Taken:
 
 
 def bench_web(*, rounds: int, seconds: float, minutes: float = MINUTES) -> list[Figure]:
-    """The table of bounds of the page; `minutes` are those of live news."""
+    """The table of bounds of the page; `minutes` are those of live news, alone where `rounds` is 0."""
     need_packages("ludus bench web", "pyspiel", "starlette", "uvicorn")
     chromium = find_chromium()
     if chromium is None:
         print(f"there is no Chromium here ({INSTALL}); the server alone is measured", file=sys.stderr)
     taken: dict[str, list[Taken]] = {}
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
-        make_runs(Path(folder), Sizes())
+        if rounds:
+            make_runs(Path(folder), Sizes())
         for number in range(rounds):
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
             found = [*_server_times(Path(folder)), *(_page_times(Path(folder), chromium) if chromium else ())]
             for name, each in found:
                 taken.setdefault(name, []).append(each)
         figures = [_figure(name, each) for name, each in taken.items()]
-        figures += bench_cost(Path(folder), chromium, rounds=rounds, seconds=seconds)
+        figures += bench_cost(Path(folder), chromium, rounds=rounds, seconds=seconds) if rounds else []
         return figures + bench_memory(Path(folder), chromium, minutes=minutes)
 
 

@@ -18,7 +18,9 @@ NAMES = ("store", "loop", "lm", "loader", "telemetry", "watch", "tui", "web", "s
 
 def bench(
     name: Annotated[str, typer.Argument(help=f"What to measure: {', '.join(NAMES)}.")],
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds; medians are reported.")] = 3,
+    rounds: Annotated[
+        int, typer.Option(help="Interleaved rounds; medians are told. 0 of web: memory alone.", min=0)
+    ] = 3,
     seconds: Annotated[float, typer.Option(help="Seconds per side and round.")] = 10.0,
     minutes: Annotated[float, typer.Option(help="Of live news, where memory is looked at (web alone).", min=0.0)] = 2.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: figures by name.")] = False,
@@ -29,6 +31,8 @@ def bench(
     """
     if name not in NAMES:
         raise ConfigError(f"no benchmark is called {name!r}; there are: {', '.join(NAMES)}")
+    if rounds < 1 and name != "web":
+        raise ConfigError(f"--rounds 0: {name} needs one or more")
     measure = getattr(ludus.bench, f"bench_{name}")
     more = {"minutes": minutes} if name == "web" else {}
     figures: list[Figure] = measure(rounds=rounds, seconds=seconds, **more)

@@ -19,6 +19,8 @@ from ludus.reports.sequence_finder import SequenceView
 MOST_TOKENS = 40_000
 MOST_TEXT = 200_000
 """Characters of one thing that was said."""
+MOST_TOKEN_TEXT = 300
+"""Characters of one token: a vocabulary may hold anything."""
 NEARLY_ALL = 0.98
 _INTEGERS = ("action", "version")
 
@@ -132,5 +134,6 @@ def _texts(tokens: Sequence[int], decode: Decoder) -> Iterator[str]:
     known: dict[int, str] = {}
     for token in tokens:
         if token not in known:
-            known[token] = decode([token], True)
+            text = decode([token], True)
+            known[token] = text if len(text) <= MOST_TOKEN_TEXT else f"{text[:MOST_TOKEN_TEXT]}…"
         yield known[token]

@@ -7,7 +7,7 @@ import asyncio
 from ludus.monitor.metric_columns import ColumnCache
 from ludus.monitor.run_index import RunIndex
 from ludus.web.news.newsroom import Newsroom
-from ludus.web.play import PlayTables
+from ludus.web.play import Matches, PlayTables
 from ludus.web.run_readers import RunReaders
 from ludus.web.runs_folder import RunsFolder
 from ludus.web.security.sessions import Sessions
@@ -25,11 +25,13 @@ class Site:
         self.index = RunIndex(folder.path, folder.ids)
         self.runs = RunReaders()
         self.tables = PlayTables()
+        self.matches = Matches()
         self.columns = ColumnCache()
         self.newsroom = Newsroom()
         self.readers = asyncio.Semaphore(READERS)
 
     async def close(self) -> None:
-        """Leave every run that is watched, and end every game."""
+        """Leave every run that is watched, and end every game and match."""
         await self.newsroom.close()
         await self.tables.close()
+        await self.matches.close()

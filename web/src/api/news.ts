@@ -1,6 +1,6 @@
 // News of one run: what is known first, then what changes, and how old it is.
 import { useEffect, useState } from "preact/hooks";
-import { apiUrl } from "./client";
+import { apiUrl, useTicks } from "./client";
 
 export interface QueueFill { name: string; length: number; capacity: number | null }
 export interface Room { name: string; unit: string; rate: number; total: number; dropped: number; load: number | null; load_total: number | null; queues: QueueFill[] }
@@ -78,4 +78,13 @@ export function useNews(run: string): News {
     };
   }, [run]);
   return news;
+}
+
+const LIVE_MS = 15000;
+
+/** A `version` for `useJson`: grows now and then while the run is live, and once more when it has ended. */
+export function useLive(run: string): string {
+  const state = useNews(run).connection?.state ?? "";
+  const isLive = state === "live";
+  return `${isLive} ${useTicks(isLive ? LIVE_MS : 0)}`;
 }

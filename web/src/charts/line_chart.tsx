@@ -23,19 +23,21 @@ export interface LineChartProps {
   /** The window that is shown, when it is not all of it. */
   onZoom?: (from: number | null, to: number | null) => void;
   isZoomed?: boolean;
+  /** A logarithmic scale, where everything is above zero. */
+  isLog?: boolean;
   height?: number;
 }
 
 const MOST_TABLE_ROWS = 200;
 
-export function LineChart({ title, unit = "", meaning = "", xLabel, curves, onZoom, isZoomed, height = 220 }: LineChartProps) {
+export function LineChart({ title, unit = "", meaning = "", xLabel, curves, onZoom, isZoomed, isLog = false, height = 236 }: LineChartProps) {
   const host = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const zoom = useRef(onZoom);
   zoom.current = onZoom;
   const [read, setRead] = useState<{ x: number; values: (number | null | undefined)[] } | null>(null);
   const hasTime = xLabel === "time";
-  const shape = JSON.stringify([curves.map((curve) => [curve.label, Boolean(curve.low), curve.hasPoints]), xLabel, height]);
+  const shape = JSON.stringify([curves.map((curve) => [curve.label, Boolean(curve.low), curve.hasPoints]), xLabel, height, isLog]);
   const dark = isDark.value;
 
   useEffect(() => {
@@ -63,10 +65,10 @@ export function LineChart({ title, unit = "", meaning = "", xLabel, curves, onZo
         series,
         bands,
         legend: { show: false },
-        scales: { x: { time: false } },
+        scales: { x: { time: false }, ...(isLog ? { y: { distr: 3 as const } } : {}) },
         axes: [
-          { ...axis, size: 34, values: (_, ticks) => ticks.map((tick) => (hasTime ? duration(tick) : short(tick))) },
-          { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => short(tick)) },
+          { ...axis, size: 34, label: xLabel, labelSize: 16, labelGap: 0, labelFont: axis.font, values: (_, ticks) => ticks.map((tick) => (hasTime ? duration(tick) : short(tick))) },
+          { ...axis, size: 58, values: (_, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : short(tick))) },
         ],
         cursor: { drag: { x: Boolean(zoom.current), y: false, setScale: false }, points: { size: 6 } },
         hooks: {

@@ -1,9 +1,13 @@
 // The league: ladder with its errors, payoffs, and of a population the meta-strategy, lineage and exploitability.
+import { useMemo } from "preact/hooks";
 import { apiUrl, useJson } from "../api/client";
+import { useLive } from "../api/news";
 import type { RunPageProps } from "../app/pages";
 import { url } from "../app/router";
+import { LineChart } from "../charts/line_chart";
 import { clean, number, percent } from "../parts/format";
-import { Lineage, MetaStrategy, Curve } from "../parts/population";
+import { Lineage, MetaStrategy } from "../parts/population";
+import { MatchPanel } from "../parts/match";
 import { Notice, Waiting } from "../parts/notice";
 import type { Payoffs } from "../parts/payoffs";
 import { PayoffTable } from "../parts/payoffs";
@@ -54,12 +58,13 @@ interface League {
 }
 
 export function LeaguePage({ run }: RunPageProps) {
-  const asked = useJson<League>(apiUrl(["runs", run, "league"]));
+  const asked = useJson<League>(apiUrl(["runs", run, "league"]), useLive(run));
   const league = asked.value;
   return (
     <>
       <Waiting problem={asked.problem} isLoading={asked.isLoading} has={league !== null} />
       {league?.problems.map((problem) => <Notice key={problem} kind="warning">{clean(problem, 600)}</Notice>)}
+      <MatchPanel run={run} onCounted={asked.reload} />
       {league?.kind === "none" && <p>This run has no league yet: no games against others are recorded.</p>}
       {league?.ladder && <Ladder run={run} rows={league.ladder} />}
       {league?.fit && <Fit fit={league.fit} />}
@@ -76,11 +81,22 @@ export function LeaguePage({ run }: RunPageProps) {
         <>
           <h2>{league.exploitability.label}</h2>
           <p>{league.exploitability.is_exact ? "Exact: computed over the whole game." : "A lower bound: what the best responses that were trained could gain."}</p>
-          <Curve label={league.exploitability.label} at={league.exploitability.generations} values={league.exploitability.values} />
+          <Exploitability {...league.exploitability} />
         </>
       )}
       {league?.lineage && league.lineage.length > 0 && <Lineage lineage={league.lineage} />}
     </>
+  );
+}
+
+function Exploitability({ label, generations, values }: NonNullable<League["exploitability"]>) {
+  const key = JSON.stringify([label, generations, values]);
+  const curves = useMemo(() => [{ label, x: generations, mean: values, hasPoints: true }], [key]);
+  const isLog = values.every((value) => value > 0);
+  return (
+    <div class="single">
+      <LineChart title={label} unit="payoff" meaning={isLog ? "Logarithmic." : ""} xLabel="generation" curves={curves} isLog={isLog} />
+    </div>
   );
 }
 

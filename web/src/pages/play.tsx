@@ -127,7 +127,7 @@ function Table({ game, isBusy, play }: { game: Game; isBusy: boolean; play: (mov
       {game.error && <Notice kind="warning">{clean(game.error, 1000)}</Notice>}
       <p aria-live="polite">
         {game.outcome || (game.returns.length ? "The game is over." : game.turn ? "Your move." : "")}
-        {game.returns.length > 0 && ` Returns: ${game.returns.map((value, seat) => `seat ${seat} ${number(value)}`).join(", ")}.`}
+        {game.returns.length > 0 && ` Returns: ${game.returns.map((value, seat) => `seat ${seat}: ${number(value)}`).join(", ")}.`}
       </p>
       {game.cells ? (
         <Board kind={game.kind} rows={game.rows} columns={game.columns} cells={game.cells} onCell={mayPlay && byCell.size ? onCell : undefined} open={new Set(byCell.keys())} />

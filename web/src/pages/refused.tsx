@@ -1,5 +1,6 @@
 // What the run refused: counts by reason, over the tasks it played, and samples with what was wrong.
 import { apiUrl, useJson } from "../api/client";
+import { useLive } from "../api/news";
 import type { RunPageProps } from "../app/pages";
 import { query, setQuery, url } from "../app/router";
 import { clean, lines, number } from "../parts/format";
@@ -30,7 +31,7 @@ interface Refused {
 }
 
 export function RefusedPage({ run }: RunPageProps) {
-  const asked = useJson<Refused>(apiUrl(["runs", run, "refused"]));
+  const asked = useJson<Refused>(apiUrl(["runs", run, "refused"]), useLive(run));
   const refused = asked.value;
   return (
     <>

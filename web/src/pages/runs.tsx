@@ -57,7 +57,7 @@ export function Runs() {
         <button type="button" disabled={marked.length < 1} onClick={() => navigate(url(["compare"], { run: marked }))}>
           Compare {marked.length || ""}
         </button>
-        <span class="quiet" aria-live="polite">{listed.value ? `${listed.value.total} runs` : ""}</span>
+        <span class="quiet" aria-live="polite">{listed.value ? `${listed.value.total} ${listed.value.total === 1 ? "run" : "runs"}` : ""}</span>
       </form>
       <Waiting problem={listed.problem} isLoading={listed.isLoading} has={listed.value !== null} />
       {listed.value && rows.length === 0 && (

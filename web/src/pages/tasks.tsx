@@ -1,6 +1,7 @@
 // The tasksets of a run: how often tasks are solved, over the versions that attempted them; the hardest come first.
 import { useState } from "preact/hooks";
 import { apiUrl, useJson } from "../api/client";
+import { useLive } from "../api/news";
 import type { RunPageProps } from "../app/pages";
 import { url } from "../app/router";
 import { clean, number, percent } from "../parts/format";
@@ -46,7 +47,7 @@ interface Tasks {
 const SHOWN = 100;
 
 export function TasksPage({ run }: RunPageProps) {
-  const asked = useJson<Tasks>(apiUrl(["runs", run, "tasks"]));
+  const asked = useJson<Tasks>(apiUrl(["runs", run, "tasks"]), useLive(run));
   const tasks = asked.value;
   return (
     <>

@@ -25,7 +25,7 @@ export function PayoffTable({ run, payoffs }: { run: string; payoffs: Payoffs })
   };
   return (
     <>
-    <p class="quiet">What the row gets against the column: {payoffs.scale === "score" ? "share of points" : "payoff"}, 95 % interval, games. A number leads to the games that are kept.</p>
+    <p class="quiet">What the row gets against the column: {payoffs.scale === "score" ? "share of points" : "payoff"}, 95 % interval, games. A number leads to the games that are kept, “match” to new ones.</p>
     <div class="scroll" tabIndex={0} role="region" aria-label="Payoffs">
       <table class="payoffs">
         <caption class="hidden">Payoffs</caption>
@@ -41,14 +41,16 @@ export function PayoffTable({ run, payoffs }: { run: string; payoffs: Payoffs })
               <th scope="row"><bdi>{clean(row, 40)}</bdi></th>
               {payoffs.columns.map((column, j) => {
                 const value = payoffs.mean[i]?.[j] ?? null;
-                if (value === null) return <td key={column} class="cell unknown">{row === column ? "itself" : "unknown"}</td>;
+                if (row === column && value === null) return <td key={column} class="cell unknown">itself</td>;
+                const match = <a class="ask" href={url(["run", run, "league"], { row, column })}>match<span class="hidden"> of {clean(row, 40)} against {clean(column, 40)}</span></a>;
+                if (value === null) return <td key={column} class="cell unknown">unknown {match}</td>;
                 return (
                   <td key={column} class={`cell heat-${shade(value)}`}>
                     <a href={url(["run", run, "episodes"], { policy: row, opponent: column })}>
                       {payoffs.scale === "score" ? percent(value, 0) : number(Math.abs(value) < most * 1e-9 ? 0 : value, 3)}
                       <span class="hidden"> of {clean(row, 40)} against {clean(column, 40)}: show games</span>
                     </a>
-                    <small>{uncertainty(payoffs, i, j)}</small>
+                    <small>{uncertainty(payoffs, i, j)}</small> {match}
                   </td>
                 );
               })}

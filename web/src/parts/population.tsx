@@ -25,7 +25,6 @@ function OfSeat({ title, history }: { title: string; history: readonly { generat
   const shown = history.slice(-MOST_BARS);
   const names = [...new Set(history.flatMap((each) => Object.keys(each.shares)))];
   const width = WIDTH / shown.length;
-  const every = Math.ceil(shown.length / 20);
   return (
     <>
       <h3>{title}</h3>
@@ -35,7 +34,7 @@ function OfSeat({ title, history }: { title: string; history: readonly { generat
         ))}
         {names.length > MOST_NAMES && <li class="quiet">and {names.length - MOST_NAMES} more</li>}
       </ul>
-      <svg class="stack" viewBox={`0 0 ${WIDTH} ${HEIGHT + 16}`} role="img" aria-label={`Shares of ${names.length} policies in ${shown.length} generations; the table below has the numbers`}>
+      <svg class="stack" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`Shares of ${names.length} policies in ${shown.length} generations; the table below has the numbers`}>
         {shown.map((each, place) => {
           let top = HEIGHT;
           return (
@@ -45,11 +44,11 @@ function OfSeat({ title, history }: { title: string; history: readonly { generat
                 top -= height;
                 return height > 0 ? <rect key={name} class={`fill-${number % 8}`} x={place * width} y={top} width={Math.max(width - 1, 0.5)} height={height} /> : null;
               })}
-              {(place % every === 0 || place === shown.length - 1) && <text x={(place + 0.5) * width} y={HEIGHT + 13}>{each.generation}</text>}
             </g>
           );
         })}
       </svg>
+      <p class="ends quiet"><span>generation {number(shown[0]?.generation)}</span><span>{number(shown[shown.length - 1]?.generation)}</span></p>
       <Table
         caption={`Meta-strategy of ${title}`}
         rows={[...shown].reverse()}
@@ -59,34 +58,6 @@ function OfSeat({ title, history }: { title: string; history: readonly { generat
           { key: "shares", title: "shares", cell: (row) => <bdi>{Object.entries(row.shares).sort((a, b) => b[1] - a[1]).slice(0, 12).map(([name, share]) => `${clean(name, 40)} ${percent(share)}`).join(", ")}</bdi> },
         ]}
       />
-    </>
-  );
-}
-
-/** A curve on a logarithmic scale where everything is above zero. */
-export function Curve({ label, at, values }: { label: string; at: readonly number[]; values: readonly number[] }) {
-  const isLog = values.every((value) => value > 0);
-  const scaled = values.map((value) => (isLog ? Math.log10(value) : value));
-  const [low, high] = [Math.min(...scaled), Math.max(...scaled)];
-  const x = (place: number) => 6 + ((WIDTH - 12) * place) / Math.max(values.length - 1, 1);
-  const y = (value: number) => HEIGHT - 8 - ((HEIGHT - 16) * (value - low)) / (high - low || 1);
-  return (
-    <>
-      <svg class="curve" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`${label}: from ${number(values[0])} to ${number(values[values.length - 1])}${isLog ? ", logarithmic" : ""}; the table below has the numbers`}>
-        <polyline points={scaled.map((value, place) => `${x(place).toFixed(1)},${y(value).toFixed(1)}`).join(" ")} />
-      </svg>
-      <details>
-        <summary>As a table</summary>
-        <Table
-          caption={label}
-          rows={at.map((generation, place) => ({ generation, value: values[place] }))}
-          rowKey={(row) => String(row.generation)}
-          columns={[
-            { key: "generation", title: "generation", isRowHeading: true, cell: (row) => number(row.generation) },
-            { key: "value", title: label, isNumber: true, cell: (row) => number(row.value, 6) },
-          ]}
-        />
-      </details>
     </>
   );
 }

@@ -3,7 +3,7 @@
 To add a page's data: a module here with its `ROUTES`, and its name in the sum below.
 """
 
-from ludus.web.api import commands, compare, episodes, league, metrics, news, play, run_page, runs, sessions
+from ludus.web.api import commands, compare, episodes, league, matches, metrics, news, play, run_page, runs, sessions
 from ludus.web.routes import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -17,6 +17,7 @@ ROUTES: tuple[Route, ...] = (
     *league.ROUTES,
     *episodes.ROUTES,
     *play.ROUTES,
+    *matches.ROUTES,
 )
 
 __all__ = ["ROUTES"]

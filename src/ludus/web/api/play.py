@@ -53,7 +53,7 @@ async def begin(site: Site, request: Request) -> Response:
     wish = await read_json_body(request, Wish)
     directory = site.folder.open(wish.run)
     wanted = {**msgspec.structs.asdict(wish), "run": str(directory.path)}
-    id, state = await site.tables.open(wanted, _owner(site, request))
+    id, state = await site.tables.open(wanted, owner_of(site, request))
     return json_response({"id": id, **state})
 
 
@@ -62,17 +62,18 @@ async def move(site: Site, request: Request) -> Response:
     said = await read_json_body(request, Move)
     if isinstance(said.move, str) and len(said.move) > MOST_MOVE:
         raise Refused("the move is too long")
-    table = site.tables.find(request.path_params["game"], _owner(site, request))
+    table = site.tables.find(request.path_params["game"], owner_of(site, request))
     return json_response({"id": request.path_params["game"], **await table.move(said.move)})
 
 
 async def look(site: Site, request: Request) -> Response:
     """The game as it is, for a page that was loaded anew."""
-    table = site.tables.find(request.path_params["game"], _owner(site, request))
+    table = site.tables.find(request.path_params["game"], owner_of(site, request))
     return json_response({"id": request.path_params["game"], **table.state})
 
 
-def _owner(site: Site, request: Request) -> str:
+def owner_of(site: Site, request: Request) -> str:
+    """The id of the session that asks."""
     session = site.sessions.find(request.headers.get("cookie", ""))
     if session is None:
         raise Refused("reload the page first", status=403)

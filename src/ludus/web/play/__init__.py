@@ -1,5 +1,6 @@
-"""Games between people in the browser and policies: each is a process of its own, bounded in number and in time."""
+"""Games that the page asks for, against a person or between policies: processes of their own, bounded."""
 
+from ludus.web.play.matches import Match, Matches
 from ludus.web.play.tables import PlayTable, PlayTables
 
-__all__ = ["PlayTable", "PlayTables"]
+__all__ = ["Match", "Matches", "PlayTable", "PlayTables"]

@@ -94,22 +94,16 @@ class PlayTables:
 
     def __init__(self) -> None:
         self._tables: dict[str, PlayTable] = {}
+        self._opening = asyncio.Lock()
 
     async def open(self, wanted: dict[str, Any], owner: str) -> tuple[str, dict[str, Any]]:
         """Begin a game; returns its id and first state. A session's game before makes room."""
-        await self._clear(owner)
-        if len(self._tables) >= MOST_TABLES:
-            raise Refused(f"{MOST_TABLES} games are being played; end one first", status=503)
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", MODULE, json.dumps(wanted), stdin=pipe, stdout=pipe, stderr=pipe, limit=MOST_LINE
-        )
-        id, table = secrets.token_urlsafe(12), PlayTable(process, owner)
-        self._tables[id] = table
+        async with self._opening:  # one after the other: requests that come together are counted, too
+            id, table = await self._start(wanted, owner)
         try:
             return id, await table.begin()
         except BaseException:
-            del self._tables[id]
+            self._tables.pop(id, None)
             await table.close()
             raise
 
@@ -125,6 +119,18 @@ class PlayTables:
         for table in self._tables.values():
             await table.close()
         self._tables.clear()
+
+    async def _start(self, wanted: dict[str, Any], owner: str) -> tuple[str, PlayTable]:
+        await self._clear(owner)
+        if len(self._tables) >= MOST_TABLES:
+            raise Refused(f"{MOST_TABLES} games are being played; end one first", status=503)
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", MODULE, json.dumps(wanted), stdin=pipe, stdout=pipe, stderr=pipe, limit=MOST_LINE
+        )
+        id, table = secrets.token_urlsafe(12), PlayTable(process, owner)
+        self._tables[id] = table
+        return id, table
 
     async def _clear(self, owner: str) -> None:
         """End this session's game, and those that nobody has touched for long."""

@@ -8,6 +8,7 @@ the headers that keep the page to itself.
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -16,6 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ludus.inference.addresses import is_loopback, without_port
 from ludus.web.answers import Refused, problem_response
 
+NAME = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?", re.ASCII)
+"""What a browser sends as Host: a name or an address, and a port."""
 METHODS = ("GET", "HEAD", "POST")
 MOST_PATH_BYTES, MOST_HEADER_BYTES = 8192, 32_768
 HEADERS = {
@@ -79,6 +82,8 @@ class Gate:
             raise Refused("requests from other sites are refused", status=403)
 
     def _is_own(self, given: str) -> bool:
+        if NAME.fullmatch(given) is None:
+            return False
         name = without_port(given)
         if is_loopback(self._host):
             return is_loopback(name)
