@@ -1,6 +1,5 @@
 """Language models on the nodes of a cluster: what the config names comes there by its content, and the bits are the same."""
 
-import hashlib
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "golden"))
 from cut_examples import weights_of
 
 from ludus import make_run, parse_config
+from ludus.runtime.ray.hashing import hash_file
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -75,8 +75,7 @@ def test_models_a_teacher_and_plugins_come_to_nodes_by_content_and_the_weights_a
         found[name] = weights_of(tmp_path / name / "policies")
 
     assert found["ray"] == found["local"]
-    (cache,) = node_disk.glob("ludus-cache-*")
-    there = {path.name for path in cache.iterdir()}
+    there = {path.name for path in node_disk.rglob("ludus-cache-*/*")}  # each node has a cache of its own
     versions = sorted((tmp_path / "ray" / "policies" / "main").glob("*/adapter_model.safetensors"))
     travelled = [
         model / "model.safetensors",
@@ -86,4 +85,4 @@ def test_models_a_teacher_and_plugins_come_to_nodes_by_content_and_the_weights_a
         next((tmp_path / "ray" / "teacher").rglob("adapter_model.safetensors")),
         versions[-1],
     ]
-    assert [path for path in travelled if hashlib.sha256(path.read_bytes()).hexdigest() not in there] == []
+    assert [path for path in travelled if hash_file(path) not in there] == []

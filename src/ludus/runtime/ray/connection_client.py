@@ -170,17 +170,18 @@ class ConnectionClient:
         limit_s = BEGIN_S if self._address else START_S
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
-            if select.select([self._socket], [], [], LOOK_S)[0]:
+            has_answer = bool(select.select([self._socket], [], [], LOOK_S)[0])
+            if WRONG_TOKEN in self._written():  # it may have ended by this
+                raise WorkerError(
+                    f"the Ray cluster at {self._address} does not take our token: set RAY_AUTH_MODE=token and "
+                    "RAY_AUTH_TOKEN_PATH to the file that the cluster was started with"
+                )
+            if has_answer:
                 said = self._take_answer()
                 if isinstance(said, Connected):
                     return
                 limit_s = said.next_s if isinstance(said, Reached) else limit_s + self._patience_s
                 end = time.monotonic() + limit_s
-            if WRONG_TOKEN in self._written():
-                raise WorkerError(
-                    f"the Ray cluster at {self._address} does not take our token: set RAY_AUTH_MODE=token and "
-                    "RAY_AUTH_TOKEN_PATH to the file that the cluster was started with"
-                )
         raise WorkerError(f"no Ray cluster answered within {limit_s:g} s; what it said is in {self._log_path}")
 
     def _take_answer(self) -> FromConnection:
