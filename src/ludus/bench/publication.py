@@ -160,7 +160,7 @@ def _cluster(folder: Path) -> Iterator[str]:
     token.touch(0o600)
     token.write_text(os.urandom(32).hex())
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
-    os.environ["RAY_worker_niceness"] = "0"  # as what it is compared with
+    os.environ |= {"RAY_worker_niceness": "0"}  # as what it is compared with
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(
