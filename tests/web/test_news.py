@@ -104,6 +104,18 @@ def listen() -> Iterator[Callable[[Server], Stream]]:
 Listen = Callable[[Server], Stream]
 
 
+def test_a_run_in_which_nothing_happens_is_told_once(
+    serve: Serve, runs: Path, listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(newsroom, "BEAT_S", 0.4)
+    stream, beats, statuses = listen(serve(runs)), 0, 0
+    while beats < 4:
+        told = stream.until(lambda told: True)
+        statuses += "status" in told
+        beats = beats + 1 if statuses and list(told) == ["connection"] else beats
+    assert statuses == 1
+
+
 def test_a_finished_run_is_told_as_it_was_left(serve: Serve, runs: Path, listen: Listen) -> None:
     told = listen(serve(runs)).until(lambda told: told.get("status", {}).get("stage") == "DONE")
     assert told["status"]["steps"] == 252

@@ -32,6 +32,7 @@ def test_runs_are_filtered_sorted_grouped_and_paged(serve: Serve, runs: Path) ->
     assert ids("sort=id&order=up") == ["other/a", "other/b", "study/kuhn"]
     assert ids("sort=id") == ["study/kuhn", "other/b", "other/a"]
     assert ids("filter=other+-other/b") == ["other/a"]
+    assert ids("filter=other/a+-") == ["other/a"], "a minus alone is half of a word"
     assert ids("sort=id&order=up&offset=1&limit=1") == ["other/b"]
     assert server.get("/api/runs?label=folder")["groups"] == {"other": 2, "study": 1}
     assert server.ask("/api/runs?sort=secret").status == 400

@@ -21,7 +21,7 @@ from ludus.monitor.config_memo import ConfigMemo
 from ludus.reports.run_facts import RunFacts, read_run_facts
 from ludus.storage.jsonl import rotated
 from ludus.storage.lock import RunLock
-from ludus.storage.run_directory import RunDirectory, StagedDirectory
+from ludus.storage.run_directory import RunDirectory, StagedDirectory, find_run
 
 LIVE_S = 5.0
 Signature = tuple[object, ...]
@@ -109,9 +109,19 @@ def read_row(path: Path, id: str, load: Callable[[Path], RunConfig] = load_confi
         *(game.key for game in getattr(config, "games", ())),
         *(task.name for task in getattr(config, "tasks", ())),
     ]
-    train = getattr(config, "train", None)
-    algorithm = "" if train is None else str(getattr(train.algorithm, "preset", "") or "")
+    algorithm = _algorithm(path, config, load)
     return RunRow(id=id, folder=folder, state=facts.state, plays=", ".join(plays), algorithm=algorithm, facts=facts)
+
+
+def _algorithm(path: Path, config: RunConfig, load: Callable[[Path], RunConfig]) -> str:
+    """What trains; of a run in stages what trains in the newest."""
+    newest = find_run(path).path
+    if newest != path:
+        with contextlib.suppress(LudusError, OSError, ValueError):
+            config = load(newest / "config.yaml")
+    if config.population is not None and config.population.oracle == "exact":
+        return "exact PSRO"
+    return str(config.train.algorithm.preset or "")
 
 
 def _signature(path: Path) -> Signature:

@@ -36,7 +36,7 @@ def view_episode(episode: Episode, sequences: Sequence[SequenceView]) -> dict[st
         "attempt": task.attempt,
         "row": task.inputs.get("row"),
         "group": task.group,
-        "seed": task.seed,
+        "seed": str(task.seed),  # JavaScript knows 53 bits of a number
         "seats": [{"policy": str(seat.policy), "label": seat.label, "learns": seat.learns} for seat in task.seats],
         "returns": list(episode.returns),
         "rewards": dict(episode.rewards),

@@ -28,7 +28,7 @@ def choice(request: Request, name: str, choices: tuple[str, ...]) -> str:
     """One of some words; the first where none is given."""
     found = text(request, name, choices[0])
     if found not in choices:
-        raise Refused(f"{name}: expected one of {', '.join(choices)}, got {found!r}")
+        raise Refused(f"{name}: expected one of {', '.join(filter(None, choices))}, got {found!r}")
     return found
 
 

@@ -12,6 +12,8 @@ export interface Curve {
   high?: readonly (number | null)[];
   /** Draw each point: where they are few, and measured. */
   hasPoints?: boolean;
+  /** Its place among all curves of the page, where it is to look the same in each chart. */
+  place?: number;
 }
 
 export interface LineChartProps {
@@ -29,6 +31,7 @@ export interface LineChartProps {
 }
 
 const MOST_TABLE_ROWS = 200;
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
 export function LineChart({ title, unit = "", meaning = "", xLabel, curves, onZoom, isZoomed, isLog = false, height = 236 }: LineChartProps) {
   const host = useRef<HTMLDivElement>(null);
@@ -37,7 +40,7 @@ export function LineChart({ title, unit = "", meaning = "", xLabel, curves, onZo
   zoom.current = onZoom;
   const [read, setRead] = useState<{ x: number; values: (number | null | undefined)[] } | null>(null);
   const hasTime = xLabel === "time";
-  const shape = JSON.stringify([curves.map((curve) => [curve.label, Boolean(curve.low), curve.hasPoints]), xLabel, height, isLog]);
+  const shape = JSON.stringify([curves.map((curve) => [curve.label, Boolean(curve.low), curve.hasPoints, curve.place]), xLabel, height, isLog]);
   const dark = isDark.value;
 
   useEffect(() => {
@@ -48,7 +51,8 @@ export function LineChart({ title, unit = "", meaning = "", xLabel, curves, onZo
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 0.5 }, ticks: { stroke: colour("--line"), width: 0.5 }, font: "12px system-ui" };
     const series: uPlot.Series[] = [{ label: xLabel }];
     const bands: uPlot.Band[] = [];
-    curves.forEach((curve, place) => {
+    curves.forEach((curve, own) => {
+      const place = curve.place ?? own;
       const stroke = colour(`--curve-${(place % 8) + 1}`);
       const dash = place >= 8 ? { dash: [6, 4] } : {};
       if (curve.low) {
@@ -67,7 +71,7 @@ export function LineChart({ title, unit = "", meaning = "", xLabel, curves, onZo
         legend: { show: false },
         scales: { x: { time: false }, ...(isLog ? { y: { distr: 3 as const } } : {}) },
         axes: [
-          { ...axis, size: 34, label: xLabel, labelSize: 16, labelGap: 0, labelFont: axis.font, values: (_, ticks) => ticks.map((tick) => (hasTime ? duration(tick) : short(tick))) },
+          { ...axis, size: 34, ...(xLabel === "generation" ? { incrs: WHOLE } : {}), label: xLabel, labelSize: 16, labelGap: 0, labelFont: axis.font, values: (_, ticks) => ticks.map((tick) => (hasTime ? duration(tick) : short(tick))) },
           { ...axis, size: 58, values: (_, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : short(tick))) },
         ],
         cursor: { drag: { x: Boolean(zoom.current), y: false, setScale: false }, points: { size: 6 } },
@@ -116,7 +120,7 @@ export function LineChart({ title, unit = "", meaning = "", xLabel, curves, onZo
       <ul class="legend">
         {curves.map((curve, place) => (
           <li key={curve.label}>
-            <span class={`key key-${(place % 8) + 1}`} aria-hidden="true" />
+            <span class={`key key-${((curve.place ?? place) % 8) + 1}`} aria-hidden="true" />
             <bdi>{clean(curve.label, 120)}</bdi>
             {read && <span class="quiet"> {number(read.values[place])}</span>}
           </li>

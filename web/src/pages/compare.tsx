@@ -34,6 +34,7 @@ export function Compare() {
   const axis = query.value.get("x") ?? "step";
   const chosen = query.value.getAll("m");
   const metrics = told.value?.metrics ?? [];
+  const labels = [...new Set((told.value?.rows ?? []).map((row) => (label ? String(row[label as keyof RunRow] ?? "") : row.id)))];
   const shown = chosen.length ? chosen : metrics.filter((metric) => FIRST.test(metric.name)).map((metric) => metric.name).slice(0, 8);
   if (runs.length === 0) return <><h1>Compare</h1><p>Mark runs in the <a href="/">list of runs</a> to compare them.</p></>;
   return (
@@ -64,13 +65,13 @@ export function Compare() {
       </form>
       <Waiting problem={told.problem} isLoading={told.isLoading} has={told.value !== null} />
       {told.value?.problems.map((problem) => <Notice key={problem} kind="warning">{clean(problem)}</Notice>)}
-      <div class="charts">{shown.map((name) => <JoinedChart key={name} name={name} runs={runs} label={label} axis={axis} />)}</div>
+      <div class="charts">{shown.map((name) => <JoinedChart key={name} name={name} runs={runs} label={label} axis={axis} labels={labels} />)}</div>
       {told.value && <Tables told={told.value} runs={runs} />}
     </>
   );
 }
 
-function JoinedChart({ name, runs, label, axis }: { name: string; runs: string[]; label: string; axis: string }) {
+function JoinedChart({ name, runs, label, axis, labels }: { name: string; runs: string[]; label: string; axis: string; labels: string[] }) {
   const [from, to] = [query.value.get("from"), query.value.get("to")];
   const told = useJson<Joined>(apiUrl(["compare", "series"], { run: runs, name, x: axis, label, from, to, buckets: 400 }));
   const curves = useMemo(
@@ -81,8 +82,9 @@ function JoinedChart({ name, runs, label, axis }: { name: string; runs: string[]
         mean: group.mean,
         ...(group.runs > 1 ? { low: group.low, high: group.high } : {}),
         hasPoints: group.x.length < 40,
+        ...(labels.includes(group.label) ? { place: labels.indexOf(group.label) } : {}),
       })),
-    [told.value],
+    [told.value, labels.join("\n")],
   );
   return (
     <div>

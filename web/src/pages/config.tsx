@@ -2,7 +2,7 @@
 import { apiUrl, useJson } from "../api/client";
 import type { RunPageProps } from "../app/pages";
 import { query, setQuery } from "../app/router";
-import { clean } from "../parts/format";
+import { clean, lines } from "../parts/format";
 import { Notice, Waiting } from "../parts/notice";
 
 export function Config({ run }: RunPageProps) {
@@ -17,7 +17,7 @@ export function Config({ run }: RunPageProps) {
         </label>
       </form>
       <Waiting problem={told.problem} isLoading={told.isLoading} has={told.value !== null} />
-      {told.value && !told.value.config && <Notice kind="warning">{told.value.problems.join("\n")}</Notice>}
+      {told.value && !told.value.config && <Notice kind="warning">{lines(told.value.problems.join("\n"))}</Notice>}
       <div class="scroll" tabIndex={0} role="region" aria-label="Config">
         <table>
           <thead><tr><th scope="col">key</th><th scope="col">value</th></tr></thead>

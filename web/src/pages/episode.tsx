@@ -39,7 +39,7 @@ export interface Episode {
   task: number;
   row: number | null;
   group: string;
-  seed: number;
+  seed: string;
   seats: { policy: string; label: string; learns: boolean }[];
   returns: number[];
   rewards: Record<string, number>;
@@ -82,7 +82,7 @@ function Whole({ run, episode }: { run: string; episode: Episode }) {
           </>
         ))}
         <dt>Length</dt><dd>{number(episode.length)} moves{episode.sampled ? `, ${number(episode.sampled)} sampled tokens` : ""}{episode.truncated ? ", a limit ended it" : ""}</dd>
-        <dt>Played for</dt><dd>{episode.purpose}; seed {String(episode.seed)}</dd>
+        <dt>Played for</dt><dd>{episode.purpose}; seed {episode.seed}</dd>
         {Object.entries(episode.rewards).map(([name, value]) => (
           <>
             <dt key={`r${name}`}>Reward {clean(name, 60)}</dt><dd key={`v${name}`}>{number(value)}</dd>
@@ -110,8 +110,8 @@ function Turns({ turns, names }: { turns: readonly Turn[]; names: readonly strin
         {turns.map((turn, place) => (
           <li key={place} class={turn.role}>
             <span class="who">{turn.role === "told" ? "task" : clean(names[turn.seat] ?? `seat ${turn.seat}`, 80)}</span>
-            <pre tabIndex={0}>{lines(turn.text)}</pre>
-            {turn.move !== undefined && <p class="quiet">{turn.accepted ? "plays" : "may not play"} <bdi>{clean(turn.move, 200)}</bdi></p>}
+            {turn.text.trim() ? <pre tabIndex={0}>{lines(turn.text)}</pre> : <p class="quiet">(nothing)</p>}
+            {turn.move !== undefined && <p class="quiet">{turn.move ? <>{turn.accepted ? "plays" : "may not play"} <bdi>{clean(turn.move, 200)}</bdi></> : "no move was found in it"}</p>}
           </li>
         ))}
       </ol>

@@ -60,9 +60,9 @@ function Search({ run }: { run: string }) {
         <QueryChoice name="result" label="Result" choices={RESULTS} />
         <QueryChoice name="purpose" label="Played for" choices={PURPOSES} />
         <QueryField name="min_length" label="Moves from" type="number" />
-        <QueryField name="max_length" label="to" type="number" />
+        <QueryField name="max_length" label="Moves up to" type="number" />
         <QueryField name="min_reward" label="Reward from" type="number" />
-        <QueryField name="max_reward" label="to" type="number" />
+        <QueryField name="max_reward" label="Reward up to" type="number" />
         <QueryField name="game" label="Game" />
         <QueryField name="row" label="Task" type="number" />
         <QueryField name="group" label="Group" />
@@ -74,7 +74,7 @@ function Search({ run }: { run: string }) {
           {found.problems.map((problem) => <Notice key={problem} kind="warning">{clean(problem, 500)}</Notice>)}
           {found.left_out && <Notice>Older episodes than the newest {number(found.recorded)} are not searched.</Notice>}
           <p class="quiet">
-            {number(found.total)} of {number(found.recorded)} episodes that the run keeps.{" "}
+            {number(found.total)} of {number(found.recorded)} episodes that the run keeps; results are those of {asked.policy ? <bdi>{clean(asked.policy, 60)}</bdi> : "the first seat"}.{" "}
             <a href={apiUrl(["runs", run, "episodes.jsonl"], asked)} download>Download these as JSON lines</a>
             {hasChess && <> · <a href={apiUrl(["runs", run, "episodes.pgn"], asked)} download>as PGN</a></>}
           </p>

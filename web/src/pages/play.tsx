@@ -70,6 +70,7 @@ export function PlayPage({ run }: RunPageProps) {
     <>
       <Waiting problem={asked.problem} isLoading={asked.isLoading} has={asked.value !== null} />
       {asked.value && <Start run={run} opponents={asked.value} isBusy={isBusy} begin={(wish) => void wait(postJson<Game>(apiUrl(["play"]), wish))} />}
+      {asked.value && !game && asked.value.versions.length > 0 && asked.value.games.length > 0 && <p class="quiet">Seats are counted from 0, which moves first. The game changes nothing of the run.</p>}
       {problem && <Notice kind="error">{clean(problem, 2000)}</Notice>}
       {isBusy && <p class="quiet" role="status">The policy is thinking…</p>}
       {game && <Table key={game.id} game={game} isBusy={isBusy} play={play} />}

@@ -77,7 +77,7 @@ function Facts({ facts, status }: { facts: RunFacts; status: Status | null }) {
   return (
     <section aria-label="Facts">
       <dl class="facts">
-        <Fact name="state"><State row={facts} /> {status && <span class="quiet">{status.activity}</span>}</Fact>
+        <Fact name="state"><State row={facts} /> {status && status.activity !== facts.state && <span class="quiet">{status.activity}</span>}</Fact>
         <Fact name="plays"><bdi>{clean(facts.plays) || "–"}</bdi></Fact>
         <Fact name="algorithm">{clean(facts.algorithm) || "–"}</Fact>
         <Fact name="seed">{facts.seed ?? "–"}</Fact>

@@ -109,7 +109,7 @@ function columns(marked: ReadonlySet<string>, mark: (id: string, isMarked: boole
     { key: "plays", title: "plays", canSort: true, cell: (row) => <bdi>{clean(row.plays, 120)}</bdi> },
     { key: "algorithm", title: "algorithm", canSort: true, cell: (row) => <bdi>{clean(row.algorithm, 60)}</bdi> },
     { key: "seed", title: "seed", canSort: true, isNumber: true, cell: (row) => row.seed ?? "–" },
-    { key: "began", title: "started", canSort: true, cell: (row) => date(row.began) },
+    { key: "began", title: "started", canSort: true, isNumber: true, cell: (row) => date(row.began) },
     { key: "wall_s", title: "wall time", canSort: true, isNumber: true, cell: (row) => duration(row.wall_s) },
     { key: "steps", title: "progress", canSort: true, isNumber: true, cell: progress },
     { key: "result_text", title: "last evaluation", canSort: true, cell: (row) => <bdi>{clean(row.error || row.result_text.replaceAll("  ", " · "), 160) || "not yet"}</bdi> },

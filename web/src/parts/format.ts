@@ -15,7 +15,7 @@ export function short(value: number | null | undefined): string {
   for (const [scale, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]] as const) {
     if (size >= scale) return `${Number((value / (scale === 1e4 ? 1e3 : scale)).toPrecision(3))}${letter}`;
   }
-  if (size > 0 && size < 1e-3) return value.toExponential(1);
+  if (size > 0 && size < 1e-4) return value.toExponential(1);
   return String(Number(value.toPrecision(4)));
 }
 

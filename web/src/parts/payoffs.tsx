@@ -19,13 +19,14 @@ const STEPS = 7;
 export function PayoffTable({ run, payoffs }: { run: string; payoffs: Payoffs }) {
   const known = payoffs.mean.flat().filter((value): value is number => value !== null);
   const most = Math.max(...known.map(Math.abs), 1e-9);
+  const hasGames = !payoffs.mean.every((row, i) => row.every((_, j) => payoffs.exact?.[i]?.[j]));
   const shade = (value: number) => {
     const share = payoffs.scale === "score" ? value : (value / most + 1) / 2;
     return Math.min(STEPS - 1, Math.max(0, Math.floor(share * STEPS)));
   };
   return (
     <>
-    <p class="quiet">What the row gets against the column: {payoffs.scale === "score" ? "share of points" : "payoff"}, 95 % interval, games. A number leads to the games that are kept, “match” to new ones.</p>
+    <p class="quiet">What the row gets against the column: {payoffs.scale === "score" ? "share of points" : "payoff"}, 95 % interval, games. {hasGames ? "A number leads to the games that are kept, “match” to new ones." : "All are computed, none is played."}</p>
     <div class="scroll" tabIndex={0} role="region" aria-label="Payoffs">
       <table class="payoffs">
         <caption class="hidden">Payoffs</caption>
@@ -44,10 +45,12 @@ export function PayoffTable({ run, payoffs }: { run: string; payoffs: Payoffs })
                 if (row === column && value === null) return <td key={column} class="cell unknown">itself</td>;
                 const match = <a class="ask" href={url(["run", run, "league"], { row, column })}>match<span class="hidden"> of {clean(row, 40)} against {clean(column, 40)}</span></a>;
                 if (value === null) return <td key={column} class="cell unknown">unknown {match}</td>;
+                const told = payoffs.scale === "score" ? percent(value, 0) : number(Math.abs(value) < most * 1e-9 ? 0 : value, 3);
+                if (payoffs.exact?.[i]?.[j]) return <td key={column} class={`cell heat-${shade(value)}`}><b>{told}</b><small>exact</small></td>;
                 return (
                   <td key={column} class={`cell heat-${shade(value)}`}>
                     <a href={url(["run", run, "episodes"], { policy: row, opponent: column })}>
-                      {payoffs.scale === "score" ? percent(value, 0) : number(Math.abs(value) < most * 1e-9 ? 0 : value, 3)}
+                      {told}
                       <span class="hidden"> of {clean(row, 40)} against {clean(column, 40)}: show games</span>
                     </a>
                     <small>{uncertainty(payoffs, i, j)}</small> {match}
@@ -64,10 +67,9 @@ export function PayoffTable({ run, payoffs }: { run: string; payoffs: Payoffs })
 }
 
 function uncertainty(payoffs: Payoffs, i: number, j: number): string {
-  if (payoffs.exact?.[i]?.[j]) return "exact";
   const games = `${number(payoffs.games[i]?.[j])} games`;
   const interval = payoffs.interval?.[i]?.[j];
-  if (interval) return `${percent(interval[0], 0)} to ${percent(interval[1], 0)}, ${games}`;
+  if (interval) return `${(interval[0] * 100).toFixed(0)} to ${percent(interval[1], 0)}, ${games}`;
   const half = payoffs.half_width?.[i]?.[j];
   return half === null || half === undefined ? games : `± ${number(half, 2)}, ${games}`;
 }

@@ -15,7 +15,7 @@ export function MetaStrategy({ history }: { history: readonly { generation: numb
     <>
       <h2>Meta-strategy over generations</h2>
       {Array.from({ length: seats }, (_, seat) => (
-        <OfSeat key={seat} title={seats > 1 ? `seat ${seat}` : "all seats"} history={history.map((each) => ({ generation: each.generation, shares: each.shares[seat] ?? {} }))} />
+        <OfSeat key={seat} title={seats > 1 ? `Share of each policy in seat ${seat}` : "Share of each policy"} history={history.map((each) => ({ generation: each.generation, shares: each.shares[seat] ?? {} }))} />
       ))}
     </>
   );

@@ -33,7 +33,7 @@ def list_runs(site: Site, request: Request) -> dict[str, Any]:
 
 def matching(rows: Iterable[RunRow], words: str) -> list[RunRow]:
     """The rows that have all words somewhere, and none of those with a minus."""
-    wanted = [word.lower() for word in words.split()]
+    wanted = [word.lower() for word in words.split() if word != "-"]
     found = []
     for row in rows:
         told = row.to_json()

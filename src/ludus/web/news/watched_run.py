@@ -48,6 +48,7 @@ class WatchedRun:
         self._queue = MessageQueue()
         self._view = RunView()
         self._revisions = {"status": 0, "metrics": 0}
+        self._status: dict[str, Any] = {}
         self._lock = threading.Lock()
         self.last_wanted_s = time.monotonic()
         self._source.start(self._queue)
@@ -73,8 +74,12 @@ class WatchedRun:
             view.connection = self._source.connection
             view.quiet_s = time.monotonic() - self._queue.last_news_s
             changed = view.absorb(self._queue.drain())
-            for topic in self._revisions:
-                self._revisions[topic] += topic in changed
+            self._revisions["metrics"] += "metrics" in changed
+            if "status" in changed:
+                # A run that nobody runs is read again and again, and is as it was.
+                told = {"status": view.status.model_dump(mode="json", exclude={"metrics"}), "failure": view.failure}
+                self._revisions["status"] += told != self._status
+                self._status = told
 
     def changes(self, cursor: Cursor) -> dict[str, Any]:
         """What a reader has not been told yet; the cursor moves on. Empty when there is nothing."""
@@ -82,8 +87,7 @@ class WatchedRun:
             view, found = self._view, dict[str, Any]()
             if cursor.status != self._revisions["status"]:
                 cursor.status = self._revisions["status"]
-                found["status"] = view.status.model_dump(mode="json", exclude={"metrics"})
-                found["failure"] = view.failure
+                found |= self._status
             if cursor.metrics != self._revisions["metrics"]:
                 cursor.metrics = self._revisions["metrics"]
                 found["metrics"] = cursor.metrics
