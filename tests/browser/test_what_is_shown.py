@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.browser.conftest import Web, settle
 from tests.browser.real_runs import ludus
+from tests.browser.test_every_page import check_looks
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Any]
@@ -216,6 +217,21 @@ def test_tokens_tell_their_exact_numbers_by_key_and_pointer(open_page: Open, web
         assert ("not recorded" in option.inner_text()) != is_there
     page.get_by_role("button", name="Show as a table").click()
     assert len(rows_of(page, "Tokens with their numbers")) == len(tokens["columns"]["action"])
+
+
+def test_attempts_of_a_group_stand_side_by_side(open_page: Open, web: Web) -> None:
+    row = web.get("runs/tasks%2F3_grpo/episodes?purpose=train")["rows"][0]
+    group = web.get(f"runs/tasks%2F3_grpo/episodes/{row['id']}")["siblings"]
+    page = open_page(web.of("tasks/3_grpo", f"episodes/{row['id']}"))
+    page.get_by_role("button", name="Show the replies side by side").click()
+    page.wait_for_url(re.compile("group=open"))
+    loaded_anew(page).locator(".beside pre, .beside li").last.wait_for()
+    assert page.locator(".beside li").count() == len(group) > 1
+    assert page.locator(".beside li.this").count() == 1
+    check_looks(page)
+    replies = [web.get(f"runs/tasks%2F3_grpo/episodes/{each['id']}")["turns"][-1]["text"] for each in group]
+    assert len(set(replies)) > 1
+    assert page.locator(".beside pre").count() == len(replies)
 
 
 def test_pass_rates_and_refusals_are_counted(open_page: Open, web: Web) -> None:

@@ -54,6 +54,8 @@ export interface Episode {
   siblings: EpisodeRow[];
 }
 
+const MOST_BESIDE = 16;
+
 export function EpisodePage({ run, id }: { run: string; id: string }) {
   const asked = useJson<Episode>(apiUrl(["runs", run, "episodes", id]));
   const episode = asked.value;
@@ -96,9 +98,39 @@ function Whole({ run, episode }: { run: string; episode: Episode }) {
         <>
           <h2>The group {clean(episode.group, 60)}</h2>
           <EpisodeTable run={run} rows={episode.siblings} caption={`Attempts of group ${clean(episode.group, 60)}`} />
+          {episode.turns.length > 0 && <SideBySide run={run} episode={episode} />}
         </>
       )}
     </>
+  );
+}
+
+/** What each attempt of the group said, beside the others: asked for when somebody wants to see it. */
+function SideBySide({ run, episode }: { run: string; episode: Episode }) {
+  const isOpen = query.value.get("group") === "open";
+  const shown = episode.siblings.slice(0, MOST_BESIDE);
+  return (
+    <>
+      <p>
+        <button type="button" aria-expanded={isOpen} onClick={() => setQuery({ group: isOpen ? null : "open" })}>{isOpen ? "Hide the replies" : "Show the replies side by side"}</button>{" "}
+        {isOpen && shown.length < episode.siblings.length && <span class="quiet">the first {shown.length} of {episode.siblings.length}</span>}
+      </p>
+      {isOpen && <ol class="beside" aria-label="Attempts side by side">{shown.map((row) => <Beside key={row.id} run={run} row={row} isThis={row.id === episode.id} />)}</ol>}
+    </>
+  );
+}
+
+function Beside({ run, row, isThis }: { run: string; row: EpisodeRow; isThis: boolean }) {
+  const asked = useJson<Episode>(apiUrl(["runs", run, "episodes", row.id]));
+  const said = asked.value?.turns.filter((turn) => turn.role !== "told") ?? [];
+  const parts = Object.entries(asked.value?.rewards ?? {}).map(([name, value]) => `${clean(name, 40)} ${number(value)}`);
+  return (
+    <li class={isThis ? "this" : ""}>
+      <a class="code" href={url(["run", run, "episodes", row.id], { group: "open" })}>{clean(row.id, 12)}</a>{isThis && " (this one)"}
+      <p>reward {row.returns.map((value) => number(value)).join(" / ")}{parts.length > 0 && <span class="quiet">: {parts.join(", ")}</span>}{row.truncated && ", cut off"}</p>
+      <Waiting problem={asked.problem} isLoading={asked.isLoading} has={asked.value !== null} />
+      {said.map((turn, place) => <pre key={place} tabIndex={0}>{lines(turn.text)}</pre>)}
+    </li>
   );
 }
 
