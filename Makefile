@@ -33,7 +33,7 @@ TEST_ENV := HF_HUB_OFFLINE=1 WANDB_MODE=offline JAX_PLATFORMS=cpu OMP_NUM_THREAD
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help web fuzz test-native demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check gpu test-vllm test-ray test-web web-pictures test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
+.PHONY: help web fuzz test-native demo chess need-stockfish system-packages llm mix-study critic-study league-study golden golden-check gpu test-vllm test-ray test-ray-kills test-web web-pictures test-oracles install test test-retry test-slow lint format types contracts faults oracles bench readme pages pictures tutorials docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -84,7 +84,11 @@ test-vllm: $(DEV_STAMP) $(VLLM_STAMP) ## the vLLM engine against a real server, 
 
 test-ray: $(DEV_STAMP) ## workers on a Ray cluster: installs Ray (450 MB) and runs all of its tests (a quarter of an hour)
 	@$(PIP_INSTALL) -e ".[games,llm,dev,ray]"
-	@$(TEST_ENV) $(BIN)/python -m pytest tests/runtime tests/faults -m ray $(ARGS)
+	@$(TEST_ENV) $(BIN)/python -m pytest tests/runtime tests/faults tests/runs -m "ray and not slow" $(ARGS)
+
+test-ray-kills: $(DEV_STAMP) ## many kills and lost heads on a Ray cluster; those between nodes need root (an hour)
+	@$(PIP_INSTALL) -e ".[games,llm,dev,ray]"
+	@$(TEST_ENV) $(BIN)/python -m pytest tests/runtime tests/faults -m "ray and slow" --timeout=3000 $(ARGS)
 
 test-web: $(DEV_STAMP) web ## every page of `ludus web` in Chromium, by click and key, and with axe: installs Chromium (a quarter of an hour)
 	@command -v chromium >/dev/null || { command -v apt-get >/dev/null && $(call apt_install,chromium); } \

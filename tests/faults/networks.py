@@ -225,7 +225,8 @@ class Network:
         ray = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats", *arguments]
         ray += [f"--node-ip-address={SUBNET}.{number}", f"--object-store-memory={STORE_BYTES}"]
         masked = [str(path) for path in self._masked if path.is_dir()]
-        environment = {"RAY_worker_niceness": "0", **self._settings, "RAY_AUTH_MODE": "token"}
+        quiet = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+        environment = {**quiet, **self._settings, "RAY_AUTH_MODE": "token"}
         made = Machine(name, MACHINE, str(folder), str(self.token), *masked, "--", *ray, environment=environment)
         self._folder_of(made).symlink_to(folder)
         self._switch.run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(made.first))

@@ -1,8 +1,12 @@
 """Runs on a Ray cluster end as local ones do, bit for bit, whatever is killed: a worker, the loop or the cluster's head."""
 
+import json
 import os
+import random
 import signal
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,7 @@ from killing import (
     count_events,
     descendants,
     describe,
+    episodes,
     finish,
     is_gone,
     kill,
@@ -158,9 +163,8 @@ def test_a_lost_head_ends_the_run_in_one_sentence_and_the_next_start_resumes(
     run = tmp_path / "run"
     process = start(config, run)
     assert wait_for_event(process, run, "published", 3)
-    head = next(pid for pid in descendants(process.pid) if b"gcs_server" in command_line(pid))
 
-    os.kill(head, signal.SIGKILL)
+    os.kill(_head(process), signal.SIGKILL)
     code, said = finish(process, 120.0)
 
     assert code == 1
@@ -171,3 +175,103 @@ def test_a_lost_head_ends_the_run_in_one_sentence_and_the_next_start_resumes(
     assert wait_for_event(process, run, "published", before + 2)
     kill(process)
     check_nothing_is_doubled(run, unacknowledged=1000)
+
+
+LONGER = TEXT.replace("steps: 8000", "steps: 24000")
+
+
+@pytest.fixture(scope="module")
+def longer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What becomes of the longer config on this machine when nobody interferes."""
+    run = tmp_path_factory.mktemp("longer") / "run"
+    assert SingleRun(parse_config(LONGER, "run.yaml"), run).run_to_end().stage == "done"
+    return describe(run)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_loops_that_are_killed_at_five_moments_are_resumed_exactly(
+    config: Path, tmp_path: Path, longer: dict[str, Any]
+) -> None:
+    config.write_text(f"{LONGER}runtime: ray\n")
+    moments = [Moment(event="started", within_s=20.0), *(Moment(more=3) for _ in range(4))]
+
+    run_through(config, tmp_path / "run", moments, seed=9)
+
+    assert count_events(tmp_path / "run", "started") == 6
+    check_nothing_is_doubled(tmp_path / "run")
+    assert describe(tmp_path / "run") == longer
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_heads_that_are_killed_at_five_moments_cost_nothing(
+    config: Path, tmp_path: Path, longer: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "2")
+    config.write_text(f"{LONGER}runtime: ray\n")
+    run, dice, acknowledged = tmp_path / "run", random.Random(10), {}
+    for number in range(5):
+        process = start(config, run)
+        published = count_events(run, "published") if number else 0
+        assert wait_for_event(process, run, "published", published + 1)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(dice.uniform(0.0, 0.5))
+        os.kill(_head(process), signal.SIGKILL)
+        code, said = finish(process, 120.0)
+        assert code == 1, "the run ended before its head was lost; make it longer"
+        assert "the next start resumes the run" in said
+        acknowledged |= episodes(run)
+
+    code, said = finish(start(config, run))
+
+    assert code == 0, said
+    assert acknowledged.items() <= episodes(run).items()
+    check_nothing_is_doubled(run)
+    assert describe(run) == longer
+
+
+def _head(process: subprocess.Popen[bytes]) -> int:
+    """The process that keeps the tables of a run's cluster."""
+    return next(pid for pid in descendants(process.pid) if b"gcs_server" in command_line(pid))
+
+
+@pytest.mark.slow
+def test_a_run_whose_requests_and_replies_are_lost_ends_as_a_local_one(
+    config: Path, tmp_path: Path, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = {"num_failures": 60, "req_failure_prob": 10, "resp_failure_prob": 20}
+    monkeypatch.setenv("RAY_testing_rpc_failure", json.dumps({"CoreWorkerService.grpc_client.PushTask": failures}))
+    process = start(config, tmp_path / "run")
+
+    code, said = finish(process)
+
+    assert code == 0, said
+    repeated = sum(log.read_text().count("it is repeated") for log in (tmp_path / "run").glob("logs/*/ray.log"))
+    assert repeated >= 3
+    check_nothing_is_doubled(tmp_path / "run")
+    assert describe(tmp_path / "run") == undisturbed
+
+
+STAGED = """
+name: staged
+games: [open_spiel:tic_tac_toe]
+topology: split
+explore: {games_in_flight: 16}
+policy: {network: {kind: mlp, hidden: [8]}}
+telemetry: {tensorboard: false, every_s: 0}
+stages:
+  - {name: first, train: {steps: 600, batch_episodes: 16, minibatch: 64}}
+  - {name: second, train: {steps: 600, batch_episodes: 16, minibatch: 64}}
+"""
+
+
+def test_a_staged_run_has_the_same_weights_on_both_runtimes(tmp_path: Path) -> None:
+    found = {}
+    for runtime in ("local", "ray"):
+        run = make_run(parse_config(f"{STAGED}runtime: {runtime}\n", "run.yaml"), tmp_path / runtime)
+        assert run.run_to_end().stage == "done"
+        found[runtime] = weights_of(tmp_path / runtime)
+    assert found["ray"] == found["local"]
+    assert len(found["ray"]) >= 2
+    assert len(list((tmp_path / "ray").rglob("logs/latest/explorer-0.log"))) == 2

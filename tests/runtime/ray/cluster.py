@@ -17,7 +17,8 @@ STORE_BYTES = 80 * 2**20
 
 
 def main() -> None:
-    os.environ |= {"RAY_worker_niceness": "0"}  # by default workers wait for whatever else this machine does
+    # By default workers wait for whatever else this machine does, and the head for somebody in the network.
+    os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     with tempfile.TemporaryDirectory() as folder:
         nodes: list[Any] = []
