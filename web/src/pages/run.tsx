@@ -85,7 +85,7 @@ function Facts({ facts, status }: { facts: RunFacts; status: Status | null }) {
         <Fact name="wall time">{duration(status?.uptime_s || facts.wall_s)}</Fact>
         <Fact name="progress">
           {number(steps)}{total ? ` of ${number(total)}` : ""} {status?.unit ?? facts.unit}{" "}
-          <progress max={1} value={share} aria-label="share done" /> {percent(share, 0)}
+          <span class="whole"><progress max={1} value={share} aria-label="share done" /> {percent(share, 0)}</span>
         </Fact>
         {status && <Fact name="speed">{status.steps_per_s ? `${short(status.steps_per_s)} ${status.unit}/s` : "at rest"}{status.eta_s !== null ? `, ${duration(status.eta_s)} left` : ""}</Fact>}
         {status && <Fact name="version">{number(status.version)} after {number(status.update)} updates, {number(status.episodes)} episodes</Fact>}
@@ -203,7 +203,7 @@ function System({ run, facts, isLive }: { run: string; facts: RunFacts | null; i
       <h2>System</h2>
       <dl class="facts">
         <Fact name="run's CPU">{machine.run_cpu_s === null ? "nobody runs it" : cores === null ? `${duration(machine.run_cpu_s)} so far` : `${cores.toFixed(2)} of ${machine.cores} cores`}</Fact>
-        <Fact name="run's memory">{machine.run_memory_bytes === null ? "nobody runs it" : `${giga(machine.run_memory_bytes)} in ${machine.run_processes} processes`}</Fact>
+        <Fact name="run's memory">{machine.run_memory_bytes === null ? "nobody runs it" : `${giga(machine.run_memory_bytes)} in ${machine.run_processes} ${machine.run_processes === 1 ? "process" : "processes"}`}</Fact>
         <Fact name="run's disk">{facts ? `${(facts.disk_bytes / 1e6).toFixed(1)} MB` : "–"}</Fact>
         <Fact name="machine">load {number(machine.load)} on {machine.cores} cores, {giga(machine.memory_free_bytes)} of {giga(machine.memory_bytes)} memory free, {giga(machine.disk_free_bytes)} of {giga(machine.disk_bytes)} disk free</Fact>
       </dl>
