@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -53,3 +54,10 @@ def test_one_run_can_be_the_folder(serve: Serve, runs: Path) -> None:
     shutil.copytree(runs / "study" / "kuhn", runs / "study" / "secret")
     server = serve(runs / "study" / "kuhn")
     assert [row["id"] for row in server.get("/api/runs")["rows"]] == ["kuhn"]
+
+
+def test_a_folder_whose_name_is_no_text_is_named(serve: Serve, runs: Path) -> None:
+    (runs / "study" / "kuhn").rename(os.fsdecode(os.fsencode(runs) + b"/bad\xff"))
+    (row,) = serve(runs).get("/api/runs")["rows"]
+    assert (row["id"], row["state"]) == ("bad\ufffd", "unreadable")
+    assert "rename it" in row["error"]

@@ -100,6 +100,10 @@ def read_row(path: Path, id: str, load: Callable[[Path], RunConfig] = load_confi
     """One run; never raises for what its files hold."""
     folder = id.rpartition("/")[0]
     try:
+        id.encode()
+    except UnicodeEncodeError:  # no address can name it
+        return RunRow(id=id, folder=folder, state="unreadable", error="its folder's name is not UTF-8; rename it")
+    try:
         config = load(path / "config.yaml")
         facts = read_run_facts(path, config)
     except (LudusError, OSError, ValueError) as error:
