@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ludus.config import RunConfig
+from ludus.config import RunConfig, parse_config
 from ludus.games.protocol import Game, GameSpec, TextGame
 from ludus.orchestrator.check_parts import Playables
-from ludus.orchestrator.node_needs import NodeNeeds, find_needs
+from ludus.orchestrator.node_needs import NodeNeeds, both, find_needs
 from ludus.orchestrator.placement import plan_workers
 from ludus.orchestrator.policy_start import Start, find_start, policy_shape
 from ludus.policies import AnyShape
@@ -57,8 +57,13 @@ def open_context(
     start = find_start(config)
     shape = policy_shape(config, specs, start)
     launcher: Launcher = ForkLauncher(run.path)
+    lm_config = run.lm_config.read_text() if run.lm_config.is_file() else ""
     if config.runtime.kind == "ray":
         needs = find_needs(config, run, shape, start, plugins)
+        if lm_config and config.policy.model is None:  # others speak in its games
+            speaking = parse_config(lm_config, run.lm_config.name, stored=True)
+            begun = find_start(speaking)
+            needs = both(needs, find_needs(speaking, run, policy_shape(speaking, specs, begun), begun, plugins))
         launcher = _ray_launcher(config, run, log_dir, needs, whole, telemetry)
     return RunContext(
         config=config,
@@ -68,7 +73,7 @@ def open_context(
         shape=shape,
         start=start,
         plugins=tuple(plugins),
-        lm_config=run.lm_config.read_text() if run.lm_config.is_file() else "",
+        lm_config=lm_config,
         telemetry=telemetry,
         supervisor=Supervisor(
             log_dir,

@@ -49,6 +49,16 @@ def find_needs(
     return NodeNeeds(outside=outside, hub_models=hub_models, speaks=True, parts=tuple(_parts(config)))
 
 
+def both(some: NodeNeeds, more: NodeNeeds) -> NodeNeeds:
+    """What two need that share their nodes."""
+    return NodeNeeds(
+        outside={**some.outside, **more.outside},
+        hub_models=tuple(dict.fromkeys((*some.hub_models, *more.hub_models))),
+        speaks=some.speaks or more.speaks,
+        parts=tuple(dict.fromkeys((*some.parts, *more.parts))),
+    )
+
+
 def _parts(config: RunConfig) -> Iterator[str]:
     measured = config.evaluate.held_out_games
     keys = [*(game.key for game in config.games), *(game.key for game in measured)]

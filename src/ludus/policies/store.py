@@ -127,22 +127,18 @@ class PolicyStore:
 
     def shape(self, ref: PolicyRef) -> AnyShape:
         """What a version's weights are for; the weights themselves are not read."""
+        self.files.fetch(self.path(ref))
         return self._shape(ref, self._card(ref))
 
     def versions(self, name: str) -> list[PolicyRef]:
         """All published versions of a policy, oldest first."""
-        folder = self._directory / name
-        if not folder.is_dir():
-            return []
-        numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+        numbers = sorted(int(folder) for folder in self.files.folders(self._directory / name) if folder.isdigit())
         refs = [PolicyRef(name=PolicyName(name), version=PolicyVersion(number)) for number in numbers]
-        return [ref for ref in refs if self.has(ref)]
+        return [ref for ref in refs if self.files.is_remote or self.has(ref)]
 
     def names(self) -> list[str]:
         """Policies that have at least one published version."""
-        if not self._directory.is_dir():
-            return []
-        return sorted(path.name for path in self._directory.iterdir() if self.versions(path.name))
+        return [name for name in self.files.folders(self._directory) if self.versions(name)]
 
     def prune(self, name: str, keep: Iterable[PolicyRef]) -> list[PolicyRef]:
         """Remove versions that are not to be kept; the newest always stays."""

@@ -17,6 +17,9 @@ from ludus.errors import WorkerError
 class NodeFiles:
     """On the machine of the loop: the run directory itself."""
 
+    is_remote = False
+    """Whether what the run has is here only once it was fetched."""
+
     def __init__(self, run: Path | None) -> None:
         """`run` is the run directory; None for a worker that belongs to none."""
         self._run = run
@@ -39,6 +42,10 @@ class NodeFiles:
     def has_folder(self, path: Path) -> bool:
         """Whether the run has a folder, which is named by where it would be here."""
         return path.is_dir()
+
+    def folders(self, path: Path) -> list[str]:
+        """The names of the folders in a folder of the run; none where the run does not have it."""
+        return sorted(below.name for below in path.iterdir() if below.is_dir()) if path.is_dir() else []
 
     def fetch(self, folder: Path) -> None:
         """Have the files of a folder here before they are read. A folder that the run does not have is not made."""

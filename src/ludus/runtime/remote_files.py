@@ -48,6 +48,12 @@ class LookForFolder(msgspec.Struct, tag="look_for_folder", kw_only=True):
     """Empty for the run; else a file or folder outside it, as the config names it."""
 
 
+class ListFolders(msgspec.Struct, tag="list_folders", kw_only=True):
+    """Say which folders are in a folder of the run."""
+
+    name: str
+
+
 class HandOver(msgspec.Struct, tag="hand_over", kw_only=True):
     """Bring the files of a folder on this node into the run's folder of this name."""
 
@@ -59,14 +65,18 @@ class Done(msgspec.Struct, tag="done", kw_only=True):
     """It is done, or why it is not."""
 
     is_there: bool = True
+    names: list[str] = []
+    """Of folders."""
     problem: str = ""
 
 
-FileOrder = FetchFolder | LookForFolder | HandOver
+FileOrder = FetchFolder | LookForFolder | ListFolders | HandOver
 
 
 class RemoteFiles(NodeFiles):
     """What a worker on another machine has. For one thread."""
+
+    is_remote = True
 
     def __init__(self, run: Path, host: Path) -> None:
         """`run` is a directory of this node; `host` is the socket of the process that brings files."""
@@ -100,6 +110,10 @@ class RemoteFiles(NodeFiles):
             return True
         self._absent[path] = time.monotonic()
         return False
+
+    def folders(self, path: Path) -> list[str]:
+        """The names of the folders in a folder of the run; none where the run does not have it."""
+        return self._ask(ListFolders(name=str(path.relative_to(self.run)))).names
 
     def fetch(self, folder: Path) -> None:
         """Bring the files of a folder, unless they are here; what was not used for long goes."""

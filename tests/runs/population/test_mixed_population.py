@@ -103,6 +103,17 @@ def test_both_kinds_join_one_pool_and_one_table(generation: Path) -> None:
     assert any("lora_B" in name and np.any(tensor) for name, tensor in adapter.items())
 
 
+@pytest.mark.ray
+@pytest.mark.timeout(900)
+def test_both_kinds_meet_on_ray_with_the_same_table(poker_speaker: Path, generation: Path, tmp_path: Path) -> None:
+    run = run_population(f"{config_text(poker_speaker)}runtime: ray\n", tmp_path / "ray")
+    check_table(run, ["random", "main@1", "words@1"])
+    for name in ("main@1", "words@1"):
+        ref = PolicyRef.parse(name)
+        assert PolicyStore(run / "policies").weights_hash(ref) == PolicyStore(generation / "policies").weights_hash(ref)
+    assert state_of(run)["table"] == state_of(generation)["table"]
+
+
 @pytest.mark.slow
 def test_each_kind_learns_against_the_other_in_both_seats(whole: Path) -> None:
     check_table(whole, ["random", "main@1", "words@1", "main@2", "words@2"])
@@ -120,7 +131,6 @@ def test_kinds_that_cannot_meet_are_refused_before_anything_is_written(poker_spe
     text = config_text(poker_speaker)
     wrong = {
         "topology: main learns in fused": text.replace("topology: split", "topology: fused"),
-        "runtime: language models of a population play on one machine": f"{text}\nruntime: ray\n",
         "population.payoffs.kind: what a language model does": text.replace("games: 6", "kind: exact"),
         "population.learners.words: .*no-such-model": text.replace(str(poker_speaker), "models/no-such-model"),
         "population.learners.words: policy.start: runs/none is not a run": text.replace(

@@ -54,8 +54,6 @@ def make_plan(config: RunConfig, run: RunDirectory, *, plugins: Sequence[str], s
         raise ConfigError("population: there is none that learns; run it with SingleRun (or make_run)")
     resolved = resolve(config)
     kinds, base = kind_configs(config), agent_config(config, config.policy.name, has_start=False)
-    if find_lm_config(kinds) is not None and config.runtime.kind == "ray":
-        raise ConfigError("runtime: language models of a population play on one machine only so far; write local")
     playables = check_parts(base, run)
     check_kinds(kinds, population, run)
     for spec in playables.game_specs.values():

@@ -20,7 +20,7 @@ from ludus.runtime.ray.file_line import FileLine
 from ludus.runtime.ray.hashing import new_digest
 from ludus.runtime.ray.messages import PIECE_BYTES, FileAnswer, FileWant, Line
 from ludus.runtime.ray.node_cache import NodeCache
-from ludus.runtime.remote_files import ANSWER_S, Done, FetchFolder, FileOrder, HandOver, LookForFolder
+from ludus.runtime.remote_files import ANSWER_S, Done, FetchFolder, FileOrder, HandOver, ListFolders, LookForFolder
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ class FileService:
         try:
             if isinstance(order, LookForFolder):
                 return Done(is_there=self._want("look", root=order.root, name=order.name).is_there)
+            if isinstance(order, ListFolders):
+                return Done(names=self._want("folders", name=order.name).names)
             if isinstance(order, FetchFolder):
                 return self._fetch(order)
             self._hand_over(order)

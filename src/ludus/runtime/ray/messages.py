@@ -178,8 +178,8 @@ class FileWant(msgspec.Struct, kw_only=True):
 
     number: int
     kind: str
-    """`look` whether something is there, `list` a folder, `read` a piece of a file, `write` a piece of a new file. On a
-    line both are of the whole file."""
+    """`look` whether something is there, `list` a folder's files, `folders` those in it, `read` a piece of a file,
+    `write` a piece of a new file. On a line the last two are of the whole file."""
     root: str = ""
     """Empty for the run directory; else what the config names outside it, or a path in the run."""
     name: str = ""
@@ -202,6 +202,8 @@ class FileAnswer(msgspec.Struct, kw_only=True):
     is_file: bool = False
     """Whether what was to be listed is a file."""
     files: list[FileMark] = []
+    names: list[str] = []
+    """Of folders."""
     data: bytes = b""
     size: int = 0
     """Of the file that follows on a line."""

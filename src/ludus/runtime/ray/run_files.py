@@ -13,6 +13,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import BinaryIO
 
+from ludus.runtime.node_files import NodeFiles
 from ludus.runtime.ray.hashing import FileHashes, hash_file, write_hashed
 from ludus.runtime.ray.messages import PIECE_BYTES, FileAnswer, FilesOf, FileWant
 
@@ -41,6 +42,8 @@ class RunFiles:
             path = self._find(want)
             if want.kind == "list":
                 return self._list(want, path)
+            if want.kind == "folders":
+                return FileAnswer(number=want.number, names=NodeFiles(None).folders(path))
             if want.kind == "read":
                 return FileAnswer(number=want.number, data=_read_piece(path, want.offset))
             return _write(want, self.place(want))
