@@ -10,7 +10,7 @@ import pytest
 from tests.web.conftest import Serve, Server
 
 WISH = {"run": "study/kuhn", "games": 4}
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 
 @pytest.fixture
@@ -90,3 +90,13 @@ def test_a_new_match_ends_the_one_before_and_none_outlives_the_server(server: Se
     again = ask(server, row=first, column=second, games=10_000).json
     assert server.get(f"/api/matches/{begun['id']}")["state"] == "stopped"
     assert server.ask(f"/api/matches/{again['id']}/stop", "POST", body={}).json["state"] == "stopped"
+
+
+@pytest.mark.slow
+def test_whoever_may_control_lets_the_games_count(serve: Serve, runs: Path) -> None:
+    server = serve(runs, control=True)
+    server.enter(server.site.sessions.control_token)
+    first, second, *_ = members(server)
+    told = over(server, ask(server, row=first, column=second, record=True).json["id"])
+    assert (told["state"], told["report"]["recorded"]) == ("done", 4), told
+    assert (runs / "study" / "kuhn" / "recorded.sqlite").is_file()
