@@ -16,6 +16,7 @@
     │   ├── SandboxError            the sandbox itself failed, not the program in it
     │   └── TimeoutExceeded         a deadline passed
     ├── EngineLost                  an engine was out of reach for longer than allowed
+    │   └── WrongWeights            an engine has other weights than it was given
     ├── TrainError                  an update cannot be done (too many skipped steps, ...)
     ├── WorkerError                 a worker process died or hung more often than allowed
     └── ProtocolError               a message between processes was malformed
@@ -96,6 +97,10 @@ class TimeoutExceeded(RolloutError):
 
 class EngineLost(LudusError):
     """An engine was out of reach for longer than allowed. Episodes that it interrupted are still to be played."""
+
+
+class WrongWeights(EngineLost):
+    """An engine has other weights than it was given, or cannot take them: what it writes is nobody's experience."""
 
 
 class TrainError(LudusError):

@@ -395,12 +395,16 @@ name: x
 games: [open_spiel:tic_tac_toe]
 policy: {model: {path: models/tiny, lora: null}}
 explore: {engine: {kind: vllm, url: 'http://127.0.0.1:8000/v1', model: base}, noise: 0.1}
+league: {opponents: [{kind: lagged}]}
 train: {aggregation_length: 9, algorithm: {advantage: {kind: rloo}}}
 """
     with pytest.raises(ConfigError) as refused:
         resolve(parse_config(text, "run.yaml"))
     problems = "\n".join(refused.value.problems)
-    keys = ("policy.model.lora", "train.algorithm.objective", "explore.group", "explore.noise")
+    assert (
+        "past versions (league.opponents: lagged) would need one of its own; write a lora, or opponents of" in problems
+    )
+    keys = ("policy.model.lora", "explore.group", "explore.noise")
     for path in (*keys, "train.aggregation_length"):
         assert path in problems
 

@@ -151,6 +151,38 @@ def test_a_run_starts_servers_replaces_those_that_are_killed_and_leaves_none(tmp
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("update", ["drain", "in_flight"])
+def test_whole_models_at_two_servers_one_of_them_killed(tmp_path: Path, update: str) -> None:
+    path, run, notes = tmp_path / "run.yaml", tmp_path / "run", tmp_path / "notes"
+    path.write_text(own_servers(tmp_path, f"servers: 2, update: {update}").replace("lora: {rank: 2}", "lora: null"))
+    notes.mkdir()
+    process = start(path, run, "schedule=async", "train.algorithm.preset=a2c")
+    assert wait_for_event(process, run, "published", 5)
+    os.kill(min(int(each.stem) for each in notes.iterdir()), signal.SIGKILL)
+    code, said = finish(process)
+    assert code == 0, said
+    check_nothing_is_doubled(run)
+    assert not events(run, "episode_failed")
+    assert training_tasks(run) == list(range(len(training_tasks(run))))
+    told = [each.read_text() for each in notes.iterdir()]
+    assert len(told) == 3
+    assert all("label main@" in each for each in told)
+    assert all(is_gone(int(each.stem)) for each in notes.iterdir())
+
+
+@pytest.mark.slow
+def test_a_server_with_other_weights_ends_the_run_with_one_sentence(tmp_path: Path) -> None:
+    path, run = tmp_path / "run.yaml", tmp_path / "run"
+    path.write_text(own_servers(tmp_path, "servers: 1").replace("lora: {rank: 2}", "lora: null"))
+    path.write_text(path.read_text().replace("arguments: [", 'arguments: [--lies, "0.5", '))
+    (tmp_path / "notes").mkdir()
+    code, said = finish(start(path, run))
+    assert code == 1
+    assert said.count("\n") <= 2, said
+    assert "does not have the weights of main@0 that it was given: on the probe it is 0.5 nats a token" in said
+
+
+@pytest.mark.slow
 def test_a_server_that_cannot_be_had_ends_the_run_with_its_last_lines(tmp_path: Path) -> None:
     path, run = tmp_path / "run.yaml", tmp_path / "run"
     path.write_text(own_servers(tmp_path, "servers: 1"))  # the folder for its notes is not there

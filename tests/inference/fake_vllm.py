@@ -61,13 +61,19 @@ def score(tokens: list[int], shift: float) -> list[dict[str, dict[str, float]]]:
 class FakeVllm:
     """State and routes."""
 
-    def __init__(self, *, processed: bool = False, loads_adapters: bool = True) -> None:
+    def __init__(
+        self, *, processed: bool = False, loads_adapters: bool = True, whole: dict[str, Any] | None = None
+    ) -> None:
         self.processed = processed
         self.loads_adapters = loads_adapters
         self.adapters: dict[str, float] = {}
         self.log: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.url = ""
+        self.probes: dict[tuple[int, ...], list[float]] = {}
+        """What a real trainer thinks of the probe's tokens, of the version that was loaded last: no real model is
+        here to score them. Nothing is noted of adapters and models that come without a probe."""
+        self.whole = FakeWhole(self, is_there=whole is not None, **(whole or {}))
 
     def restart(self) -> None:
         """Forget what was loaded."""
@@ -93,8 +99,15 @@ class FakeVllm:
         if json.loads((folder / "adapter_config.json").read_text())["r"] > 8:
             return _error(500, "LoRA rank 16 is greater than max_lora_rank 8.")
         tensors = load_file(folder / "adapter_model.safetensors")
+        self.learn_probe(folder)
         self.adapters[name] = float(sum(tensor.sum() for tensor in tensors.values()))
         return PlainTextResponse(f"Success: LoRA adapter '{name}' added successfully.")
+
+    def learn_probe(self, folder: Path) -> None:
+        """Be able to score the version's probe."""
+        if (folder / "probe.json").is_file():
+            probe = json.loads((folder / "probe.json").read_text())
+            self.probes[tuple(probe["tokens"])] = probe["logps"]
 
     async def unload(self, request: Request) -> Response:
         name = (await request.json())["lora_name"]
@@ -110,16 +123,18 @@ class FakeVllm:
             return _error(404, f"The model `{body['model']}` does not exist.")
         if len(body["prompt"]) + body["max_tokens"] > CONTEXT:
             return _error(400, f"This model's maximum context length is {CONTEXT} tokens.")
-        choice = self._sample(body)
+        if (scores := self.probes.get(tuple(body["prompt"]))) is not None:
+            return JSONResponse({"choices": [scored_probe(body["prompt"], scores)]})
+        choice = self.sample(body)
         return JSONResponse(
             {"model": body["model"], "choices": [choice], "usage": {"prompt_tokens_details": {"cached_tokens": 3}}}
         )
 
-    def _sample(self, body: dict[str, Any]) -> dict[str, Any]:
+    def sample(self, body: dict[str, Any]) -> dict[str, Any]:
         rng = np.random.default_rng(body["seed"])
         tokens: list[int] = []
         shown: list[NDArray[np.float64]] = []
-        shift = self.adapters.get(body["model"], 0.0)
+        shift = self.adapters.get(body["model"], self.whole.shift)
         finish, stop_reason = "length", None
         while len(tokens) < body["max_tokens"]:
             raw = next_logits([*body["prompt"], *tokens][-1], shift)
@@ -155,8 +170,96 @@ class FakeVllm:
         if self.loads_adapters:
             routes += [Route("/v1/load_lora_adapter", self.load, methods=["POST"])]
             routes += [Route("/v1/unload_lora_adapter", self.unload, methods=["POST"])]
-        routes += [Route("/metrics", self.metrics)]
+        routes += [Route("/metrics", self.metrics), *self.whole.routes()]
         return Starlette(routes=routes, exception_handlers={404: _not_found})
+
+
+def scored_probe(tokens: list[int], scores: list[float]) -> dict[str, Any]:
+    places = [{str(token): {"logprob": logp}} for token, logp in zip(tokens[1:], scores, strict=True)]
+    return {"token_ids": [0], "finish_reason": "length", "text": "", "prompt_logprobs": [None, *places]}
+
+
+class FakeWhole:
+    """The routes by which a whole model is exchanged, and what comes of it."""
+
+    def __init__(
+        self, server: FakeVllm, *, is_there: bool, is_tied: bool = False, lies: float = 0.0, release: str = "0.32.0"
+    ) -> None:
+        """`is_tied`: it keeps its output head, as vLLM does; `lies`: nats that its probes are wrong by."""
+        self.server, self.is_tied, self.lies = server, is_tied, lies
+        self.is_there, self.release = is_there, release
+        self.calls: list[str] = []
+        self.folders: list[dict[str, tuple[int, ...]]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        self.shift, self.label, self.is_paused = 0.0, "default", False
+
+    def routes(self) -> list[Route]:
+        if not self.is_there:
+            return []
+        posts = {
+            "/pause": self.pause,
+            "/resume": self.resume,
+            "/collective_rpc": self.reload,
+            "/update_weight_version": self.call_it,
+            "/inference/v1/generate": self.generate,
+        }
+        gets = {"/is_paused": self.tell_pause, "/weight_info": self.tell_label, "/version": self.tell_release}
+        return [
+            *(Route(path, call, methods=["POST"]) for path, call in posts.items()),
+            *(Route(path, call) for path, call in gets.items()),
+        ]
+
+    async def pause(self, request: Request) -> Response:
+        self.is_paused = True
+        self.calls.append(f"pause {request.query_params['mode']}")
+        return JSONResponse({"status": "paused"})
+
+    async def resume(self, request: Request) -> Response:
+        self.is_paused = False
+        self.calls.append("resume")
+        return JSONResponse({"status": "resumed"})
+
+    async def reload(self, request: Request) -> Response:
+        body = await request.json()
+        assert body["method"] == "reload_weights"
+        assert self.is_paused
+        folder = Path(body["kwargs"]["weights_path"])
+        self.calls.append("reload")
+        tensors = {name: t for path in sorted(folder.glob("*.safetensors")) for name, t in load_file(path).items()}
+        self.folders.append({name: tensor.shape for name, tensor in tensors.items()})
+        self.shift = float(tensors["model.norm.weight"].sum())
+        self.server.learn_probe(folder)
+        if not self.is_tied and "lm_head.weight" in tensors and not tensors["lm_head.weight"].any():
+            self.server.probes = {tokens: [-3.0] * len(logps) for tokens, logps in self.server.probes.items()}
+        elif self.lies:
+            self.server.probes = {
+                tokens: [logp - self.lies for logp in logps] for tokens, logps in self.server.probes.items()
+            }
+        return JSONResponse({"results": [None]})
+
+    async def call_it(self, request: Request) -> Response:
+        self.label = (await request.json())["new_version"]
+        self.calls.append(f"label {self.label.partition('-')[0]}")
+        return JSONResponse({"success": True})
+
+    async def generate(self, request: Request) -> Response:
+        body = await request.json()
+        self.server.bodies.append(body)
+        choice = self.server.sample({**body["sampling_params"], "model": body["model"], "prompt": body["token_ids"]})
+        content = [{"logprob": logp} for logp in choice["logprobs"]["token_logprobs"]]
+        spans = [{"start": 0, "end": len(choice["token_ids"]), "version": self.label}]
+        return JSONResponse({"choices": [{**choice, "logprobs": {"content": content}, "weight_versions": spans}]})
+
+    async def tell_pause(self, request: Request) -> Response:
+        return JSONResponse({"is_paused": self.is_paused})
+
+    async def tell_release(self, request: Request) -> Response:
+        return JSONResponse({"version": self.release})
+
+    async def tell_label(self, request: Request) -> Response:
+        return JSONResponse({"weight_version": self.label})
 
 
 async def _not_found(request: Request, error: Exception) -> Response:

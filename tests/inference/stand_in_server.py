@@ -32,12 +32,15 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--host", required=True)
     parser.add_argument("--notes", type=Path, required=True)
+    parser.add_argument("--lies", type=float, default=0.0)
+    parser.add_argument("--enable-scale-out", action="store_true")
     arguments, _ = parser.parse_known_args()
     assert (arguments.model / "config.json").is_file()
-    assert os.environ["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "True"
-    server = FakeVllm(processed=True)
+    is_whole = arguments.enable_scale_out
+    assert os.environ["VLLM_SERVER_DEV_MODE" if is_whole else "VLLM_ALLOW_RUNTIME_LORA_UPDATING"] in ("1", "True")
+    server = FakeVllm(processed=True, whole={"lies": arguments.lies} if is_whole else None)
     with bind(arguments.host, arguments.port, token="") as listener:
-        server.log = Lines(arguments.notes / f"{os.getpid()}.txt")
+        server.log = server.whole.calls = Lines(arguments.notes / f"{os.getpid()}.txt")
         print(f"the stand-in listens at port {arguments.port}", flush=True)
         run(server.app(), listener)
 

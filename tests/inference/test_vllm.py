@@ -278,7 +278,7 @@ def test_whole_models_are_refused(store: PolicyStore, tmp_path: Path) -> None:
     folder = make_tiny_model(tmp_path / "model", layers=1, width=16, heads=2, kv_heads=1)
     shape = LanguageModelShape(model=LanguageModelConfig(path=str(folder), lora=None), critic=False, games=())
     store.publish(main(8), {"w": np.ones(3, np.float32)}, shape, step=0)
-    with fake_vllm() as server, pytest.raises(PolicyError, match="loads adapters, not whole models"):
+    with fake_vllm() as server, pytest.raises(PolicyError, match="main@8 is a whole model"):
         generate(server.url, store, a_request(8))
 
 

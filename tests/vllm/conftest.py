@@ -82,14 +82,15 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
 class VllmServer:
     """A server process that can be started again on its port."""
 
-    def __init__(self, model: Path, log: Path, *options: str) -> None:
+    def __init__(self, model: Path, log: Path, *options: str, lora: bool = True, context: int = CONTEXT) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}/v1"
         self._model = model
         self._log = log
-        self._options = options
+        adapters = ("--enable-lora", "--max-loras", "4", "--max-lora-rank", "8") if lora else ()
+        self._options = (*adapters, "--max-model-len", str(context), *options)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -99,13 +100,13 @@ class VllmServer:
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_CPU_OMP_THREADS_BIND": "0",
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+            "VLLM_SERVER_DEV_MODE": "1",
             "VLLM_NO_USAGE_STATS": "1",
             "HF_HUB_OFFLINE": "1",
         }
         command = [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(self._model)]
         command += ["--served-model-name", "base", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--enable-lora", "--max-loras", "4", "--max-lora-rank", "8", "--dtype", "float32"]
-        command += ["--enforce-eager", "--max-model-len", str(CONTEXT), *self._options]
+        command += ["--dtype", "float32", "--enforce-eager", *self._options]
         with self._log.open("ab") as log:
             # A session of its own, so that its workers can be ended with it.
             self._process = subprocess.Popen(

@@ -72,6 +72,25 @@ def fetch(
 
 
 @app.command()
+def untie(
+    path: Annotated[str, typer.Argument(help="Folder, id of a model on the hub, or ludus/tiny or ludus/smollm2.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write: links, and the output head by itself.")],
+) -> None:
+    """Write a model whose output head is a tensor of its own, for a vLLM server that is to take whole models.
+
+    Example: ludus model untie ludus/smollm2 models/untied
+    """
+    need_packages(*NEEDED)
+    from ludus.lm.model_folder import find_model_folder
+    from ludus.lm.untied_folder import write_untied_folder
+
+    if folder.exists():
+        raise ConfigError(f"{folder} exists; choose another folder")
+    write_untied_folder(find_model_folder(path), folder)
+    typer.echo(f"written: {folder}")
+
+
+@app.command()
 def show(
     path: Annotated[str, typer.Argument(help="Folder, id of a model on the hub, or ludus/tiny or ludus/smollm2.")],
     as_json: AsJson = False,

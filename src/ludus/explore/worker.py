@@ -135,9 +135,9 @@ def build_runner(setup: Setup, pulse: Pulse, files: NodeFiles) -> Runner:
         if (runner := build_population_runner(setup, config, pulse, store)) is not None:
             return runner
     if config.policy.model is not None:
-        from ludus.explore.runners.text_building import build_language_runner, engine_of_servers
+        from ludus.explore.runners.text_building import build_language_runner
 
-        return build_language_runner(setup, config, pulse, store, engine_of=engine_of_servers(config, store))
+        return build_language_runner(setup, config, pulse, store, has_servers=True)
     from ludus.explore.runners.host_runner import build_host_runner
 
     return build_host_runner(setup, config, pulse, store)

@@ -236,7 +236,7 @@ def _write(columns: Columns, reply: Reply, completion: Completion) -> None:
     columns["mask"][said] = True if completion.sampled is None else completion.sampled
     columns["logp"][said] = completion.logps
     columns["value"][said] = completion.values
-    columns["version"][said] = completion.policy.version
+    columns["version"][said] = completion.version_of_each()
     columns["reward"][reply.end - 1] = reply.reward
     columns["format_ok"][reply.end - 1] = reply.format_ok
     columns["invalid"][reply.end - 1] = reply.is_invalid

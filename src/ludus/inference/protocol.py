@@ -82,6 +82,14 @@ class Completion:
     """`stop`: by a stop token or a stop string."""
     sampled: NDArray[np.bool_] | None = None
     """`[n]`: which tokens were sampled, where others were put between them; None: all."""
+    versions: NDArray[np.int32] | None = None
+    """`[n]`: the version that wrote each token, where weights changed in between; None: all are of `policy`, which is
+    the oldest otherwise."""
+
+    def version_of_each(self) -> NDArray[np.int32]:
+        """`[n]`: the version that wrote each token."""
+        own = np.full(len(self.tokens), self.policy.version, np.int32)
+        return own if self.versions is None else self.versions
 
 
 @dataclass(slots=True, kw_only=True)

@@ -79,8 +79,12 @@ class ThinkingBudget:
 def _joined(first: Completion, closing: list[int], answer: Completion) -> Completion:
     nothing = np.zeros(len(closing), np.float32)
     parts = len(first.tokens), len(closing), len(answer.tokens)
+    oldest = min(first.policy, answer.policy, key=lambda policy: policy.version)
+    versions = [first.version_of_each(), np.full(len(closing), oldest.version), answer.version_of_each()]
     return replace(
         answer,
+        policy=oldest,
+        versions=np.concatenate(versions).astype(np.int32),
         tokens=np.concatenate([first.tokens, np.array(closing, np.int32), answer.tokens]),
         logps=np.concatenate([first.logps, nothing, answer.logps]),
         values=np.concatenate([first.values, nothing, answer.values]),

@@ -48,15 +48,15 @@ class EngineServers:
         engine, shape = self._context.config.explore.engine, self._context.shape
         if not isinstance(engine, VllmEngineConfig) or engine.servers is None:
             return
-        if not isinstance(shape, LanguageModelShape) or shape.model.lora is None:
-            raise WorkerError("explore.engine.servers: a vLLM server loads adapters, and this policy is none")
+        if not isinstance(shape, LanguageModelShape):
+            raise WorkerError("explore.engine.servers: a vLLM server has language models, and this policy is none")
         for number in range(engine.servers):
             self._orders[f"{SERVER}-{number}"] = ServerOrder(
                 number=number,
                 command=list(engine.command),
                 model=shape.model.path,
                 served=engine.model,
-                lora_rank=shape.model.lora.rank,
+                lora_rank=None if shape.model.lora is None else shape.model.lora.rank,
                 tensor_parallel=engine.tensor_parallel,
                 arguments=list(engine.arguments),
                 start_s=engine.start_s,

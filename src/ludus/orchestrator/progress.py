@@ -146,6 +146,11 @@ class Learner(ABC):
     """What its weights are the weights of."""
 
     @property
+    def beside(self) -> Mapping[str, bytes]:
+        """Files that are published beside its weights, by name."""
+        return {}
+
+    @property
     def loader_status(self) -> LoaderStatus | None:
         """What its loader is doing, where it has one that tells. Asked from any thread."""
         return None

@@ -132,8 +132,18 @@ class RunStore:
             point = segment.end_seq
         return self.episodes.trim(point) if point else 0
 
-    def publish(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]], shape: AnyShape, *, step: int) -> str:
-        """Publish a version; returns the hash of its weights, or nothing if it was published before.
+    def publish(
+        self,
+        ref: PolicyRef,
+        weights: Mapping[str, NDArray[Any]],
+        shape: AnyShape,
+        *,
+        step: int,
+        beside: Mapping[str, bytes] = {},
+    ) -> str:
+        """Publish a version, with files `beside` its weights.
+
+        Returns the hash of its weights, or nothing if it was published before.
 
         What is on disk under this version is checked first: if it is damaged or another's, it goes to the quarantine.
         """
@@ -142,7 +152,7 @@ class RunStore:
                 return ""
             self.quarantine(ref, problem)
             log.warning("%s was damaged; it is published again from the checkpoint", ref)
-        digest = self.policies.publish(ref, weights, shape, step=step)
+        digest = self.policies.publish(ref, weights, shape, step=step, beside=beside)
         with self.catalog.transaction(durable=False):
             self.catalog.add_policy(ref, weights_hash=digest)
         return digest
@@ -269,7 +279,7 @@ class Publisher:
             log.warning("%s cannot be used (%s); the next version follows from the checkpoint", self.newest, problem)
             self.make_version()
         telemetry, step, policy = self.context.telemetry, self.progress.steps, self.newest
-        digest = self.store.publish(policy, learner.weights(), learner.shape, step=step)
+        digest = self.store.publish(policy, learner.weights(), learner.shape, step=step, beside=learner.beside)
         if digest:
             telemetry.meters.add("policies", 1)
             telemetry.event("published", policy=str(policy), weights_hash=digest, step=step)

@@ -18,6 +18,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ludus.errors import IncompleteCheckpoint, TrainError, WorkerError
+from ludus.lm.probe import probe_files
 from ludus.orchestrator.context import RunContext
 from ludus.orchestrator.loader_watch import LoaderStatus, LoaderWatch
 from ludus.orchestrator.milestones import Milestones
@@ -90,6 +91,11 @@ class TrainerClient(Learner):
         return self.loader.status
 
     @property
+    def beside(self) -> Mapping[str, bytes]:
+        """What the trainer thinks of the probe, where it was asked."""
+        return self._states.beside
+
+    @property
     def in_flight(self) -> int:
         """Batches taken whose update has not been returned."""
         return len(self._orders) + len(self._finished)
@@ -146,6 +152,7 @@ class TrainerClient(Learner):
     def _conclude(self, order: Order, trained: Trained, traces: bytes) -> UpdateReport:
         """The loop takes this update as done: `save` now means the state after it."""
         self._states.conclude(order.staging)
+        self._states.beside = probe_files(trained.probe)
         self._states.traces.add(order.update, traces)
         self._context.telemetry.meters.add("train", 1)
         report = report_of(order.batch, trained, self._context.config.league)
@@ -173,6 +180,7 @@ class TrainerClient(Learner):
             self.loader.absorb(event.message, ordered=self._ordered)
         elif isinstance(event.message, Saved) and self._states.is_wanted:
             self._states.written = self._states.checkpoints.directory / event.message.staging
+            self._states.beside = probe_files(event.message.probe)
 
     def _is_awaited(self, answer: Trained) -> bool:
         """Whether it is that to the oldest order, as it was given last."""
@@ -240,6 +248,8 @@ class TrainerStates:
         """Whether the trainer was asked for its very first state and has not written it yet."""
         self.weights: dict[str, NDArray[Any]] = {}
         """As of the last checkpoint."""
+        self.beside: Mapping[str, bytes] = {}
+        """Files that go with them."""
 
     @property
     def is_there(self) -> bool:

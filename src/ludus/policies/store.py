@@ -33,7 +33,7 @@ from ludus.storage.atomic import (
 )
 from ludus.storage.filesystem import REAL
 from ludus.storage.run_directory import RunDirectory
-from ludus.storage.tensors import load_tensors, save_tensors, tensors_hash
+from ludus.storage.tensors import check_tensor_file, load_tensors, save_tensors, tensors_hash
 
 CARD = "policy.json"
 FORMAT = 1
@@ -59,6 +59,11 @@ class PolicyStore:
         self.files = files or NodeFiles(None)
         """What brings files to this machine."""
 
+    @property
+    def directory(self) -> Path:
+        """Where all versions are."""
+        return self._directory
+
     def path(self, ref: PolicyRef) -> Path:
         """Where a version lives."""
         return self._directory / ref.name / f"{ref.version:08d}"
@@ -71,8 +76,16 @@ class PolicyStore:
         """Whether there is a policy of this name, in whatever versions."""
         return self.files.has_folder(self._directory / name)
 
-    def publish(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]], shape: AnyShape, *, step: int) -> str:
-        """Publish a version; returns its weights hash."""
+    def publish(
+        self,
+        ref: PolicyRef,
+        weights: Mapping[str, NDArray[Any]],
+        shape: AnyShape,
+        *,
+        step: int,
+        beside: Mapping[str, bytes] = {},
+    ) -> str:
+        """Publish a version, with files `beside` its weights; returns its weights hash."""
         digest = tensors_hash(weights)
         final = self.path(ref)
         if self.has(ref):
@@ -88,7 +101,7 @@ class PolicyStore:
             save_tensors(staging / name, tensors, metadata, is_staged=True)
         identity = {"format": FORMAT, "name": ref.name, "version": ref.version, "step": step, "weights_hash": digest}
         card = json_bytes(final / CARD, {**identity, **shape.to_json()})
-        for name, content in {**companions, CARD: card}.items():
+        for name, content in {**companions, **beside, CARD: card}.items():
             stage_pieces(staging / name, [content])
         publish_directory(staging, final, is_synced=True)
         return digest
@@ -112,6 +125,17 @@ class PolicyStore:
         if tensors_hash(weights) != card["weights_hash"]:
             raise CorruptRecord(f"{self.path(ref)}: the weights do not match the hash in their {CARD}")
         return Policy(ref=ref, shape=shape, weights=weights, weights_hash=card["weights_hash"], step=int(card["step"]))
+
+    def bring(self, ref: PolicyRef) -> Path:
+        """Have a version here without reading its weights: its folder, if that has every file whole.
+
+        Raises:
+            StorageError: there is no such version, or a file of it is gone, cut or no safetensors.
+        """
+        self.files.fetch(self.path(ref))
+        for name in self.shape(ref).tensor_files():
+            check_tensor_file(self.path(ref) / name)
+        return self.path(ref)
 
     def weights_hash(self, ref: PolicyRef) -> str:
         """The hash in a version's card; the weights themselves are not read."""

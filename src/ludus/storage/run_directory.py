@@ -14,6 +14,7 @@
              feeds.json (the runs that it was fed by, and the numbers of their tasks here)
              refused_chunks.jsonl (what a loader refused, and why)
              releases/<policy>-<version>.json (how far the files of a version are on their way out)
+             serving/<server>/ (what a vLLM server of whole models was given last)
              traces/*.frames (a few sequences of every update as its trainer saw them)
              refused/*.arrow  imports/*.arrow  inbox/*.edits  expert/{*.arrow, rows.json}  pairs/{*.arrow, rows.json}
 
@@ -105,6 +106,7 @@ class RunDirectory:
     wandb_id = _Below("wandb.json")
     policies = _Below("policies")
     quarantine = _Below("quarantine")
+    serving = _Below("serving")
     logs = _Below("logs")
     plugins = _Below("plugins.json")
 

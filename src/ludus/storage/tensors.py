@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from ludus.storage.atomic import stage_pieces, write_pieces
 from ludus.storage.filesystem import REAL, FileSystem
 
 _MOST_HEADER_BYTES = 8_000_000
+_PIECE = 1 << 20
 _CODES = {
     "bool": "BOOL",
     "int8": "I8",
@@ -88,6 +89,67 @@ def load_tensors(path: Path) -> dict[str, NDArray[Any]]:
 def load_metadata(path: Path) -> dict[str, str]:
     """The strings that were saved beside the tensors."""
     return {str(key): str(value) for key, value in _check_header(path).get("__metadata__", {}).items()}
+
+
+class TensorPlace(NamedTuple):
+    """Where a tensor's bytes are in its file."""
+
+    dtype: str
+    """As safetensors has it, such as `F32`."""
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+def check_tensor_file(path: Path) -> dict[str, TensorPlace]:
+    """Where each tensor of a file is, without reading any.
+
+    Raises:
+        CorruptRecord: the file is missing, cut, lies about itself or is something else.
+    """
+    header = _check_header(path)
+    try:
+        with path.open("rb") as file:
+            begin = 8 + int.from_bytes(file.read(8), "little")
+            size = os.fstat(file.fileno()).st_size
+        places = {
+            str(name): TensorPlace(
+                str(said["dtype"]),
+                tuple(map(int, said["shape"])),
+                *(begin + int(offset) for offset in said["data_offsets"]),
+            )
+            for name, said in header.items()
+            if name != "__metadata__"
+        }
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise CorruptRecord(f"{path}: not a usable safetensors file: {error}") from error
+    if any(not begin <= place.start <= place.end <= size for place in places.values()):
+        raise CorruptRecord(f"{path}: its tensors end behind its {size} bytes")
+    return places
+
+
+def copy_tensor(source: Path, name: str, target: Path, *, new_name: str, is_zero: bool = False) -> None:
+    """Write one tensor of a file as a file of its own, under another name, without having it in memory.
+
+    `is_zero`: zeros of its shape instead, in no space on disk where the file system can do that.
+    """
+    place = check_tensor_file(source)[name]
+    length = place.end - place.start
+    said = {"dtype": place.dtype, "shape": list(place.shape), "data_offsets": [0, length]}
+    text = json.dumps({"__metadata__": {"format": "pt"}, new_name: said}, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with source.open("rb") as read, target.open("wb") as write:
+        write.write(len(text).to_bytes(8, "little") + text)
+        if is_zero:
+            write.truncate(8 + len(text) + length)
+            return
+        read.seek(place.start)
+        while length:
+            piece = read.read(min(length, _PIECE))
+            if not piece:
+                raise CorruptRecord(f"{source}: it ends within {name}")
+            write.write(piece)
+            length -= len(piece)
 
 
 def tensors_hash(tensors: Mapping[str, NDArray[Any]]) -> str:

@@ -60,6 +60,15 @@ class ValidatingLearner(Learner, Protocol):
         ...
 
 
+@runtime_checkable
+class ProbingLearner(Learner, Protocol):
+    """A learner whose weights an inference server can be compared with."""
+
+    def probe(self, state: Any) -> dict[str, Any]:
+        """What the weights think of the probe's tokens, as JSON (`lm.probe`); nothing where no server asks."""
+        ...
+
+
 def make_learner(
     config: RunConfig,
     shape: Mapping[str, Any],
@@ -148,6 +157,7 @@ def make_torch_learner(
         by_game=by_game,
         reducer=reducer,
         teacher=judge,
+        has_server=config.explore.engine.kind == "vllm",
     )
 
 

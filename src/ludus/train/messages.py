@@ -115,12 +115,16 @@ class Trained(msgspec.Struct, tag="trained", kw_only=True):
     steps: int = 0
     """Elements that were trained on; told where the loop has not seen the rows."""
     episodes: int = 0
+    probe: dict[str, Any] = {}
+    """What the new weights think of the probe's tokens (`lm.probe`), where an engine is to be compared with it."""
 
 
 class Saved(msgspec.Struct, tag="saved", kw_only=True):
     """The state is in the folder."""
 
     staging: str
+    probe: dict[str, Any] = {}
+    """As in `Trained`."""
 
 
 class LoaderReport(msgspec.Struct, tag="loader_report", kw_only=True):

@@ -210,6 +210,10 @@ class ParallelLearner:
         """Let somebody see what the weights think of each batch; only this process scores it."""
         self._learner.trace_by(tracer)
 
+    def probe(self, state: TorchState) -> dict[str, Any]:
+        """What the weights think of the probe's tokens; only this process scores it."""
+        return self._learner.probe(state)
+
     def _announce(self) -> None:
         for channel in self._channels:
             channel.send(Go())

@@ -91,12 +91,20 @@ class Credit:
     """Credits the rows of a batch by a resolved `TrainConfig`."""
 
     def __init__(
-        self, train: TrainConfig, objective: Objective, scorer: Scorer, teacher: Teacher | None = None
+        self,
+        train: TrainConfig,
+        objective: Objective,
+        scorer: Scorer,
+        teacher: Teacher | None = None,
+        *,
+        values_here: bool = False,
     ) -> None:
+        """`values_here`: rows come without the critic's values, which are computed here."""
         if train.algorithm.advantage is None:
             raise ConfigError("train.algorithm: not resolved; advantage and objective must be given")
         self._train, self._objective, self._scorer, self._teacher = train, objective, scorer, teacher
         self._advantage: AdvantageConfig = train.algorithm.advantage
+        self._values_here = values_here
         self._corrects = objective.uses("importance", "truncate", "mask")
         self.tracer: Tracer | None = None
         """Who sees the rows with their credit."""
@@ -127,15 +135,15 @@ class Credit:
         return Experiences(sequences=labels, offsets=rows.offsets, steps=steps), figures | charged
 
     def _current(self, rows: Experiences, leaves: Leaves, tokens: int, steps: dict[str, NDArray[Any]]) -> Floats | None:
-        """What the weights think of on-policy rows before the first step, where a term or V-trace asks for it."""
+        """What the weights think of on-policy rows before the first step, where anything asks for it."""
         several = self._train.epochs > 1 or len(rows) > self._train.minibatch
         is_vtrace = self._advantage.kind == "vtrace"
-        if not (is_vtrace or (self._corrects and several)):
+        if not (is_vtrace or self._values_here or (self._corrects and several)):
             return None
         logp, value = self._evaluate(rows, are_from(rows, frozenset({"on_policy"})), leaves, tokens)
         if self._corrects:
             steps["start_logp"] = logp
-        if is_vtrace:
+        if is_vtrace or self._values_here:
             steps["value"] = value
         return logp
 

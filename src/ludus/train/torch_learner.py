@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from ludus.config import LoraConfig, TrainConfig, needs_critic
 from ludus.errors import ConfigError
 from ludus.lm.language_models import LanguageModel
+from ludus.lm.probe import Probe, probe_tokens
 from ludus.records import Experiences
 from ludus.train.aggregation import build_aggregation
 from ludus.train.health import checked, not_finite_row
 from ludus.train.objective import build_objective
-from ludus.train.token_rows import minibatches, trainable_rows
+from ludus.train.token_rows import minibatches, targets_of, trainable_rows
 from ludus.train.torch_credit import Credit, Teacher
 from ludus.train.torch_forwards import build_forward
 from ludus.train.torch_gradient import Floats, TokenGradient, UpdateTotals, added
@@ -63,6 +64,8 @@ class TorchLearner:
         by_game: temperatures of games that are sampled at another.
         reducer: the other trainers, where there are any.
         teacher: whom the policy is to become like; for the advantage `distill`.
+        has_server: whether an inference server writes: it gives no values, so that the critic's are computed before
+            each update, and it is compared with the weights on a probe.
     """
 
     def __init__(
@@ -75,10 +78,12 @@ class TorchLearner:
         by_game: Mapping[str, float] | None = None,
         reducer: Reducer | None = None,
         teacher: Teacher | None = None,
+        has_server: bool = False,
     ) -> None:
         _keep_freed_memory()
         if train.algorithm.advantage is None or train.algorithm.objective is None:
             raise ConfigError("train.algorithm: not resolved; advantage and objective must be given")
+        self._has_server = has_server
         self.has_critic = needs_critic(train.algorithm)
         self._model, self._lora, self._train = model, lora, train
         reducer, device = reducer or Reducer(), model.model.device
@@ -92,7 +97,7 @@ class TorchLearner:
             kind=train.forward,
         )
         scorer = Scorer(self._forward, reducer, temperature=temperature, by_game=by_game, device=device)
-        self._credit = Credit(train, objective, scorer, teacher)
+        self._credit = Credit(train, objective, scorer, teacher, values_here=has_server and self.has_critic)
         self._gradient = TokenGradient(train, objective, scorer, reducer, critic=self.has_critic, device=device.type)
         self._layout = Layout(weight_shapes(model, lora, critic=self.has_critic), self._forward.fused)
         self._leaves: Leaves | None = None
@@ -143,6 +148,23 @@ class TorchLearner:
             rows, figures, skipped_in_a_row=state.skipped, learning_rate=rate, critic=self.has_critic
         )
         return state, checked(metrics, self._train, lambda: not_finite_row(rows.steps, rows.steps["mask"]))
+
+    @torch.no_grad()
+    def probe(self, state: TorchState) -> dict[str, Any]:
+        """What the weights think of the probe's tokens at temperature 1, as JSON; nothing where no server asks."""
+        if not self._has_server:
+            return {}
+        tokens = probe_tokens(self._model.tokenizer)
+        rows = Experiences(
+            sequences={},
+            offsets=np.array([0, len(tokens)]),
+            steps={"action": np.array(tokens, np.int32), "mask": np.arange(len(tokens)) > 0},
+        )
+        try:
+            scores = self._forward.score(rows, targets_of(rows), self._leaves_of(state), temperature=1.0)
+        finally:
+            self._forward.release()
+        return Probe(tokens=tuple(tokens), logps=tuple(scores.logp.float().cpu().tolist())).to_json()
 
     def trace_by(self, tracer: Tracer) -> None:
         """Let somebody see what the weights think of each batch before the first step."""

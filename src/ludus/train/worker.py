@@ -23,7 +23,7 @@ from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.tensors import load_tensors, save_tensors
-from ludus.train.learners import ValidatingLearner, begun_with, make_learner
+from ludus.train.learners import ProbingLearner, ValidatingLearner, begun_with, make_learner
 from ludus.train.loaders import (
     Loader,
     RoundLoader,
@@ -111,8 +111,18 @@ class Trainer:
         if order.validates:
             metrics = {**metrics, **self._validate()}
         return Trained(
-            update=order.update, staging=order.staging, metrics=metrics, seconds=seconds, steps=steps, episodes=episodes
+            update=order.update,
+            staging=order.staging,
+            metrics=metrics,
+            seconds=seconds,
+            steps=steps,
+            episodes=episodes,
+            probe=self.probe(),
         )
+
+    def probe(self) -> dict[str, Any]:
+        """What the weights think of the probe, where there is an inference server to be compared with them."""
+        return self._learner.probe(self._state) if isinstance(self._learner, ProbingLearner) else {}
 
     def traces(self) -> bytes:
         """A few sequences of the update that is done, as it began with them (`storage.traces`)."""
@@ -203,7 +213,7 @@ def serve(channel: Channel[object], pulse: Pulse, files: NodeFiles) -> None:
                 channel.send(trainer.train(message, blob), trainer.traces())
             elif isinstance(message, SaveInto) and trainer is not None:
                 trainer.save(message.staging)
-                channel.send(Saved(staging=message.staging))
+                channel.send(Saved(staging=message.staging, probe=trainer.probe()))
         if trainer is not None:
             trainer.report()
 

@@ -22,7 +22,7 @@ from ludus.config.sections.evaluate import check_evaluate
 from ludus.config.sections.explore import check_explore
 from ludus.config.sections.games import check_games, seats_per_game
 from ludus.config.sections.league import check_league
-from ludus.config.sections.policy import check_policy
+from ludus.config.sections.policy import check_policy, has_whole_models_at_servers
 from ludus.config.sections.population import (
     NO_EVALUATION,
     PopulationConfig,
@@ -221,6 +221,8 @@ def _fill_intervals(config: RunConfig) -> RunConfig:
     evaluate = _fill(config.evaluate, every=league.snapshot_every)
     if not config.games and not evaluate.held_out_games:
         evaluate = _unless_given(evaluate, against=())
+    if has_whole_models_at_servers(config):
+        evaluate = _unless_given(evaluate, pool_opponents=0)
     every = _FUSED_CHECKPOINT_EVERY if config.topology == "fused" else config.synchronise.interval
     checkpoint = _fill(config.checkpoint, every=every)
     record = config.record

@@ -47,6 +47,13 @@ class VllmEngineConfig(Model):
     """Program that starts a server; ludus adds the model, `--port` and what it needs of vLLM."""
     arguments: tuple[str, ...] = Field(default=(), strict=False, examples=[["--max-model-len", "8192"]])
     """Further arguments of each server."""
+    update: Literal["drain", "in_flight"] = "drain"
+    """Whole models: a server takes new weights when its replies are written (`drain`), or between two of their tokens
+    (`in_flight`); then their tokens have several versions, and a row is as old as its oldest."""
+    most_mismatch: float = Field(default=0.1, gt=0, le=100.0)
+    """Nats: how far server and trainer may be apart on the probe, on average for each token, before the run stops."""
+    most_in_flight: int = Field(default=1024, gt=0, le=65_536)
+    """Requests of an explorer that a server has at a time, at most; fewer while it makes many of them wait."""
     start_s: float = Field(default=1800.0, gt=0)
     """Seconds that a server may take until it answers for the first time."""
     patience_s: float = Field(default=300.0, ge=0)
@@ -86,6 +93,8 @@ def check_engine(config: RunConfig) -> Iterator[Contradiction]:
         yield at(f"{path}.servers", text)
     if engine.servers is not None:
         yield from _bent(config)
+    if config.policy.model is not None and config.policy.model.lora is not None:
+        yield from no_effect(engine, path, "update", "adapters of several versions are at a server at the same time")
 
 
 def _bent(config: RunConfig) -> Iterator[Contradiction]:

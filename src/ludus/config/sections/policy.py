@@ -129,15 +129,30 @@ class PolicyConfig(Model):
 
 def check_policy(config: RunConfig) -> Iterator[Contradiction]:
     """What a network, a language model and a teacher need from other keys."""
-    model, engine = config.policy.model, config.explore.engine
     yield from _network(config)
     yield from _teacher(config)
-    if model is not None and engine.kind == "vllm" and model.lora is None:
-        text = "a vLLM server takes adapters only; write a lora, or explore.engine: {kind: local}"
-        yield at("policy.model.lora", text)
-    if model is not None and engine.kind == "vllm" and needs_critic(config.train.algorithm):
-        text = "has a value term, but a vLLM server has no critic; leave it out, or use the engine local"
-        yield at("train.algorithm.objective", text)
+    if has_whole_models_at_servers(config):
+        yield from _one_model_a_server(config)
+
+
+def has_whole_models_at_servers(config: RunConfig) -> bool:
+    """Whether every parameter is trained and published, and vLLM servers get all of them."""
+    model = config.policy.model
+    return model is not None and model.lora is None and config.explore.engine.kind == "vllm"
+
+
+def _one_model_a_server(config: RunConfig) -> Iterator[Contradiction]:
+    """A server has one whole model at a time, so nobody can play against a past one."""
+    path, text = "policy.model.lora", "a vLLM server has one whole model at a time, and {} would need one of its own"
+    past = [choice.kind for choice in config.league.opponents if choice.kind not in ("mirror", "fixed")]
+    if config.population is not None:
+        yield at(path, f"{text.format('each member of a population')}; write a lora")
+    elif past:
+        needs = text.format(f"past versions (league.opponents: {past[0]})")
+        yield at(path, f"{needs}; write a lora, or opponents of the kinds mirror and fixed")
+    elif config.games and config.evaluate.pool_opponents and config.mode != "evaluate":
+        needs = text.format("the past versions that new ones are rated against")
+        yield at(path, f"{needs}; write a lora, or evaluate.pool_opponents: 0")
 
 
 def _network(config: RunConfig) -> Iterator[Contradiction]:

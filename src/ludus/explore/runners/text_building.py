@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import cast
 
 from ludus.config import PromptConfig, RewardConfigs, RunConfig, SamplingConfig
@@ -24,6 +24,7 @@ from ludus.inference.protocol import Completion, Engine, EngineCounters, Request
 from ludus.lm.chat import ChatFormat
 from ludus.lm.language_models import LanguageModel, load_language_model
 from ludus.lm.language_shape import LanguageModelShape
+from ludus.lm.model_text import load_model_text
 from ludus.lm.node_models import model_here
 from ludus.policies import PolicyStore
 from ludus.rewards.making import Surroundings, make_rewards
@@ -44,6 +45,7 @@ def build_language_runner(
     networks: Networks | None = None,
     max_length: int | None = None,
     engine_of: Callable[[LanguageModel], Engine] | None = None,
+    has_servers: bool = False,
 ) -> LanguageRunner:
     """The runner of one language model, in the games and at the tasks of the config.
 
@@ -55,17 +57,29 @@ def build_language_runner(
         networks: who decides in the seats of networks, where there are any.
         max_length: moves after which an episode is cut.
         engine_of: makes the engine of the model. Default: that of the config, with the versions of the run.
+        has_servers: whether the loop tells of the inference servers that it starts, where the config has some.
+
+    The model's weights are loaded only where an engine in this process needs them.
 
     Raises:
         ConfigError: a workflow, a reward or the model cannot be made.
     """
     explore = config.explore
     shape = LanguageModelShape.from_json(setup.shape)
-    model = load_language_model(model_here(shape.model, store.files))
+    here = model_here(shape.model, store.files)
+    is_remote = engine_of is None and drives_servers(config, has_servers=has_servers)
+    if is_remote:
+        text = load_model_text(here, explore.sampling)
+        chat, context = text.chat, text.context
+        engine = _server_engine(config, shape, store, context)
+    else:
+        model = load_language_model(here)
+        chat, context = ChatFormat(model.tokenizer, explore.sampling), model.context
+        engine = make_engine(config, model, shape, store) if engine_of is None else engine_of(model)
     voice = PolicySampler(
-        make_engine(config, model, shape, store) if engine_of is None else engine_of(model),
-        ChatFormat(model.tokenizer, explore.sampling),
-        context=model.context,
+        engine,
+        chat,
+        context=context,
         patience_s=getattr(explore.engine, "patience_s", 0.0) if is_patient else 0.0,
         pulse=pulse,
     )
@@ -82,7 +96,7 @@ def build_language_runner(
 
     surroundings = Surroundings(
         engine=endpoints.engine,
-        count_tokens=lambda text: len(model.tokenizer.encode(text, add_special_tokens=False)),
+        count_tokens=lambda text: len(chat.tokenizer.encode(text, add_special_tokens=False)),
         files=store.files,
         plugins=setup.plugins,
     )
@@ -223,21 +237,26 @@ def make_engine(config: RunConfig, model: LanguageModel, shape: LanguageModelSha
         from ludus.inference.local.engine import LocalEngine
 
         return LocalEngine(model, store=store, lora=shape.model.lora)
-    from ludus.inference.vllm.engine import VllmEngine
-
-    return VllmEngine(engine, store=store, context=model.context)
+    return _server_engine(config, shape, store, model.context)
 
 
-def engine_of_servers(config: RunConfig, store: PolicyStore) -> Callable[[LanguageModel], Engine] | None:
-    """Makes the engine that drives the servers of the run, which the loop tells of; None where the run has none."""
+def drives_servers(config: RunConfig, *, has_servers: bool) -> bool:
+    """Whether other processes than this one have the model's weights; outside a run nobody starts any."""
     engine = config.explore.engine
-    if not isinstance(engine, VllmEngineConfig) or engine.servers is None:
-        return None
+    return isinstance(engine, VllmEngineConfig) and (engine.url is not None or has_servers)
+
+
+def _server_engine(config: RunConfig, shape: LanguageModelShape, store: PolicyStore, context: int) -> Engine:
+    """The engine that drives the user's server, or those of the run, which the loop tells of."""
     from ludus.inference.vllm.engine import VllmEngine
     from ludus.inference.vllm.several import ServersEngine
+    from ludus.inference.vllm.whole import WholeModels
 
-    def make(url: str, counters: EngineCounters, *, context: int) -> Engine:
+    engine = cast(VllmEngineConfig, config.explore.engine)
+    whole = WholeModels(update=engine.update, is_exact=config.mode == "evaluate") if shape.model.lora is None else None
+
+    def make(url: str, counters: EngineCounters | None = None) -> Engine:
         server = engine.model_copy(update={"url": url})
-        return VllmEngine(server, store=store, context=context, counters=counters)
+        return VllmEngine(server, store=store, context=context, counters=counters, whole=whole)
 
-    return lambda model: ServersEngine(partial(make, context=model.context))
+    return ServersEngine(make) if engine.url is None else make(engine.url)

@@ -1,50 +1,51 @@
-"""A vLLM server as an engine: token ids over its OpenAI-compatible API, a policy's versions as adapters loaded there.
+"""A vLLM server as an engine: token ids in and out over its API, a policy's versions as adapters or as whole models.
 
-The server is a process of its own: the user's, or one that the run starts (`server.py`). It has been started with
-`--enable-lora --max-lora-rank R` and, in its environment, `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`, and it must see the
-run's folder under the same path. With a temperature other than 1 it also needs
-`--logprobs-mode processed_logprobs`: otherwise it gives log-probabilities as if it were 1. In that mode they come after
-top-p and top-k, so a reply that was drawn with those is scored in a second request.
+The server is a process of its own: the user's, or one that the run starts (`server.py`), and it must see the run's
+folder under the same path. For adapters it has been started with `--enable-lora --max-lora-rank R` and, in its
+environment, `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`; for whole models as `whole.NEEDS` says. With a temperature other
+than 1 it also needs `--logprobs-mode processed_logprobs`: otherwise it gives log-probabilities as if it were 1. In that
+mode they come after top-p and top-k, so a reply that was drawn with those is scored in a second request.
 
-Covered: adapters, log-probabilities of what was sampled, seeds, stop tokens, deadlines, a server that is restarted.
-Not covered: whole models as versions (`lora: null`), a critic's values (zeros), equal bits whatever else is in flight.
+Covered: adapters, whole models, log-probabilities of what was sampled, seeds, stop tokens, deadlines, a server that is
+restarted. Not covered: a critic's values (zeros; the trainer computes them), equal bits whatever else is in flight.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, TypeVar
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from ludus.config.sections.engines import VllmEngineConfig
-from ludus.errors import DamagedPolicy, PolicyError, TimeoutExceeded, Unreachable, boundary
+from ludus.errors import PolicyError, TimeoutExceeded
 from ludus.inference.endpoint import Endpoint, EndpointRefused
 from ludus.inference.protocol import Completion, EngineCounters, Request, check_request
+from ludus.inference.vllm.adapters import VllmAdapters
+from ludus.inference.vllm.comparison import Comparison
 from ludus.inference.vllm.load import ServerLoad
+from ludus.inference.vllm.shared_call import SharedCall
+from ludus.inference.vllm.whole import VllmWhole, WholeModels
+from ludus.inference.vllm.window import Window
 from ludus.inference.vllm.wire import (
     ServerFacts,
+    as_completion,
     cached_tokens,
     completion_body,
     gap_of_probe,
+    generate_body,
     probe_body,
     read_completion,
     read_scores,
+    read_versions,
     scoring_body,
 )
-from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies import PolicyStore
-from ludus.records import PolicyRef
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
+from ludus.records import PolicyRef, PolicyVersion
 
 KEY_VARIABLE = "VLLM_API_KEY"
 """Environment variable with the server's key, where it wants one."""
@@ -54,144 +55,7 @@ MEETING_S = 600.0
 """Limit for getting to know a server."""
 COLD, WARM = 0.25, 1.0
 """Temperatures at which a server is probed for what its log-probabilities mean."""
-LOAD_S = 600.0
-"""Limit for loading one adapter."""
-UNLOAD_S = 30.0
-"""Limit for unloading one adapter; a server that takes longer keeps it."""
-
-
-class SharedCall(Generic[T]):
-    """At most one piece of work for each key at a time, which several callers wait for together, in one event loop.
-
-    Whoever asks while it is under way gets the same result or the same error: a hundred callers of a dead server learn
-    of it at once rather than one after the other. A caller that stops waiting does not stop the work.
-    """
-
-    def __init__(self) -> None:
-        self._running: dict[Hashable, asyncio.Task[T]] = {}
-
-    async def join(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]], *, ends: float) -> T:
-        """What the work for a key comes to; it is begun unless it is under way.
-
-        Raises:
-            TimeoutError: it was not done by `ends` (of `time.monotonic`).
-        """
-        task = self._running.get(key)
-        if task is None:
-            task = asyncio.ensure_future(work())
-            self._running[key] = task
-            task.add_done_callback(partial(self._forget, key))
-        async with asyncio.timeout(ends - time.monotonic()):
-            return await asyncio.shield(task)
-
-    def _forget(self, key: Hashable, done: asyncio.Task[T]) -> None:
-        del self._running[key]
-        if not done.cancelled():
-            done.exception()  # seen, even if nobody waits for it any more
-
-
-@dataclass(slots=True, kw_only=True)
-class _Adapter:
-    name: str
-    users: int = 0
-
-
-class VllmAdapters:
-    """Adapters of one store at one server: loaded when first asked for, the least recently used unloaded again.
-
-    An adapter's name has the hash of its weights, so a name never means other weights, whoever else uses the server and
-    however often it is restarted; an adapter is not unloaded while one of our requests uses it. Several processes may
-    share a server: what one has loaded the others find, and what one unloads the others load again.
-    """
-
-    def __init__(self, endpoint: Endpoint, store: PolicyStore, *, most: int) -> None:
-        self._endpoint = endpoint
-        self._store = store
-        self._most = most
-        self._loaded: OrderedDict[PolicyRef, _Adapter] = OrderedDict()
-        self._loads: SharedCall[None] = SharedCall()
-        self._loading = asyncio.Lock()
-
-    @asynccontextmanager
-    async def lease(self, ref: PolicyRef, *, ends: float) -> AsyncIterator[str]:
-        """The name under which the server has a version; it stays loaded while the context is open.
-
-        Raises:
-            PolicyError: there is no such version, or the server does not take it, or cannot be reached.
-            TimeoutExceeded: it was not loaded by `ends` (of `time.monotonic`).
-        """
-        while (adapter := self._loaded.get(ref)) is None:
-            await self._load(ref, ends)
-        self._loaded.move_to_end(ref)
-        adapter.users += 1
-        try:
-            yield adapter.name
-        finally:
-            adapter.users -= 1
-
-    def forget(self, ref: PolicyRef, name: str) -> None:
-        """The server says that it has no such adapter: load it again when it is next asked for."""
-        known = self._loaded.get(ref)
-        if known is not None and known.name == name:
-            del self._loaded[ref]
-
-    async def _load(self, ref: PolicyRef, ends: float) -> None:
-        try:
-            await self._loads.join(ref, lambda: self._load_in_turn(ref), ends=ends)
-        except TimeoutError:
-            raise TimeoutExceeded(f"{ref}: the server had not loaded its adapter at the deadline") from None
-
-    async def _load_in_turn(self, ref: PolicyRef) -> None:
-        """Load one adapter while no other is being loaded or unloaded."""
-        async with self._loading:
-            name = await self._name(ref)
-            await self._send(ref, name)
-            self._loaded[ref] = _Adapter(name=name)
-            await self._make_room(ref)
-
-    async def _name(self, ref: PolicyRef) -> str:
-        """Check the version as it lies on disk, whole; its name at the server."""
-        with boundary(DamagedPolicy, str(ref)):
-            policy = await asyncio.to_thread(self._store.load, ref, LanguageModelShape)
-            if policy.shape.model.lora is None:
-                raise PolicyError("a vLLM server loads adapters, not whole models; use lora, or the local engine")
-        return f"{ref}-{policy.weights_hash[-16:]}"
-
-    async def _send(self, ref: PolicyRef, name: str) -> None:
-        folder = self._store.path(ref).resolve()
-        body = {"lora_name": name, "lora_path": str(folder)}
-        try:
-            await self._endpoint.command("/load_lora_adapter", body, deadline_s=LOAD_S)
-        except Unreachable:
-            raise
-        except EndpointRefused as refused:
-            if "already been loaded" not in str(refused):
-                raise PolicyError(f"vLLM does not load {ref}: {_advice(refused, str(folder))}") from refused
-
-    async def _make_room(self, newest: PolicyRef) -> None:
-        """Unload the least recently used adapters that nobody is using."""
-        idle = [ref for ref, adapter in self._loaded.items() if not adapter.users and ref != newest]
-        for ref in idle[: max(len(self._loaded) - self._most, 0)]:
-            if self._loaded[ref].users:
-                continue
-            adapter = self._loaded.pop(ref)
-            try:
-                await self._endpoint.command("/unload_lora_adapter", {"lora_name": adapter.name}, deadline_s=UNLOAD_S)
-            except EndpointRefused as refused:
-                if refused.status != 404:
-                    log.warning("vLLM does not unload %s: %s", adapter.name, refused)
-            except (PolicyError, TimeoutExceeded) as error:
-                log.warning("vLLM does not unload %s: %s", adapter.name, error)
-
-
-def _advice(refused: EndpointRefused, folder: str) -> str:
-    """What to do about a refusal."""
-    said = str(refused)
-    if refused.status in (404, 405) and "Not Found" in said:
-        return "start the server with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment"
-    if refused.status == 404:
-        return f"it does not see the folder {folder}; server and ludus must share it ({said})"
-    return said
+GENERATE = "/inference/v1/generate"
 
 
 class VllmEngine:
@@ -209,10 +73,11 @@ class VllmEngine:
         retries: int = 4,
         backoff_s: float = 0.5,
         counters: EngineCounters | None = None,
+        whole: WholeModels | None = None,
     ) -> None:
         """`context` bounds conversations besides the server's own limit. Without a store, every policy is the base.
 
-        `counters` are those that several engines share, where there are some.
+        `counters` are those that several engines share, where there are some. With `whole`, versions are whole models.
         """
         self.counters = counters or EngineCounters()
         self._url, self._base = config.url or "", config.model
@@ -224,13 +89,24 @@ class VllmEngine:
             key_variable=key_variable,
             retries=retries,
             backoff_s=backoff_s,
-            max_in_flight=1024,
+            max_in_flight=2 * config.most_in_flight,
         )
-        root = Endpoint(
-            self._url.removesuffix("/").removesuffix("/v1"), counters=EngineCounters(), retries=0, max_in_flight=1
+        root = self._url.removesuffix("/").removesuffix("/v1")
+        self._root = Endpoint(
+            root,
+            counters=self.counters,
+            key_variable=key_variable,
+            retries=retries,
+            backoff_s=backoff_s,
+            max_in_flight=2 * config.most_in_flight,
         )
-        self._root, self._load = root, ServerLoad(root)
-        self._adapters = VllmAdapters(self._endpoint, store, most=most_adapters) if store is not None else None
+        self._load, self._window = ServerLoad(root), Window(config.most_in_flight)
+        comparison = Comparison(self._endpoint, most=config.most_mismatch)
+        self._versions: VllmAdapters | VllmWhole | None = None
+        if store is not None and whole is not None:
+            self._versions = VllmWhole(self._root, store, served=self._base, options=whole, comparison=comparison)
+        elif store is not None:
+            self._versions = VllmAdapters(self._endpoint, store, most=most_adapters, comparison=comparison)
         self._facts: ServerFacts | None = None
         self._met_after = 0
         self._meeting: SharedCall[ServerFacts] = SharedCall()
@@ -238,8 +114,15 @@ class VllmEngine:
     async def generate(self, request: Request) -> Completion:
         """Write one completion; see `Engine.generate`."""
         self._load.refresh()
+        self._window.follow(self._load)
         with self.counters.counting():
-            completion, answer = await self._generate(request, time.monotonic() + request.deadline_s)
+            ends = time.monotonic() + request.deadline_s
+            try:
+                async with asyncio.timeout(request.deadline_s) as waiting, self._window.place():
+                    waiting.reschedule(None)
+                    completion, answer = await self._generate(request, ends)
+            except TimeoutError:
+                raise TimeoutExceeded(f"{self._url}: no place at the server before the deadline") from None
         self.counters.prompt_tokens += len(request.prompt)
         self.counters.sampled_tokens += len(completion.tokens)
         self.counters.reused_tokens += cached_tokens(answer)
@@ -254,28 +137,47 @@ class VllmEngine:
 
     async def close(self) -> None:
         """Let the connections go. Requests in flight fail. Adapters stay at the server, for whoever comes next."""
-        await self._root.close()
-        await self._endpoint.close()
+        for part in (self._load, self._root, self._endpoint):
+            await part.close()
 
     # -- one request -----------------------------------------------------------------------------------------------
 
     async def _generate(self, request: Request, ends: float) -> tuple[Completion, dict[str, Any]]:
         self._refuse(check_request(request, context=self._context))
         for _ in range(LOADS):
-            facts = await self._known_facts(request, ends)
+            if not isinstance(self._versions, VllmWhole):
+                await self._known_facts(request, ends)
             async with self._model(request.policy, ends) as model:
+                facts = await self._known_facts(request, ends)  # of a whole model only now: it may have had no weights
                 try:
-                    answer = await self._post(completion_body(request, model), ends)
-                    scores = None
-                    if facts.must_score(request.sampling):
-                        drawn = read_completion(answer, request).tokens.tolist()
-                        scores = read_scores(await self._post(scoring_body(request, drawn, model), ends), drawn)
-                    return read_completion(answer, request, scores), answer
+                    return await self._write(request, model, facts, ends)
                 except EndpointRefused as refused:
-                    if refused.status != 404 or self._adapters is None:
+                    if refused.status != 404 or self._versions is None:
                         raise
-                    self._adapters.forget(request.policy, model)
+                    self._versions.forget(request.policy, model)
+                except _LostWeights:
+                    assert self._versions is not None  # noqa: S101 - only whole models are lost so
+                    self._versions.forget(request.policy, model)
         raise PolicyError(f"{self._url}: the server lost {request.policy} {LOADS} times after loading it")
+
+    async def _write(
+        self, request: Request, model: str, facts: ServerFacts, ends: float
+    ) -> tuple[Completion, dict[str, Any]]:
+        """What a server that has the version writes."""
+        told: dict[str, Any] = {}
+        if isinstance(self._versions, VllmWhole):
+            told = await self._root.post(GENERATE, generate_body(request, model), deadline_s=_left(ends))
+            answer = as_completion(told)
+        else:
+            answer = await self._post(completion_body(request, model), ends)
+        scores = None
+        if facts.must_score(request.sampling):
+            drawn = read_completion(answer, request).tokens.tolist()
+            scores = read_scores(await self._post(scoring_body(request, drawn, model), ends), drawn)
+        completion = read_completion(answer, request, scores)
+        if isinstance(self._versions, VllmWhole):
+            completion = _dated(completion, told, self._versions)
+        return completion, answer
 
     async def _known_facts(self, request: Request, ends: float) -> ServerFacts:
         """What is known of the server, if the request can be served by it."""
@@ -288,10 +190,10 @@ class VllmEngine:
         return facts
 
     async def _post(self, body: dict[str, Any], ends: float) -> dict[str, Any]:
-        return await self._endpoint.post("/completions", body, deadline_s=max(ends - time.monotonic(), 0))
+        return await self._endpoint.post("/completions", body, deadline_s=_left(ends))
 
     def _model(self, ref: PolicyRef, ends: float) -> AbstractAsyncContextManager[str]:
-        return nullcontext(self._base) if self._adapters is None else self._adapters.lease(ref, ends=ends)
+        return nullcontext(self._base) if self._versions is None else self._versions.lease(ref, ends=ends)
 
     async def _meet(self, prompt: tuple[int, ...], ends: float) -> ServerFacts:
         """Learn what the server serves and what its log-probabilities mean: once, and after every lost connection."""
@@ -311,7 +213,7 @@ class VllmEngine:
         return self._facts
 
     async def _served_context(self, ends: float) -> int:
-        listing = await self._endpoint.get("/models", deadline_s=max(ends - time.monotonic(), 0))
+        listing = await self._endpoint.get("/models", deadline_s=_left(ends))
         models = [model for model in listing.get("data", []) if isinstance(model, dict)]
         for model in models:
             if model.get("id") == self._base:
@@ -323,3 +225,25 @@ class VllmEngine:
     def _refuse(self, problem: str) -> None:
         if problem:
             raise PolicyError(f"{self._url}: {problem}")
+
+
+class _LostWeights(Exception):
+    """The server has forgotten what it was given: it is another process than before."""
+
+
+def _dated(completion: Completion, answer: dict[str, Any], whole: VllmWhole) -> Completion:
+    """The completion with the version that wrote each of its tokens."""
+    versions = []
+    for label, count in read_versions(answer, len(completion.tokens)):
+        version = whole.version_of(label)
+        if version is None:
+            raise _LostWeights(label)
+        versions += [version] * count
+    if len(set(versions)) == 1:
+        return replace(completion, policy=PolicyRef(name=completion.policy.name, version=PolicyVersion(versions[0])))
+    oldest = PolicyRef(name=completion.policy.name, version=PolicyVersion(min(versions)))
+    return replace(completion, policy=oldest, versions=np.array(versions, np.int32))
+
+
+def _left(ends: float) -> float:
+    return max(ends - time.monotonic(), 0)

@@ -8,6 +8,7 @@ import time
 
 from ludus.errors import PolicyError, TimeoutExceeded
 from ludus.inference.endpoint import Endpoint
+from ludus.inference.protocol import EngineCounters
 
 LOOK_S = 2.0
 """Between two looks."""
@@ -16,13 +17,16 @@ _GAUGE = re.compile(r"^vllm:num_requests_(running|waiting)(?:\{[^}\n]*\})? ([0-9
 
 
 class ServerLoad:
-    """Requests that run and that wait at one server, of late. `root` is the server's, without `/v1`."""
+    """Requests that run and that wait at one server, of late."""
 
-    def __init__(self, root: Endpoint) -> None:
-        self._root = root
+    def __init__(self, url: str) -> None:
+        """`url` is the server's, without `/v1`."""
+        self._root = Endpoint(url, counters=EngineCounters(), retries=0, max_in_flight=1)
         self._looked = time.monotonic()
         self._looking: asyncio.Task[None] | None = None
         self.running, self.waiting = 0, 0
+        self.looks = 0
+        """Times that it told."""
 
     def refresh(self) -> None:
         """Look again if the last look is some time ago. In the event loop."""
@@ -31,12 +35,17 @@ class ServerLoad:
             self._looked = now
             self._looking = asyncio.ensure_future(self._look())
 
+    async def close(self) -> None:
+        """Look no more."""
+        await self._root.close()
+
     async def _look(self) -> None:
         try:
             text = await self._root.text("/metrics", deadline_s=ANSWER_S)
         except (PolicyError, TimeoutExceeded):
             return  # requests tell what is wrong with the server
         self.running, self.waiting = read_load(text)
+        self.looks += 1
 
 
 def read_load(text: str) -> tuple[int, int]:

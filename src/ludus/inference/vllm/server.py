@@ -25,7 +25,9 @@ ANSWER_S = 10.0
 """Limit of one answer to whether it is there."""
 MOST_ADAPTERS = 8
 """Adapters that may be in use at once: past versions that are met in a league, and the newest ones."""
-ENVIRONMENT: Mapping[str, str] = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_NO_USAGE_STATS": "1"}
+FOR_ADAPTERS: Mapping[str, str] = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_NO_USAGE_STATS": "1"}
+FOR_WHOLE_MODELS: Mapping[str, str] = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+"""Its routes that change weights are open to everybody on this machine."""
 GPUS = "CUDA_VISIBLE_DEVICES"
 
 
@@ -43,7 +45,8 @@ class ServerOrder(msgspec.Struct, tag="serve_model", kw_only=True):
     """As the config names it: a folder, a model of ludus' own, or an id of a hub."""
     served: str
     """The name that the base model gets."""
-    lora_rank: int
+    lora_rank: int | None
+    """None: versions are whole models."""
     tensor_parallel: int = 1
     arguments: list[str] = []
     start_s: float = 1800.0
@@ -55,13 +58,22 @@ def command_line(order: ServerOrder, model: str, port: int) -> list[str]:
         "--served-model-name": order.served,
         "--host": HOST,
         "--port": str(port),
-        "--max-loras": str(MOST_ADAPTERS),
-        "--max-lora-rank": str(order.lora_rank),
         "--logprobs-mode": "processed_logprobs",
         "--tensor-parallel-size": str(order.tensor_parallel),
     }
+    switches = ["--enable-prompt-tokens-details"]
+    if order.lora_rank is not None:
+        switches.insert(0, "--enable-lora")
+        wanted |= {"--max-loras": str(MOST_ADAPTERS), "--max-lora-rank": str(order.lora_rank)}
+    else:
+        switches.append("--enable-scale-out")
     own = [word for name, value in wanted.items() if name not in order.arguments for word in (name, value)]
-    return [*order.command, model, "--enable-lora", "--enable-prompt-tokens-details", *own, *order.arguments]
+    return [*order.command, model, *switches, *own, *order.arguments]
+
+
+def environment_of(order: ServerOrder) -> Mapping[str, str]:
+    """What a server needs in its environment."""
+    return FOR_WHOLE_MODELS if order.lora_rank is None else FOR_ADAPTERS
 
 
 def share_of_gpus(order: ServerOrder, environment: Mapping[str, str]) -> dict[str, str]:
@@ -84,7 +96,7 @@ class ServerProcess:
         self._port = port
         self.url = f"http://{HOST}:{port}/v1"
         self._process = subprocess.Popen(
-            [*leash, *command], stdin=subprocess.DEVNULL, env={**os.environ, **ENVIRONMENT, **environment}
+            [*leash, *command], stdin=subprocess.DEVNULL, env={**os.environ, **environment}
         )
 
     def check_alive(self) -> None:

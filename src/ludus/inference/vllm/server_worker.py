@@ -19,12 +19,16 @@ from ludus.inference.vllm.server import (
     ServerOrder,
     ServerProcess,
     command_line,
+    environment_of,
     free_port,
     share_of_gpus,
 )
+from ludus.lm.model_folder import find_model_folder
 from ludus.lm.node_models import folder_to_bring
+from ludus.lm.untied_folder import write_untied_folder
 from ludus.runtime import Channel, NodeFiles, Pulse, Stop, run_worker
 from ludus.runtime.remote_files import RemoteFiles
+from ludus.storage.run_directory import RunDirectory
 
 log = logging.getLogger(__name__)
 
@@ -103,9 +107,12 @@ def _await_order(channel: Channel[object]) -> ServerOrder | None:
 def _start(order: ServerOrder, files: NodeFiles) -> ServerProcess:
     path, port = files.model(order.model), free_port()
     model = str(folder_to_bring(path) or path)
+    if order.lora_rank is None:  # its output head must be a tensor of its own before weights can be exchanged
+        room = RunDirectory(files.run).serving
+        model = str(write_untied_folder(find_model_folder(path), room / f"base-{order.number}").resolve())
     on_node = isinstance(files, RemoteFiles)  # where Ray has chosen the GPUs
     gpus = {} if on_node else share_of_gpus(order, os.environ)
-    return ServerProcess(command_line(order, model, port), port, gpus)
+    return ServerProcess(command_line(order, model, port), port, {**environment_of(order), **gpus})
 
 
 def main() -> None:

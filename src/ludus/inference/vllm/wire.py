@@ -81,8 +81,52 @@ def probe_body(prompt: Sequence[int], model: str, temperature: float) -> dict[st
 
 def scoring_body(request: Request, tokens: Sequence[int], model: str) -> dict[str, Any]:
     """A request for the model's own log-probabilities of a completion; the one token that must be drawn is dropped."""
-    body = _common([*request.prompt, *tokens], model, 1.0, 0)
+    return prompt_scoring_body([*request.prompt, *tokens], model)
+
+
+def prompt_scoring_body(tokens: Sequence[int], model: str) -> dict[str, Any]:
+    """A request for the model's own log-probabilities of tokens."""
+    body = _common(tokens, model, 1.0, 0)
     return {**body, "max_tokens": 1, "top_p": 1.0, "top_k": 0, "prompt_logprobs": 0}
+
+
+def generate_body(request: Request, model: str) -> dict[str, Any]:
+    """One request to `/inference/v1/generate`, whose answer says which weights wrote which tokens."""
+    said = completion_body(request, model)
+    tokens = said.pop("prompt")
+    for key in ("model", "return_token_ids", "return_tokens_as_token_ids"):
+        del said[key]
+    return {"model": model, "token_ids": tokens, "sampling_params": said}
+
+
+def as_completion(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to `generate_body` as one to `completion_body`."""
+    try:
+        choice = answer["choices"][0]
+        content = choice["logprobs"]["content"]
+        said = {
+            "token_ids": choice["token_ids"],
+            "finish_reason": choice["finish_reason"],
+            "logprobs": {"token_logprobs": [place["logprob"] for place in content]},
+            "stop_reason": choice.get("stop_reason"),
+        }
+    except (KeyError, IndexError, TypeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise PolicyError(f"the server's answer has no token ids with log-probabilities ({what})") from None
+    return {"choices": [said], "usage": answer.get("usage")}
+
+
+def read_versions(answer: Mapping[str, Any], count: int) -> list[tuple[str, int]]:
+    """The labels of the weights that wrote the tokens of an answer to `generate_body`, and how many each."""
+    try:
+        spans = answer["choices"][0]["weight_versions"]
+        found = [(str(span["version"]), int(span["end"]) - int(span["start"])) for span in spans]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise PolicyError(f"the server's answer does not say which weights wrote it ({what}); is it 0.32?") from None
+    if sum(length for _, length in found) != count or any(length < 1 for _, length in found):
+        raise PolicyError(f"the server's answer says which weights wrote {found} of {count} tokens")
+    return found
 
 
 def read_scores(answer: Mapping[str, Any], tokens: Sequence[int]) -> NDArray[np.float32]:
