@@ -86,7 +86,7 @@ test-ray: $(DEV_STAMP) ## workers on a Ray cluster: installs Ray (450 MB) and ru
 	@$(PIP_INSTALL) -e ".[games,llm,dev,ray]"
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/runtime tests/faults tests/runs -m "ray and not slow" $(ARGS)
 
-test-ray-kills: $(DEV_STAMP) ## many kills and lost heads on a Ray cluster; those between nodes need root (an hour)
+test-ray-kills: $(DEV_STAMP) ## many kills, cut links and lost heads on a Ray cluster; those between nodes need root (an hour)
 	@$(PIP_INSTALL) -e ".[games,llm,dev,ray]"
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/runtime tests/faults -m "ray and slow" --timeout=3000 $(ARGS)
 

@@ -80,7 +80,9 @@ def text_of(example: str) -> str:
 
 
 def end(text: str, folder: Path, runtime: str, plugins: list[str]) -> dict[str, str]:
-    run = make_run(parse_config(f"{text}\nruntime: {runtime}\n", "run.yaml"), folder, plugins=plugins)
+    # Bits depend on the number of threads, and the process of the tests has one.
+    config = parse_config(f"{text}\nruntime: {{kind: {runtime}, threads: 1}}\n", "run.yaml")
+    run = make_run(config, folder, plugins=plugins)
     assert run.run_to_end().stage == "done"
     return weights_of(folder)
 
