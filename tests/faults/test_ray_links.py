@@ -86,7 +86,8 @@ def check_cuts(network: Network, folder: Path, steps: int, cuts: int) -> None:
 
     assert code == 0, error
     print(f"CPU seconds after the cut, bytes that waited: {said}; {account(run)}")
-    assert any(waited for _, waited in said), "an old worker had played what nobody fetched"
+    # Whether it was just playing when it was cut off is chance.
+    assert cuts == 1 or any(waited for _, waited in said), "an old worker had played what nobody fetched"
     assert count_events(run, "worker_lost") >= cuts
     check_nothing_is_doubled(run)
     assert describe(run) == undisturbed(folder.with_name(f"{folder.name}_local"), text)
