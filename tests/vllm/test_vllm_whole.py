@@ -37,6 +37,7 @@ from ludus.config import LanguageModelConfig
 from ludus.config.sections.engines import VllmEngineConfig
 from ludus.errors import WrongWeights
 from ludus.inference.protocol import Completion, Request, Sampling
+from ludus.inference.vllm import whole
 from ludus.inference.vllm.engine import VllmEngine
 from ludus.inference.vllm.whole import WholeModels
 from ludus.lm.language_models import load_language_model
@@ -150,8 +151,8 @@ def test_each_version_of_a_tied_model_writes_with_its_own_weights(server: Any, v
 
 def test_in_flight_a_reply_has_the_versions_that_wrote_it(server: Any, versions: Versions) -> None:
     async def use(engine: VllmEngine) -> Completion:
-        await engine.generate(ask(1, tokens=1))
-        long = asyncio.ensure_future(engine.generate(ask(1, tokens=400)))
+        await engine.generate(ask(2, tokens=1))
+        long = asyncio.ensure_future(engine.generate(ask(2, tokens=400)))
         while True:
             _, running = await asyncio.sleep(0.05), await engine._root.text("/metrics", deadline_s=10)
             if "vllm:generation_tokens_total" in running and not long.done():
@@ -163,13 +164,13 @@ def test_in_flight_a_reply_has_the_versions_that_wrote_it(server: Any, versions:
     done = with_engine(server, versions.store, use, update="in_flight", is_exact=False)
     assert len(done.tokens) == 400
     assert done.versions is not None, "the reply was over before the weights came"
-    assert done.policy == main(1)
-    assert set(done.versions.tolist()) == {1, 3}
+    assert done.policy == main(2)
+    assert set(done.versions.tolist()) == {2, 3}
     assert (np.diff(done.versions) >= 0).all()
     # From the change on, everything before was computed again with the new weights.
     tokens = [*PROMPT, *done.tokens.tolist()]
-    change = int((done.versions == 1).sum())
-    old, new = (versions.logps(version, tokens, len(PROMPT)) for version in (1, 3))
+    change = int((done.versions == 2).sum())
+    old, new = (versions.logps(version, tokens, len(PROMPT)) for version in (2, 3))
     assert done.logps[:change].tolist() == pytest.approx(old[:change], abs=1e-3)
     assert done.logps[change + 1 :].tolist() == pytest.approx(new[change + 1 :], abs=1e-3)
 
@@ -180,10 +181,28 @@ def test_weights_that_are_not_the_trainers_stop_everything(server: Any, versions
     assert with_engine(server, versions.store, lambda engine: engine.generate(ask(2)), is_exact=True).policy == main(2)
 
 
-def test_a_server_that_keeps_its_tied_head_is_found_out(versions: Versions, tmp_path: Path) -> None:
+def test_a_tied_head_that_is_not_given_by_itself_stays_and_is_found_out(
+    versions: Versions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What vLLM does with the version's own folder: it answers 200 and keeps the head that it had."""
+
+    def as_it_is(version: Path, final: Path, *, silent: bool = False) -> Path:
+        final.mkdir(parents=True)
+        for path in version.iterdir():
+            os.symlink(path.resolve(), final / path.name)
+        return final
+
+    monkeypatch.setattr(whole, "write_untied_folder", as_it_is)
     for server in serving(versions.model.folder, tmp_path / "tied.log"):
         with pytest.raises(WrongWeights, match="keeps its old output head"):
             with_engine(server, versions.store, lambda engine: engine.generate(ask(0)))
+        monkeypatch.setattr(whole, "tied_embedding", lambda folder: None)
+        with pytest.raises(WrongWeights, match="does not have the weights of main@1 that it was given"):
+            with_engine(server, versions.store, lambda engine: engine.generate(ask(1)))
+        monkeypatch.undo()
+        done = with_engine(server, versions.store, lambda engine: engine.generate(ask(2)))
+        expected = versions.logps(2, [*PROMPT, *done.tokens.tolist()], len(PROMPT))
+        assert done.logps.tolist() == pytest.approx(expected, abs=1e-4)
 
 
 # -- runs ---------------------------------------------------------------------------------------------------------------
