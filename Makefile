@@ -125,7 +125,7 @@ fuzz: ## fuzz the C++ readers of chess under sanitizers (SECONDS=600; libFuzzer 
 faults: $(DEV_STAMP) ## kill, truncate, fill the disk: all of tests/faults, the slow ones too
 	@$(TEST_ENV) $(BIN)/python -m pytest tests/faults -m "not gpu and not ray and not net" --timeout=1800 $(ARGS)
 
-gpu: $(DEV_STAMP) ## what needs a GPU: learner and teacher on CUDA, compared with the CPU
+gpu: $(DEV_STAMP) ## what needs a GPU: learner and teacher on CUDA, and shards over NCCL, compared with the CPU; prints a table
 	@$(TEST_ENV) $(BIN)/python -m pytest -m gpu $(ARGS)
 
 test-slow: $(DEV_STAMP) ## every test that is too slow for `make test` (an hour)

@@ -35,6 +35,7 @@ from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.storage.jsonl import read_jsonl
 
 TRAINERS = "train.trainers=2"
+WHOLE, SHARDED = (TRAINERS,), (TRAINERS, "train.sharding=fsdp")
 BOARDS = """
 name: boards
 games: [open_spiel:tic_tac_toe]
@@ -58,11 +59,14 @@ def first_metrics(run: Path) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_two_trainers_learn_what_one_learns_and_outlive_their_helper(tmp_path: Path, language_run: Any) -> None:
+@pytest.mark.parametrize("settings", [WHOLE, SHARDED], ids=["whole", "sharded"])
+def test_two_trainers_learn_what_one_learns_and_outlive_their_helper(
+    tmp_path: Path, language_run: Any, settings: tuple[str, ...]
+) -> None:
     config, run = tmp_path / "run.yaml", tmp_path / "run"
     config.write_text(language_run.warmed_text)
 
-    process = start(config, run, TRAINERS)
+    process = start(config, run, *settings)
     assert wait_for_event(process, run, "published", 4)
     (trainer,) = workers(process.pid, TRAINER)
     helper = kill_worker(process, HELPER)
@@ -74,9 +78,8 @@ def test_two_trainers_learn_what_one_learns_and_outlive_their_helper(tmp_path: P
     assert len(workers(process.pid, HELPER)) == 1
     kill(process)
     assert wait_until(lambda: all(is_gone(pid) for pid in ours), 5.0), "somebody was left behind"
-    code, error = finish(
-        start(config, run, "train.trainers=1", "train.tokens_per_micro_batch=64", "train.activation_checkpointing=true")
-    )
+    one = ("train.trainers=1", "train.sharding=null", "train.tokens_per_micro_batch=64")
+    code, error = finish(start(config, run, *one, "train.activation_checkpointing=true"))
     assert code == 0, error
 
     for version in (1, 2):
@@ -91,10 +94,13 @@ def test_two_trainers_learn_what_one_learns_and_outlive_their_helper(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_trainer_that_is_killed_takes_its_helper_along(tmp_path: Path, language_run: Any) -> None:
+@pytest.mark.parametrize("settings", [WHOLE, SHARDED], ids=["whole", "sharded"])
+def test_a_trainer_that_is_killed_takes_its_helper_along(
+    tmp_path: Path, language_run: Any, settings: tuple[str, ...]
+) -> None:
     config, run = tmp_path / "run.yaml", tmp_path / "run"
     config.write_text(language_run.warmed_text)
-    process = start(config, run, TRAINERS)
+    process = start(config, run, *settings)
     assert wait_for_event(process, run, "published", 2)
     (helper,) = workers(process.pid, HELPER)
     kill_worker(process, TRAINER)

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ludus.orchestrator.trainer_client import FILES, NAME, TrainerClient
+from ludus.orchestrator.trainer_client import NAME, TrainerClient
 from ludus.runtime import Arrived, Lost
 from ludus.sources.protocol import Batch
 from ludus.storage.checkpoints import CheckpointStore
 from ludus.storage.run_directory import RunDirectory
 from ludus.storage.tensors import load_tensors, save_tensors
 from ludus.storage.traces import TraceLog, scan_frames, trace_files
-from ludus.train.messages import LoaderReport, Trained, TrainerSetup, TrainOn
+from ludus.train.messages import LoaderReport, Saved, SaveInto, Trained, TrainerSetup, TrainOn
+
+FILES = ("weights.safetensors", "optimizer.safetensors")
 
 
 class FakeSupervisor:
@@ -22,9 +24,11 @@ class FakeSupervisor:
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
+        self.on_send: Any = lambda message: None
 
     def send(self, worker: str, message: Any, blob: Any = b"") -> None:
         self.sent.append(message)
+        self.on_send(message)
 
 
 class FakeWorkers:
@@ -47,13 +51,14 @@ class FakeWorkers:
 class Client:
     """An asynchronous trainer client with everything around it faked but the files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, schedule: str = "async", model: object = None) -> None:
         self.supervisor, self.workers = FakeSupervisor(), FakeWorkers()
         self.checkpoints = CheckpointStore(folder / "checkpoints", keep=3)
         league = SimpleNamespace(opponents=())
         config = SimpleNamespace(
             model_dump_json=lambda: "{}",
-            schedule="async",
+            schedule=schedule,
+            policy=SimpleNamespace(model=model),
             mode="both",
             publish_interval=1,
             seed=0,
@@ -202,3 +207,48 @@ def test_a_report_from_before_an_order_does_not_count_what_the_order_admits(clie
     setup = client.supervisor.sent[-1]
     assert isinstance(setup, TrainerSetup)
     assert setup.update == 1
+
+
+def test_a_language_model_writes_its_state_when_asked_and_a_replacement_repeats_the_updates_since(
+    tmp_path: Path,
+) -> None:
+    client = Client(tmp_path, "sync", object())
+    trainer, sent = client.trainer, client.supervisor.sent
+
+    def answers_save() -> None:
+        (order,) = [each for each in sent if isinstance(each, SaveInto)][-1:]
+        folder = client.checkpoints.directory / order.staging
+        for name in FILES[: 1 if order.only_weights else 2]:
+            save_tensors(folder / name, {"after": np.array([trainer._ordered])})
+        client.workers.events.append(Arrived(worker=NAME, message=Saved(staging=order.staging), blob=memoryview(b"")))
+
+    def update(number: int) -> None:
+        client.order()
+        client.workers.events.append(
+            Arrived(worker=NAME, message=Trained(update=number, metrics={}, seconds=0.0), blob=memoryview(b""))
+        )
+        assert trainer.step(None) is not None
+
+    client.supervisor.on_send = lambda message: answers_save() if isinstance(message, SaveInto) else None
+    update(1)
+    update(2)
+    assert [each.staging for each in sent if isinstance(each, TrainOn)] == ["", ""], "updates write nothing"
+    assert client.saved(2) == 2
+    update(3)
+    assert trainer.weights()["after"].tolist() == [3], "a version needs no optimizer"
+    update(4)
+    client.order()
+    before = len(sent)
+    client.workers.listener(Lost(worker=NAME, reason="killed", task=None, log_tail=""))
+    setup, *repeated = sent[before:]
+    assert (setup.checkpoint, setup.update) == ("00000002", 2)
+    assert [each.update for each in repeated] == [3, 4, 5]
+    for number in (3, 4):
+        message = Trained(update=number, metrics={}, seconds=0.0)
+        client.workers.listener(Arrived(worker=NAME, message=message, blob=memoryview(b"")))
+    assert trainer.in_flight == 1, "what is known already is not taken twice"
+    client.workers.listener(
+        Arrived(worker=NAME, message=Trained(update=5, metrics={}, seconds=0.0), blob=memoryview(b""))
+    )
+    assert trainer.step(None) is not None
+    assert client.saved(5) == 5

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 
 VOCABULARY = 200
 """Tokens that made-up sequences use."""
+GPU_ROWS: list[tuple[str, ...]] = []
+"""What `make gpu` measured: test, GPU, time, peak memory."""
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what GPUs did, as a table that can be sent."""
+    if GPU_ROWS:
+        terminalreporter.section("GPUs")
+        for row in (("what", "GPU", "updates took", "peak"), *GPU_ROWS):
+            terminalreporter.write_line("| " + " | ".join(row) + " |")
 
 
 @pytest.fixture(scope="session")

@@ -19,9 +19,9 @@ from ludus.lm.teachers import TeacherModel, check_same_tokens
 from ludus.lm.tiny_model import make_tiny_model
 from ludus.records import Experiences
 from ludus.storage.tensors import save_tensors
+from ludus.train.reducer import Reducer
 from ludus.train.torch_credit import Teacher
 from ludus.train.torch_learner import TorchLearner
-from ludus.train.torch_scoring import Reducer
 
 from .conftest import mixed_experiences, token_experiences
 

@@ -101,6 +101,11 @@ def quiet_transformers() -> Iterator[None]:
             chatter.enable_progress_bar()
 
 
+def context_of(config: LanguageModelConfig, folder: Path) -> int:
+    """Tokens that a conversation may have; no weights are read. Raises ConfigError as loading does."""
+    return _context(config, _load_settings(config.path, folder))
+
+
 def _load_settings(path: str, folder: Path) -> transformers.PreTrainedConfig:
     with _refusing(f"{path} has a config.json that transformers cannot use"), quiet_transformers():
         settings: transformers.PreTrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)

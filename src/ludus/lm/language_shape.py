@@ -22,7 +22,7 @@ from ludus.config import LanguageModelConfig
 from ludus.lm.adapters import VALUE_PREFIX, adapter_config_json
 from ludus.lm.model_folder import find_model_folder, lasting_name, read_model_json, writing_model
 from ludus.storage.atomic import write_bytes
-from ludus.storage.tensors import save_tensors
+from ludus.storage.tensors import RoundedTensors, save_tensors
 
 if TYPE_CHECKING:
     from ludus.lm.language_models import LanguageModel
@@ -75,6 +75,11 @@ class LanguageModelShape:
     def file_of(self, tensor: str) -> str:
         """The file that holds a tensor."""
         return VALUE_HEAD if tensor.startswith(VALUE_PREFIX) else self.tensor_files()[0]
+
+    def as_published(self, weights: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
+        """Weights as a version has them."""
+        is_rounded = self.model.lora is None and self.model.publish_dtype == "bfloat16"
+        return RoundedTensors(weights, besides=VALUE_PREFIX) if is_rounded else weights
 
     def metadata(self) -> dict[str, str]:
         """What transformers wants to see in a safetensors file."""

@@ -150,7 +150,9 @@ class Milestones:
         snapshot = is_last or (may_publish and self._is_time(config.league.snapshot_every))
         evaluation = may_publish and self._is_time(config.evaluate.every) and not is_last
         version = version_due or snapshot or evaluation
-        checkpoint = version or crosses(config.checkpoint.every, progress.update - 1, progress.update)
+        is_apart = may_save_apart(config) and not (is_last or snapshot or evaluation)
+        is_time = crosses(config.checkpoint.every, progress.update - 1, progress.update)
+        checkpoint = (version and not is_apart) or is_time
         return Due(version=version, snapshot=snapshot, evaluation=evaluation, checkpoint=checkpoint)
 
     def _is_time(self, every: int | None) -> bool:
@@ -159,6 +161,16 @@ class Milestones:
         if every is not None:
             return crosses(every, self.progress.published_steps, self.progress.steps)
         return int(_PARTS * self.clock.published_share) < int(_PARTS * self.share_done)
+
+
+def may_save_apart(config: RunConfig) -> bool:
+    """Whether a version may be published that no checkpoint holds: a resume makes it again, with the same number, from
+    the checkpoint before it. So it is with language models in the synchronous schedule, where `checkpoint.every` asks
+    for fewer states than there are versions."""
+    every, interval = config.checkpoint.every, config.publish_interval
+    is_asked_for = every is not None and every > interval and config.cycle is None
+    is_repeatable = config.schedule == "sync" and not config.buffer.feeds and config.buffer.loader is None
+    return is_asked_for and is_repeatable and config.policy.model is not None
 
 
 class MeasuringMilestones(Milestones):

@@ -1,7 +1,8 @@
 """The trainer process as the loop sees it: batches in, updates out, and a new process when one is lost.
 
 Invariant: orders are answered in the order they were given, each exactly once. A lost trainer is replaced by one that
-starts from the state after the newest answer, and every order that was not answered is given to it again.
+starts from the newest state that was written, and is given again every order since. The trainer writes its state after
+every update where it may be ahead of the loop; a language model in the synchronous schedule, when it is asked to.
 """
 
 from __future__ import annotations
@@ -31,13 +32,12 @@ from ludus.runtime import Arrived, Lost
 from ludus.sources.protocol import Batch
 from ludus.storage.arrow import experiences_to_table, to_bytes
 from ludus.storage.atomic import temporary_name
-from ludus.storage.checkpoints import Checkpoint, CheckpointStore
+from ludus.storage.checkpoints import MANIFEST, Checkpoint, CheckpointStore
 from ludus.storage.filesystem import REAL
-from ludus.storage.tensors import load_tensors
+from ludus.storage.tensor_shards import Part, load_part
 from ludus.storage.traces import TraceLog
 from ludus.telemetry import Fill
 from ludus.train.messages import (
-    LOADER,
     LoaderReport,
     MeetingPlace,
     Saved,
@@ -61,7 +61,13 @@ class Order:
     update: int
     progress: float
     batch: Batch
-    staging: Path
+    staging: Path | None
+    """Where the trainer writes the state after it, if it does."""
+
+    @property
+    def folder(self) -> str:
+        """The name of that."""
+        return "" if self.staging is None else self.staging.name
 
 
 class TrainerClient(Learner):
@@ -79,7 +85,8 @@ class TrainerClient(Learner):
         self._ordered = 0
         self._orders: deque[Order] = deque()
         self._finished: deque[tuple[Order, Trained, bytes]] = deque()
-        self._states = TrainerStates(store.checkpoints, store.traces)
+        saves_each = not (config.policy.model and config.schedule == "sync" and config.buffer.loader is None)
+        self._states = TrainerStates(store.checkpoints, store.traces, saves_each=saves_each)
         self._group = TrainerGroup(context)
         self.loader = LoaderWatch(context.run.refused_chunks, context.telemetry.event)
         """What the trainer's loader was doing a moment ago."""
@@ -127,14 +134,20 @@ class TrainerClient(Learner):
 
     def save(self, staging: Path) -> dict[str, Any]:
         """Put the state after the update that was returned last into `staging`; the trainer may be ahead of it."""
-        if not self._states.is_there:
+        if self._states.since or not self._states.is_there:
             self._ask_to_save()
+            self._states.since.clear()
         self._states.move_into(staging)
         return {}
 
     def weights(self) -> Mapping[str, NDArray[Any]]:
-        """The weights as of the last save."""
-        return self._states.weights
+        """The weights now; they may be read, one by one, until this is called again."""
+        if self._states.since:
+            self._ask_to_save(only_weights=True)
+            return self._states.take_weights()
+        weights = self._states.weights
+        # Pieces are read when they are used, and the folder has its name by now.
+        return self._states.checkpoints.newest_part("weights") if isinstance(weights, Part) else weights
 
     def _order(self, batch: Batch) -> None:
         self._ordered += 1
@@ -142,7 +155,7 @@ class TrainerClient(Learner):
             update=self._ordered,
             progress=self._milestones.share_done,
             batch=batch,
-            staging=self._states.scratch(),
+            staging=self._states.scratch() if self._states.saves_each else None,
         )
         if batch.admits:
             self.loader.new_sequences = 0
@@ -151,7 +164,8 @@ class TrainerClient(Learner):
 
     def _conclude(self, order: Order, trained: Trained, traces: bytes) -> UpdateReport:
         """The loop takes this update as done: `save` now means the state after it."""
-        self._states.conclude(order.staging)
+        if order.staging is not None:
+            self._states.conclude(order.staging)
         self._states.beside = probe_files(trained.probe)
         self._states.traces.add(order.update, traces)
         self._context.telemetry.meters.add("train", 1)
@@ -165,12 +179,18 @@ class TrainerClient(Learner):
         if isinstance(event, Lost):
             self._recover(event)
         elif isinstance(event.message, Trained):
+            if event.message.update in self._states.repeated:
+                self._states.repeated.remove(event.message.update)
+                return
             if not self._is_awaited(event.message):
                 log.warning("%s answered update %d, which nobody waits for; dropped", NAME, event.message.update)
                 self._context.telemetry.event("refused_late", worker=NAME, answers=1)
                 return
             order = self._orders.popleft()
-            self._states.answer(order.staging)
+            if order.staging is None:
+                self._states.since.append(order)
+            else:
+                self._states.answer(order.staging)
             self._finished.append((order, event.message, bytes(event.blob)))
         elif isinstance(event.message, MeetingPlace):
             self._group.introduce(event.message)
@@ -178,7 +198,7 @@ class TrainerClient(Learner):
             raise TrainError(event.message.error)
         elif isinstance(event.message, LoaderReport):
             self.loader.absorb(event.message, ordered=self._ordered)
-        elif isinstance(event.message, Saved) and self._states.is_wanted:
+        elif isinstance(event.message, Saved) and self._states.wanted:
             self._states.written = self._states.checkpoints.directory / event.message.staging
             self._states.beside = probe_files(event.message.probe)
 
@@ -186,24 +206,25 @@ class TrainerClient(Learner):
         """Whether it is that to the oldest order, as it was given last."""
         if not self._orders or answer.update != self._orders[0].update:
             return False
-        return answer.staging in ("", self._orders[0].staging.name)
+        return answer.staging in ("", self._orders[0].folder)
 
-    def _ask_to_save(self) -> None:
-        """Only for the very first checkpoint, before anything is ordered."""
+    def _ask_to_save(self, *, only_weights: bool = False) -> None:
+        """Have the state written while nothing is ordered, and wait for it."""
         end = time.monotonic() + FIRST_SAVE_S
-        self._states.is_wanted = True
+        self._states.wanted = "weights" if only_weights else "state"
         self._send_save()
         while self._states.written is None and time.monotonic() < end:
             self._workers.serve(0.1)
-        self._states.is_wanted = False
+        self._states.wanted = ""
         if self._states.written is None:
             raise WorkerError(f"{NAME} did not save its state within {FIRST_SAVE_S:g} s")
 
     def _send_save(self) -> None:
-        self._context.supervisor.send(NAME, SaveInto(staging=self._states.scratch().name))
+        folder = self._states.scratch().name
+        self._context.supervisor.send(NAME, SaveInto(staging=folder, only_weights=self._states.wanted == "weights"))
 
     def _greet(self, checkpoint: Path | None) -> None:
-        self._group.greet(checkpoint, self._ordered - len(self._orders))
+        self._group.greet(checkpoint, self._ordered - len(self._orders) - len(self._states.since))
 
     def _send(self, order: Order) -> None:
         seed = derive_seed(self._context.config.seed, "update", order.update) % 2**32
@@ -211,7 +232,7 @@ class TrainerClient(Learner):
             update=order.update,
             seed=seed,
             progress=order.progress,
-            staging=order.staging.name,
+            staging=order.folder,
             is_pulled=order.batch.is_pulled,
             admits=order.batch.admits,
             validates=order.batch.validates,
@@ -225,29 +246,35 @@ class TrainerClient(Learner):
         if not self._group.replace(lost):
             return
         self._greet(self._states.newest())
-        for order in self._orders:
-            order.staging = self._states.scratch(instead_of=order.staging)
+        self._states.repeated = {order.update for order in self._states.since}
+        for order in (*self._states.since, *self._orders):
+            if order.staging is not None:
+                order.staging = self._states.scratch(instead_of=order.staging)
             self._send(order)
-        if self._states.is_wanted:
+        if self._states.wanted:
             self._send_save()
-
-
-FILES = ("weights.safetensors", "optimizer.safetensors")
 
 
 class TrainerStates:
     """Keeps folders beside the checkpoints, so that their files can be moved there."""
 
-    def __init__(self, checkpoints: CheckpointStore, traces: TraceLog) -> None:
+    def __init__(self, checkpoints: CheckpointStore, traces: TraceLog, *, saves_each: bool) -> None:
         self.checkpoints, self.traces = checkpoints, traces
+        self.saves_each = saves_each
+        """Whether the trainer writes its state after every update."""
+        self.since: list[Order] = []
+        """Answered since the state was written last."""
+        self.repeated: set[int] = set()
+        """Updates of those that a replacement was given again; their answers are known."""
         self._answered: list[Path] = []
         self._base: Path | None = None
+        self._published: Path | None = None
         self.written: Path | None = None
         """The state after the update that was concluded last, if no checkpoint has it."""
-        self.is_wanted = False
-        """Whether the trainer was asked for its very first state and has not written it yet."""
-        self.weights: dict[str, NDArray[Any]] = {}
-        """As of the last checkpoint."""
+        self.wanted = ""
+        """What the trainer was asked to write, `state` or `weights` alone, and has not written yet."""
+        self.weights: Mapping[str, NDArray[Any]] = {}
+        """As of the last checkpoint, where they were read."""
         self.beside: Mapping[str, bytes] = {}
         """Files that go with them."""
 
@@ -284,7 +311,13 @@ class TrainerStates:
                 REAL.rename(path, staging / path.name)
             _discard(self.written)
             self.written = None
-        self.weights = load_tensors(staging / FILES[0])
+        self.weights = load_part(staging, "weights")
+
+    def take_weights(self) -> Mapping[str, NDArray[Any]]:
+        """The weights that were written for themselves, in a folder that is kept until the next are."""
+        _discard(self._published)
+        self._published, self.written = self.written, None
+        return {} if self._published is None else load_part(self._published, "weights")
 
     def newest(self) -> Path | None:
         """A folder with the newest state, for a new process; None to begin with fresh weights."""
@@ -301,8 +334,7 @@ class TrainerStates:
 
 
 def _files(folder: Path) -> list[Path]:
-    loader = folder / LOADER
-    return [*(folder / name for name in FILES), *([loader] if loader.is_file() else [])]
+    return sorted(path for path in folder.iterdir() if path.name != MANIFEST)
 
 
 def _copy(source: Path, target: Path) -> None:

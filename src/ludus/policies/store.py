@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ludus.config import RunConfig
 from ludus.errors import ConfigError, CorruptRecord, StorageError
+from ludus.lm.language_shape import LanguageModelShape
 from ludus.policies.shapes import AnyShape, ShapeT_co, shape_from_json
 from ludus.records import PolicyName, PolicyRef, PolicyVersion
 from ludus.runtime.node_files import NodeFiles
@@ -33,7 +34,8 @@ from ludus.storage.atomic import (
 )
 from ludus.storage.filesystem import REAL
 from ludus.storage.run_directory import RunDirectory
-from ludus.storage.tensors import check_tensor_file, load_tensors, save_tensors, tensors_hash
+from ludus.storage.tensor_shards import TensorFolder
+from ludus.storage.tensors import check_tensor_file, load_tensors, stage_named, tensors_hash
 
 CARD = "policy.json"
 FORMAT = 1
@@ -85,20 +87,21 @@ class PolicyStore:
         step: int,
         beside: Mapping[str, bytes] = {},
     ) -> str:
-        """Publish a version, with files `beside` its weights; returns its weights hash."""
+        """Publish a version, with files `beside` its weights (read one by one if lazy); returns its weights hash."""
+        weights = _as_published(weights, shape)
         digest = tensors_hash(weights)
         final = self.path(ref)
         if self.has(ref):
             if self._card(ref)["weights_hash"] != digest:
                 raise StorageError(f"{ref} is published already with other weights; a version never changes")
             return digest
-        files, companions = _by_file(weights, shape), shape.companions(weights)
+        companions = shape.companions(weights)
         ensure_directory(final.parent)
         staging = temporary_name(final.parent)
         REAL.make_directory(staging)
-        for name, tensors in files.items():
-            metadata = {**shape.metadata(), "policy": str(ref), "weights_hash": digest}
-            save_tensors(staging / name, tensors, metadata, is_staged=True)
+        metadata = {**shape.metadata(), "policy": str(ref), "weights_hash": digest}
+        for name, names in _by_file(weights, shape).items():
+            stage_named(staging / name, weights, names, metadata)
         identity = {"format": FORMAT, "name": ref.name, "version": ref.version, "step": step, "weights_hash": digest}
         card = json_bytes(final / CARD, {**identity, **shape.to_json()})
         for name, content in {**companions, **beside, CARD: card}.items():
@@ -118,12 +121,12 @@ class PolicyStore:
         if kind is not None and not isinstance(shape, kind):
             raise StorageError(f"{ref} has a {type(shape).__name__} where a {kind.__name__} is needed")
         weights: dict[str, NDArray[Any]] = {}
-        for name in shape.tensor_files():
-            weights.update(load_tensors(self.path(ref) / name))
-        if card["version"] != ref.version:
-            raise CorruptRecord(f"{self.path(ref)} holds version {card['version']}")
-        if tensors_hash(weights) != card["weights_hash"]:
-            raise CorruptRecord(f"{self.path(ref)}: the weights do not match the hash in their {CARD}")
+        if isinstance(shape, LanguageModelShape):
+            weights.update(TensorFolder(_tensor_files(self.path(ref), shape)))
+        else:
+            for path in _tensor_files(self.path(ref), shape):
+                weights.update(load_tensors(path))
+        _check(self.path(ref), ref, card, weights)
         return Policy(ref=ref, shape=shape, weights=weights, weights_hash=card["weights_hash"], step=int(card["step"]))
 
     def bring(self, ref: PolicyRef) -> Path:
@@ -137,6 +140,11 @@ class PolicyStore:
             check_tensor_file(self.path(ref) / name)
         return self.path(ref)
 
+    def tensor_paths(self, ref: PolicyRef) -> list[Path]:
+        """The files that hold a version's weights, on this machine."""
+        self.files.fetch(self.path(ref))
+        return _tensor_files(self.path(ref), self.shape(ref))
+
     def weights_hash(self, ref: PolicyRef) -> str:
         """The hash in a version's card; the weights themselves are not read."""
         return str(self._card(ref)["weights_hash"])
@@ -144,10 +152,20 @@ class PolicyStore:
     def problem(self, ref: PolicyRef, weights: Mapping[str, NDArray[Any]] | None = None) -> str:
         """Why a version on disk cannot be used, or does not have these weights; nothing if it can, and has."""
         try:
-            found = self.load(ref)
+            digest, shape = self._verify(ref)
         except (StorageError, OSError) as error:
             return str(error)
-        return "" if weights is None or found.weights_hash == tensors_hash(weights) else "it has other weights"
+        is_same = weights is None or digest == tensors_hash(_as_published(weights, shape))
+        return "" if is_same else "it has other weights"
+
+    def _verify(self, ref: PolicyRef) -> tuple[str, AnyShape]:
+        """Hash and shape of a version that is whole; of a language model, with one tensor at a time in memory."""
+        shape = self.shape(ref)
+        if not isinstance(shape, LanguageModelShape):
+            return self.load(ref).weights_hash, shape
+        digest = self.weights_hash(ref)
+        _check(self.path(ref), ref, self._card(ref), TensorFolder(_tensor_files(self.path(ref), shape)))
+        return digest, shape
 
     def shape(self, ref: PolicyRef) -> AnyShape:
         """What a version's weights are for; the weights themselves are not read."""
@@ -195,13 +213,29 @@ class PolicyStore:
             raise CorruptRecord(f"{self.path(ref) / CARD} does not say what the weights are for: {error}") from error
 
 
-def _by_file(weights: Mapping[str, NDArray[Any]], shape: AnyShape) -> dict[str, dict[str, NDArray[Any]]]:
-    files: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in shape.tensor_files()}
-    for name, tensor in weights.items():
+def _by_file(weights: Mapping[str, NDArray[Any]], shape: AnyShape) -> dict[str, list[str]]:
+    files: dict[str, list[str]] = {name: [] for name in shape.tensor_files()}
+    for name in weights:
         if shape.file_of(name) not in files:
             raise StorageError(f"a policy of this shape has no place for the tensor {name!r}")
-        files[shape.file_of(name)][name] = tensor
+        files[shape.file_of(name)].append(name)
     return files
+
+
+def _tensor_files(folder: Path, shape: AnyShape) -> list[Path]:
+    return [folder / name for name in shape.tensor_files()]
+
+
+def _check(folder: Path, ref: PolicyRef, card: Mapping[str, Any], weights: Mapping[str, NDArray[Any]]) -> None:
+    """Raise CorruptRecord unless a folder holds this version with the weights of its card."""
+    if card["version"] != ref.version:
+        raise CorruptRecord(f"{folder} holds version {card['version']}")
+    if tensors_hash(weights) != card["weights_hash"]:
+        raise CorruptRecord(f"{folder}: the weights do not match the hash in their {CARD}")
+
+
+def _as_published(weights: Mapping[str, NDArray[Any]], shape: AnyShape) -> Mapping[str, NDArray[Any]]:
+    return shape.as_published(weights) if isinstance(shape, LanguageModelShape) else weights
 
 
 def as_numpy(weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

@@ -51,11 +51,11 @@ class Checkpoint:
     sha256: str
     """Hash of the manifest, and with it of everything in the checkpoint."""
 
-    def tensors(self, name: str) -> dict[str, NDArray[Any]]:
-        """Load `<name>.safetensors`."""
-        from ludus.storage.tensors import load_tensors
+    def tensors(self, name: str) -> Mapping[str, NDArray[Any]]:
+        """Load `<name>.safetensors`; of a state in pieces, that part, of which each tensor is read when it is used."""
+        from ludus.storage.tensor_shards import load_part
 
-        return load_tensors(self.path / f"{name}.safetensors")
+        return load_part(self.path, name)
 
 
 class CheckpointStore:
@@ -100,6 +100,12 @@ class CheckpointStore:
         """Updates that have a checkpoint directory, oldest first. Not verified."""
         names = (path.name for path in self.directory.iterdir() if path.is_dir())
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+    def newest_part(self, name: str) -> Mapping[str, NDArray[Any]]:
+        """Tensors of the newest checkpoint, which was committed by this process and is not verified again."""
+        from ludus.storage.tensor_shards import load_part
+
+        return load_part(self.directory / f"{self.list()[-1]:08d}", name)
 
     def load(self, update: int) -> Checkpoint:
         """Verify and open one checkpoint.

@@ -12,20 +12,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from ludus.errors import CorruptRecord, StorageError
-from ludus.storage.atomic import stage_pieces, write_pieces
-from ludus.storage.filesystem import REAL, FileSystem
+from ludus.storage.atomic import disk_errors, stage_pieces, write_pieces
+from ludus.storage.filesystem import REAL, FileSystem, Piece
 
 _MOST_HEADER_BYTES = 8_000_000
 _PIECE = 1 << 20
+_ROUNDED_AT_ONCE = 1 << 16
 _CODES = {
     "bool": "BOOL",
     "int8": "I8",
@@ -39,7 +42,9 @@ _CODES = {
     "float16": "F16",
     "float32": "F32",
     "float64": "F64",
+    "bfloat16": "BF16",
 }
+_WIDTH = {name: 2 if name == "bfloat16" else np.dtype(name).itemsize for name in _CODES}
 
 
 def save_tensors(
@@ -57,19 +62,137 @@ def save_tensors(
     arrays = {name: _canonical(name, array) for name, array in tensors.items()}
     # Widest items first: every tensor then starts aligned to its own width.
     names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    entries = [(name, arrays[name].dtype.name, arrays[name].shape) for name in names]
+    write = stage_pieces if is_staged else write_pieces
+    write(path, [_header(path, entries, metadata), *(_raw(arrays[name]) for name in names if arrays[name].size)], fs=fs)
+
+
+Streamed = tuple[str, str, tuple[int, ...], Callable[[], NDArray[Any]]]
+"""Name, type, shape, and what gives the array when it is its turn; `bfloat16` as its bits in uint16."""
+
+
+def stage_stream(
+    path: Path, tensors: Sequence[Streamed], metadata: Mapping[str, str] | None = None, *, fs: FileSystem = REAL
+) -> None:
+    """Write a new file of a staging directory, with one tensor at a time in memory."""
+    ordered = sorted(tensors, key=lambda tensor: (-_WIDTH[tensor[1]], tensor[0]))
+    header = _header(path, [tensor[:3] for tensor in ordered], metadata)
+    size = len(header) + sum(prod(shape) * _WIDTH[dtype] for _, dtype, shape, _ in ordered)
+    with disk_errors(path.parent, size, fs):
+        fs.write_file(path, _Pieces(header, ordered))
+
+
+@runtime_checkable
+class LazyTensors(Protocol):
+    """A mapping whose tensors are read when they are asked for; what they are is known before."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of a tensor."""
+        ...
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Of a tensor."""
+        ...
+
+
+class RoundedTensors(Mapping[str, NDArray[Any]]):
+    """float32 tensors rounded to bfloat16, one by one: as float32 to whoever looks, and in half the bytes on disk."""
+
+    def __init__(self, tensors: Mapping[str, NDArray[Any]], besides: str) -> None:
+        """Tensors whose names begin with `besides` stay as they are."""
+        self._tensors, self._besides = tensors, besides
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if not self.is_rounded(name):
+            return self._tensors[name]
+        return (self.bits(name).astype(np.uint32) << 16).view(np.float32)
+
+    def is_rounded(self, name: str) -> bool:
+        """Whether a tensor is."""
+        return not name.startswith(self._besides)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of a tensor."""
+        lazy = self._tensors
+        return lazy.shape(name) if isinstance(lazy, LazyTensors) else tuple(lazy[name].shape)
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Of a tensor, as it is read."""
+        return np.dtype(np.float32)
+
+    def bits(self, name: str) -> NDArray[np.uint16]:
+        """The upper halves of its numbers, rounded to the nearest, to even in the middle; NaN stays NaN."""
+        exact = np.ascontiguousarray(self._tensors[name], np.float32)
+        rounded = np.empty(exact.size, np.uint16)
+        flat = exact.reshape(-1)
+        for start in range(0, exact.size, _ROUNDED_AT_ONCE):
+            some = flat[start : start + _ROUNDED_AT_ONCE]
+            whole = some.view(np.uint32)
+            halves = ((whole + (((whole >> 16) & 1) + np.uint32(0x7FFF))) >> 16).astype(np.uint16)
+            halves[np.isnan(some)] = 0x7FC0
+            rounded[start : start + len(some)] = halves
+        return rounded.reshape(exact.shape)
+
+
+def stage_named(
+    path: Path, tensors: Mapping[str, NDArray[Any]], names: Sequence[str], metadata: Mapping[str, str]
+) -> None:
+    """Write some of the tensors as a new file of a staging directory; lazy ones one by one."""
+    streamed: list[Streamed] = []
+    for name in names:
+        if isinstance(tensors, RoundedTensors) and tensors.is_rounded(name):
+            streamed.append((name, "bfloat16", tensors.shape(name), partial(tensors.bits, name)))
+        elif isinstance(tensors, LazyTensors):
+            streamed.append((name, tensors.dtype(name).name, tensors.shape(name), partial(tensors.__getitem__, name)))
+        else:
+            array = _canonical(name, tensors[name])
+            streamed.append((name, array.dtype.name, array.shape, partial(_itself, array)))
+    stage_stream(path, streamed, metadata)
+
+
+def _itself(array: NDArray[Any]) -> NDArray[Any]:
+    return array
+
+
+class _Pieces(Sequence[Piece]):
+    """The bytes of a file, read from their arrays one by one."""
+
+    def __init__(self, header: bytes, tensors: Sequence[Streamed]) -> None:
+        self._header, self._tensors = header, tensors
+
+    def __len__(self) -> int:
+        return len(self._tensors) + 1
+
+    def __getitem__(self, place: Any) -> Any:
+        if place == 0:
+            return self._header
+        name, dtype, shape, read = self._tensors[place - 1]
+        array = np.asarray(read(), order="C")
+        if array.shape != shape or array.dtype.name != ("uint16" if dtype == "bfloat16" else dtype):
+            raise StorageError(f"tensor {name!r} is {array.dtype}{list(array.shape)}, not {dtype}{list(shape)}")
+        return _raw(array)
+
+
+def _header(
+    path: Path, entries: Sequence[tuple[str, str, tuple[int, ...]]], metadata: Mapping[str, str] | None
+) -> bytes:
+    """What stands before the tensors, in the order in which they follow."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     end = 0
-    for name in names:
-        start, end = end, end + arrays[name].nbytes
-        code = _CODES[arrays[name].dtype.name]
-        header[name] = {"dtype": code, "shape": list(arrays[name].shape), "data_offsets": [start, end]}
+    for name, dtype, shape in entries:
+        start, end = end, end + prod(shape) * _WIDTH[dtype]
+        header[name] = {"dtype": _CODES[dtype], "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > _MOST_HEADER_BYTES:
-        raise StorageError(f"{path}: {len(names)} tensors need a header of {len(text)} bytes; at most 8 MB")
-    pieces = [len(text).to_bytes(8, "little"), text]
-    write = stage_pieces if is_staged else write_pieces
-    write(path, [*pieces, *(_raw(arrays[name]) for name in names if arrays[name].size)], fs=fs)
+        raise StorageError(f"{path}: {len(entries)} tensors need a header of {len(text)} bytes; at most 8 MB")
+    return len(text).to_bytes(8, "little") + text
 
 
 def load_tensors(path: Path) -> dict[str, NDArray[Any]]:
@@ -78,7 +201,7 @@ def load_tensors(path: Path) -> dict[str, NDArray[Any]]:
     Raises:
         CorruptRecord: the file is missing, truncated, lies about itself or is something else.
     """
-    _check_header(path)
+    read_header(path)
     try:
         with safe_open(path, framework="numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
@@ -88,7 +211,7 @@ def load_tensors(path: Path) -> dict[str, NDArray[Any]]:
 
 def load_metadata(path: Path) -> dict[str, str]:
     """The strings that were saved beside the tensors."""
-    return {str(key): str(value) for key, value in _check_header(path).get("__metadata__", {}).items()}
+    return {str(key): str(value) for key, value in read_header(path)[0].get("__metadata__", {}).items()}
 
 
 class TensorPlace(NamedTuple):
@@ -107,7 +230,7 @@ def check_tensor_file(path: Path) -> dict[str, TensorPlace]:
     Raises:
         CorruptRecord: the file is missing, cut, lies about itself or is something else.
     """
-    header = _check_header(path)
+    header = read_header(path)[0]
     try:
         with path.open("rb") as file:
             begin = 8 + int.from_bytes(file.read(8), "little")
@@ -164,8 +287,9 @@ def tensors_hash(tensors: Mapping[str, NDArray[Any]]) -> str:
 
 def _canonical(name: str, array: NDArray[Any]) -> NDArray[Any]:
     array = np.asarray(array)
-    if array.dtype.name not in _CODES:
-        raise StorageError(f"tensor {name!r} has dtype {array.dtype}; can save {', '.join(_CODES)}")
+    if array.dtype.name not in _CODES or array.dtype.name == "bfloat16":
+        known = ", ".join(name for name in _CODES if name != "bfloat16")
+        raise StorageError(f"tensor {name!r} has dtype {array.dtype}; can save {known}")
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
@@ -173,8 +297,9 @@ def _raw(array: NDArray[Any]) -> memoryview:
     return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
 
 
-def _check_header(path: Path) -> dict[str, Any]:
-    """Parse the header, bounded; offsets and dtypes are checked by the library."""
+def read_header(path: Path) -> tuple[dict[str, Any], int, int]:
+    """Parse the header, bounded; also where the tensors begin, and the size of the file. What it says of tensors is not
+    checked."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -186,4 +311,4 @@ def _check_header(path: Path) -> dict[str, Any]:
         raise CorruptRecord(f"{path}: not a usable safetensors file: {error}") from error
     if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
         raise CorruptRecord(f"{path}: not safetensors: the header is not an object")
-    return header
+    return header, 8 + length, size

@@ -17,10 +17,14 @@ from ludus.config import CHESS_LOSS_OPTIONS, RunConfig
 from ludus.errors import CorruptRecord
 
 if TYPE_CHECKING:
+    import torch
+
     from ludus.train.jax_learner import JaxLearner
     from ludus.train.meeting import Peers
+    from ludus.train.reducer import Reducer
+    from ludus.train.sharded_learner import ShardedLearner
+    from ludus.train.torch_credit import Teacher
     from ludus.train.torch_learner import TorchLearner
-    from ludus.train.torch_scoring import Reducer
 
 Parts = Mapping[str, Mapping[str, NDArray[Any]]]
 """Tensors by name, in the parts `weights` and `optimizer`."""
@@ -28,8 +32,8 @@ MEAN, RAW = "swa.", "raw."
 """Before the name of a weight in `optimizer`, with `train.swa`: its mean, and its newest value (see `swa.py`)."""
 
 
-class Learner(Protocol):
-    """Trains one policy. Its state is opaque to others but for its tensors."""
+class UpdatingLearner(Protocol):
+    """Trains one policy. Its state is opaque to others."""
 
     def init(self, seed: int) -> Any:
         """Fresh weights and optimizer."""
@@ -42,12 +46,33 @@ class Learner(Protocol):
         """
         ...
 
+
+class Learner(UpdatingLearner, Protocol):
+    """A learner whose state is whole in this process: others see its tensors."""
+
     def state_tensors(self, state: Any) -> Parts:
         """The state as NumPy arrays."""
         ...
 
     def state_from_tensors(self, tensors: Parts) -> Any:
         """The inverse; refuses tensors of another policy or optimizer."""
+        ...
+
+
+@runtime_checkable
+class FolderLearner(UpdatingLearner, Protocol):
+    """A learner whose state is nowhere whole: it reads and writes folders, which its trainers know by name."""
+
+    def write_state(self, state: Any, folder: Path, name: str, *, only_weights: bool = False) -> None:
+        """Write it, or its weights alone."""
+        ...
+
+    def read_state(self, folder: Path, name: str) -> Any:
+        """The inverse."""
+        ...
+
+    def begin_with(self, state: Any, files: list[Path]) -> Any:
+        """Take what there is of other weights, with a fresh optimizer."""
         ...
 
 
@@ -76,7 +101,7 @@ def make_learner(
     teacher: Mapping[str, Any] | None = None,
     scratch: Path | None = None,
     peers: Peers | None = None,
-) -> Learner:
+) -> Learner | FolderLearner:
     """The learner of a run for a policy of this shape, with this teacher (as JSON); temporaries go into `scratch`.
 
     `peers` are the other trainers, where this process is not to start them.
@@ -89,6 +114,10 @@ def make_learner(
 
             return ParallelJaxLearner(config, shape, None if peers is None else meet_helpers(config, peers))
         return make_network_learner(config, shape)
+    if config.train.sharding is not None:
+        from ludus.train.sharded_trainers import ShardedTrainers
+
+        return ShardedTrainers(config, shape, teacher=teacher, scratch=scratch, peers=peers)
     if config.train.trainers > 1:
         from ludus.train.parallel import ParallelLearner
 
@@ -135,29 +164,71 @@ def make_torch_learner(
     from ludus.lm.devices import find_device
     from ludus.lm.language_models import load_language_model
     from ludus.lm.language_shape import LanguageModelShape
-    from ludus.lm.teachers import TeacherModel
-    from ludus.train.torch_credit import Teacher
     from ludus.train.torch_learner import TorchLearner
 
     language, temperature = LanguageModelShape.from_json(shape), config.explore.sampling.temperature
-    by_game = {game: sampling.temperature for game, sampling in config.sampling_by_game().items()}
     device = find_device(config.train.device, rank=0 if reducer is None else reducer.rank)
     model = load_language_model(language.model, device=device)
-    judge: Teacher | None = None
-    if teacher:
-        source = TeacherModel.from_json(teacher)
-        judge = Teacher(
-            source, context=model.context, temperature=temperature, by_game=by_game, reducer=reducer, device=device
-        )
     return TorchLearner(
         model,
         config.train,
         lora=language.model.lora,
         temperature=temperature,
-        by_game=by_game,
+        by_game=_temperatures(config),
         reducer=reducer,
-        teacher=judge,
+        teacher=_make_teacher(config, teacher, model.context, reducer, device),
         has_server=config.explore.engine.kind == "vllm",
+    )
+
+
+def make_sharded_learner(
+    config: RunConfig, shape: Mapping[str, Any], *, teacher: Mapping[str, Any] | None = None, reducer: Reducer
+) -> ShardedLearner:
+    """This trainer's part of a learner whose weights several trainers share."""
+    import torch
+
+    from ludus.lm.devices import find_device
+    from ludus.lm.language_models import context_of
+    from ludus.lm.language_shape import LanguageModelShape
+    from ludus.lm.model_folder import find_model_folder
+    from ludus.train.sharded_learner import ShardedLearner
+
+    language = LanguageModelShape.from_json(shape)
+    device = find_device(config.train.device, rank=reducer.rank)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    context = context_of(language.model, find_model_folder(language.model.path)) if teacher else 0
+    return ShardedLearner(
+        config,
+        language,
+        reducer=reducer,
+        device=device,
+        temperature=config.explore.sampling.temperature,
+        by_game=_temperatures(config),
+        teacher=_make_teacher(config, teacher, context, reducer, device),
+    )
+
+
+def _temperatures(config: RunConfig) -> dict[str, float]:
+    return {game: sampling.temperature for game, sampling in config.sampling_by_game().items()}
+
+
+def _make_teacher(
+    config: RunConfig, teacher: Mapping[str, Any] | None, context: int, reducer: Reducer | None, device: torch.device
+) -> Teacher | None:
+    """The teacher (as JSON) for conversations of so many tokens, where there is one."""
+    if not teacher:
+        return None
+    from ludus.lm.teachers import TeacherModel
+    from ludus.train.torch_credit import Teacher
+
+    return Teacher(
+        TeacherModel.from_json(teacher),
+        context=context,
+        temperature=config.explore.sampling.temperature,
+        by_game=_temperatures(config),
+        reducer=reducer,
+        device=device,
     )
 
 

@@ -89,7 +89,7 @@ class TrainOn(msgspec.Struct, tag="train_on", kw_only=True):
     progress: float
     """Share of the run that is done: where the schedules are."""
     staging: str
-    """Folder beside the checkpoints to write the new state into."""
+    """Folder beside the checkpoints to write the new state into; empty: it is not written."""
     is_pulled: bool = False
     """Whether the rows come from the trainer's own loader; the blob is empty then."""
     validates: bool = False
@@ -102,6 +102,8 @@ class SaveInto(msgspec.Struct, tag="save_into", kw_only=True):
     """Write the current state into a folder beside the checkpoints."""
 
     staging: str
+    only_weights: bool = False
+    """Without the optimizer: for a version that is published."""
 
 
 class Trained(msgspec.Struct, tag="trained", kw_only=True):

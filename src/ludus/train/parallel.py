@@ -32,10 +32,11 @@ from ludus.runtime import Channel
 from ludus.storage.arrow import experiences_from_bytes, experiences_to_bytes
 from ludus.storage.atomic import temporary_name
 from ludus.train.helper_processes import HelperProcesses
-from ludus.train.learners import make_torch_learner
+from ludus.train.learners import make_sharded_learner, make_torch_learner
 from ludus.train.meeting import Peers, interface_of, own_address
+from ludus.train.reducer import Reducer
+from ludus.train.state_folders import StateFiles
 from ludus.train.torch_learner import TorchLearner
-from ludus.train.torch_scoring import Reducer
 from ludus.train.torch_state import Tensors, TorchState
 from ludus.train.tracing import Tracer
 
@@ -131,6 +132,33 @@ class Announcements:
         self._tell(True)
 
 
+def meet_helpers(
+    config: RunConfig, shape: Mapping[str, Any], teacher: Mapping[str, Any] | None, scratch: Path | None
+) -> tuple[HelperProcesses, GlooReducer]:
+    """The other trainers as processes below this one."""
+    room = temporary_name(scratch or Path(tempfile.gettempdir()))
+    room.mkdir()
+    meeting_place, size = room / "store", config.train.trainers
+    setup = {
+        "config": config.model_dump_json(),
+        "shape": dict(shape),
+        "teacher": dict(teacher) if teacher else None,
+        "meeting_place": str(meeting_place),
+        "states": str(scratch) if scratch is not None else None,
+        "threads": torch.get_num_threads(),
+    }
+    helpers = HelperProcesses([{**setup, "rank": rank} for rank in range(1, size)])
+    try:  # at the meeting place there is no way to see that one has died
+        helpers.await_all(lambda rank: sign_of(meeting_place, rank).exists())
+    except WorkerError:
+        shutil.rmtree(room, ignore_errors=True)
+        raise
+    store = file_store(meeting_place, size)
+    reducer = GlooReducer(rank=0, size=size, store=store, timeout_s=config.runtime.stall_s)
+    shutil.rmtree(room)
+    return helpers, reducer
+
+
 class ParallelLearner:
     """The same face as `TorchLearner`, with `train.trainers` processes behind it."""
 
@@ -146,38 +174,12 @@ class ParallelLearner:
         self._channels: list[Channel[Go]] = []
         self._helpers: HelperProcesses | Peers
         if peers is None:
-            self._helpers, self._reducer = self._start_helpers(config, shape, teacher, scratch)
+            self._helpers, self._reducer = meet_helpers(config, shape, teacher, scratch)
         else:
             self._helpers = peers
             self._channels, self._reducer = open_collective(config, peers)
         self._learner = make_torch_learner(config, shape, teacher=teacher, reducer=self._reducer)
         self._handed_out: torch.Tensor | None = None
-
-    @staticmethod
-    def _start_helpers(
-        config: RunConfig, shape: Mapping[str, Any], teacher: Mapping[str, Any] | None, scratch: Path | None
-    ) -> tuple[HelperProcesses, GlooReducer]:
-        """The other trainers as processes below this one."""
-        room = temporary_name(scratch or Path(tempfile.gettempdir()))
-        room.mkdir()
-        meeting_place, size = room / "store", config.train.trainers
-        setup = {
-            "config": config.model_dump_json(),
-            "shape": dict(shape),
-            "teacher": dict(teacher) if teacher else None,
-            "meeting_place": str(meeting_place),
-            "threads": torch.get_num_threads(),
-        }
-        helpers = HelperProcesses([{**setup, "rank": rank} for rank in range(1, size)])
-        try:  # at the meeting place there is no way to see that one has died
-            helpers.await_all(lambda rank: sign_of(meeting_place, rank).exists())
-        except WorkerError:
-            shutil.rmtree(room, ignore_errors=True)
-            raise
-        store = file_store(meeting_place, size)
-        reducer = GlooReducer(rank=0, size=size, store=store, timeout_s=config.runtime.stall_s)
-        shutil.rmtree(room)
-        return helpers, reducer
 
     def init(self, seed: int) -> TorchState:
         """Fresh weights and optimizer."""
@@ -266,3 +268,21 @@ def follow(learner: TorchLearner, reducer: GlooReducer, await_order: Callable[[]
             reducer.hand_out(blob)
             progress = float(torch.tensor(second).view(torch.float64))
             state, _ = learner.train_batch(state, experiences_from_bytes(blob.numpy().tobytes()), first, progress)
+
+
+def follow_trainer(
+    config: RunConfig,
+    shape: Mapping[str, Any],
+    teacher: Mapping[str, Any] | None,
+    reducer: GlooReducer,
+    states: StateFiles,
+    await_order: Callable[[], None] = lambda: None,
+) -> None:
+    """The life of a trainer that is not trainer 0, with a copy of the state or a shard of it."""
+    if config.train.sharding is None:
+        follow(make_torch_learner(config, shape, teacher=teacher, reducer=reducer), reducer, await_order)
+        return
+    from ludus.train.sharded_trainers import follow_sharded
+
+    learner = make_sharded_learner(config, shape, teacher=teacher, reducer=reducer)
+    follow_sharded(learner, reducer, states, await_order)

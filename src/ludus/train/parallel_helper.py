@@ -47,8 +47,8 @@ def _share_network(config: RunConfig, setup: dict[str, Any]) -> None:
 def _share_language_model(config: RunConfig, setup: dict[str, Any]) -> None:
     import torch
 
-    from ludus.train.learners import make_torch_learner
-    from ludus.train.parallel import GlooReducer, file_store, follow, sign_of
+    from ludus.train.parallel import GlooReducer, file_store, follow_trainer, sign_of
+    from ludus.train.state_folders import LocalStates
 
     torch.set_num_threads(setup["threads"])
     meeting_place = Path(setup["meeting_place"])
@@ -60,7 +60,8 @@ def _share_language_model(config: RunConfig, setup: dict[str, Any]) -> None:
         timeout_s=config.runtime.stall_s,
     )
     try:
-        follow(make_torch_learner(config, setup["shape"], teacher=setup["teacher"], reducer=reducer), reducer)
+        states = LocalStates(Path(setup["states"] or "."))
+        follow_trainer(config, setup["shape"], setup["teacher"], reducer, states)
     except RuntimeError:
         logging.getLogger(__name__).info("trainer 0 is gone; ending", exc_info=True)
         os._exit(1)

@@ -19,6 +19,7 @@ from ludus.plugins import load_plugins
 from ludus.runtime import Channel, NodeFiles, Pulse, Stop, run_worker
 from ludus.train.meeting import join
 from ludus.train.messages import FollowTrainer, TrainerBroken
+from ludus.train.state_folders import NodeStates
 
 log = logging.getLogger(__name__)
 
@@ -53,25 +54,26 @@ def _follow(order: FollowTrainer, pulse: Pulse, files: NodeFiles) -> None:
 
     share = _share_network if config.policy.model is None else _share_language_model
     try:
-        share(config, order, join(order.place, order.rank), tell)
+        share(config, order, join(order.place, order.rank), tell, files)
     except (EOFError, OSError, ProtocolError, RuntimeError, WorkerError) as error:
         log.info("trainer 0 was lost; ending too, to be started again together (%s)", error)
         raise SystemExit(1) from error
 
 
-def _share_network(config: RunConfig, order: FollowTrainer, sock: socket.socket, tell: Tell) -> None:
+def _share_network(config: RunConfig, order: FollowTrainer, sock: socket.socket, tell: Tell, files: NodeFiles) -> None:
     from ludus.train.jax_share import follow
 
     follow(config, order.shape, rank=order.rank, sock=sock, tell=tell)
 
 
-def _share_language_model(config: RunConfig, order: FollowTrainer, sock: socket.socket, tell: Tell) -> None:
-    from ludus.train.learners import make_torch_learner
-    from ludus.train.parallel import Announcements, follow, join_collective
+def _share_language_model(
+    config: RunConfig, order: FollowTrainer, sock: socket.socket, tell: Tell, files: NodeFiles
+) -> None:
+    from ludus.train.parallel import Announcements, follow_trainer, join_collective
 
     channel, reducer = join_collective(config, sock, rank=order.rank)
-    learner = make_torch_learner(config, order.shape, teacher=order.teacher, reducer=reducer)
-    follow(learner, reducer, Announcements(channel, tell).await_next)
+    await_order = Announcements(channel, tell).await_next
+    follow_trainer(config, order.shape, order.teacher, reducer, NodeStates(files), await_order)
     reducer.close()
 
 

@@ -27,11 +27,12 @@ from ludus.train.advantages import compute_on_policy, whitened
 from ludus.train.group_advantages import equal_groups
 from ludus.train.losses import kl
 from ludus.train.objective import Objective
+from ludus.train.reducer import Reducer
 from ludus.train.sources import LABELS, are_from, labelled
 from ludus.train.token_rows import own_elements
 from ludus.train.torch_forwards import build_forward
-from ludus.train.torch_scoring import Reducer, Scorer
-from ludus.train.torch_state import Layout, Leaves
+from ludus.train.torch_scoring import Scorer
+from ludus.train.torch_state import Layout, Leaves, TrainedWeights
 from ludus.train.tracing import Tracer
 
 Floats = NDArray[np.float32]
@@ -109,7 +110,7 @@ class Credit:
         self.tracer: Tracer | None = None
         """Who sees the rows with their credit."""
 
-    def __call__(self, rows: Experiences, leaves: Leaves, tokens: int) -> tuple[Experiences, dict[str, float]]:
+    def __call__(self, rows: Experiences, leaves: TrainedWeights, tokens: int) -> tuple[Experiences, dict[str, float]]:
         """The rows that a term looks at, with `advantage`, `target` and what else it needs; labels as numbers; figures.
 
         `rows` are whole sequences, from offset 0; so many `tokens` are computed at once.
@@ -134,7 +135,9 @@ class Credit:
         labels = {name: rows.sequences[name] for name in (*LABELS, "game") if name in rows.sequences}
         return Experiences(sequences=labels, offsets=rows.offsets, steps=steps), figures | charged
 
-    def _current(self, rows: Experiences, leaves: Leaves, tokens: int, steps: dict[str, NDArray[Any]]) -> Floats | None:
+    def _current(
+        self, rows: Experiences, leaves: TrainedWeights, tokens: int, steps: dict[str, NDArray[Any]]
+    ) -> Floats | None:
         """What the weights think of on-policy rows before the first step, where anything asks for it."""
         several = self._train.epochs > 1 or len(rows) > self._train.minibatch
         is_vtrace = self._advantage.kind == "vtrace"
@@ -186,7 +189,7 @@ class Credit:
         return rows.replace(steps={"reward": reward}), {"kl_reward": float(estimate[own].mean())}
 
     def _evaluate(
-        self, rows: Experiences, wanted: NDArray[np.bool_], leaves: Leaves | None, tokens: int
+        self, rows: Experiences, wanted: NDArray[np.bool_], leaves: TrainedWeights | None, tokens: int
     ) -> tuple[Floats, Floats]:
         """Log-probability and value of the targets of some rows, `[N]` each; 0 for others."""
         if wanted.all():

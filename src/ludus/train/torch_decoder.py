@@ -67,6 +67,8 @@ class Projection:
 class DecoderForward:
     """The forward pass of one model, with adapters or with all parameters trained."""
 
+    is_collective = False
+
     def __init__(
         self,
         model: PreTrainedModel,
@@ -100,6 +102,10 @@ class DecoderForward:
         token = torch.from_numpy(rows.steps["action"][targets.elements].astype(np.int64)).to(self._device)
         logp, entropy = token_scores(hidden, bound.head, place, token, temperature=temperature)
         return Scores(logp=logp, entropy=entropy, hidden=hidden, place=place)
+
+    def idle(self, weights: Leaves | None) -> torch.Tensor:
+        """Never needed: every trainer has all weights."""
+        raise NotImplementedError
 
     def release(self) -> None:
         """Nothing is kept between calls."""

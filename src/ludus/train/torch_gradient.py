@@ -21,10 +21,11 @@ from ludus.train.health import NOT_FINITE
 from ludus.train.importance import MISMATCH_TOTALS, mismatch, mismatch_totals
 from ludus.train.loss_inputs import LossInputs
 from ludus.train.objective import Objective, Scales, rows_of
+from ludus.train.reducer import Reducer
 from ludus.train.sources import keep_pairs_whole
 from ludus.train.token_rows import Ints, normalised, own_elements, targets_of
-from ludus.train.torch_scoring import Reducer, Scorer
-from ludus.train.torch_state import Leaves
+from ludus.train.torch_scoring import Scorer
+from ludus.train.torch_state import TrainedWeights
 
 Floats = dict[str, float]
 Totals = dict[str, torch.Tensor]
@@ -96,7 +97,9 @@ class TokenGradient:
         self._normalises = (train.algorithm.advantage or AdvantageConfig()).normalise
         self._most_tokens = train.tokens_per_micro_batch or MICRO_BATCH.get(device, MICRO_BATCH["cuda"])
 
-    def __call__(self, leaves: Leaves, part: Experiences, progress: float, *, compares: bool) -> tuple[Floats, Floats]:
+    def __call__(
+        self, leaves: TrainedWeights, part: Experiences, progress: float, *, compares: bool
+    ) -> tuple[Floats, Floats]:
         """Leave the minibatch's gradient in the leaves; its metrics, and totals of `mismatch`, if it `compares`."""
         if self._normalises:
             advantage = normalised(part.steps["advantage"], own_elements(part))
@@ -105,17 +108,20 @@ class TokenGradient:
         leaves.clear_gradient()
         totals: Totals = {}
         apart: Totals = {}
-        for rows in self._reducer.share(self._parts(part)):
+        for rows in self._scorer.share(self._parts(part)):
+            if rows is None:
+                self._scorer.idle(leaves, takes_gradient=True)
+                continue
             inputs = self._scorer.inputs(part.take(rows), leaves)
             if inputs.start_logp is None and self._corrects:
                 inputs = replace(inputs, start_logp=inputs.logp.detach())
             loss, metrics = self._objective.measure(inputs, progress, whole.scales, whole.own or 1.0)
-            loss.backward()
+            self._scorer.anchored(loss, inputs).backward()  # type: ignore[no-untyped-call]
             totals = added(totals, {name: value.detach() for name, value in metrics.items()})
             if compares:
                 own = rows_of("on_policy", inputs.mask, inputs.source)
                 apart = added(apart, mismatch_totals(inputs.logp, inputs.old_logp, own))
-        self._reducer.add_up(leaves.gradient)
+        leaves.add_up_gradient(self._reducer)
         differences = self._reducer.add_up_totals(apart, MISMATCH_TOTALS) if compares else {}
         found = self._reducer.add_up_totals(totals, self._names.every)
         missing = self._names.missing(whole)

@@ -12,7 +12,7 @@ A model that changes its logits (a bias, a scale, a cap) makes them itself, in o
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,12 +60,16 @@ class PackedForward:
         lora: LoraConfig | None,
         checkpointing: bool = False,
         binding: Binding | None = None,
+        network: PackedNetwork | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
+        """`network`: the model with its head, in shards; `dtype`: what it computes in. Default: as its weights are."""
+        self.is_collective = network is not None
         self._binding: Binding = binding or LeafBinding(model, lora)
         for name in () if lora is None else adapter_names(model, lora):
             model.get_submodule(name).register_forward_hook(_adding(self._binding, name, lora.alpha / lora.rank))  # type: ignore[union-attr]
-        use_best_attention(model)
-        self._network = PackedNetwork(model)
+        use_best_attention(model, dtype or model.dtype)
+        self._network = PackedNetwork(model) if network is None else network
         self._device = model.device
         self._network.try_out()
         if checkpointing:
@@ -80,8 +84,17 @@ class PackedForward:
         self._binding.bind(weights)
         packed = Packed.of(rows, targets.elements)
         token = torch.from_numpy(rows.steps["action"][targets.elements].astype(np.int64)).to(self._device)
-        hidden, logp, entropy = self._network(packed, token, temperature)
+        hidden, logp, entropy = self._network.score(packed, token, temperature)
         return Scores(logp=logp, entropy=entropy, hidden=hidden, place=torch.arange(len(token), device=self._device))
+
+    def idle(self, weights: Any) -> torch.Tensor:
+        """A pass over two tokens."""
+        self._binding.bind(weights)
+        two = np.zeros(2, np.int64)
+        packed = Packed(tokens=two, positions=np.arange(2), lengths=np.array([2]), wanted=np.arange(2))
+        _, logp, _ = self._network.score(packed, torch.zeros(2, dtype=torch.long, device=self._device), 1.0)
+        anchor: torch.Tensor = 0.0 * logp.sum()
+        return anchor
 
     def release(self) -> None:
         """The model is the base model again."""
@@ -116,14 +129,25 @@ class Packed:
 
 
 class PackedNetwork(torch.nn.Module):
-    """From packed rows to scores: a model with a head in pieces behind it, in one forward."""
+    """From packed rows to scores: a model with a head in pieces behind it, in one forward.
+
+    Whatever is computed is computed within a call of the module, so that its shards are gathered for it.
+    """
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.model = model
-        self._packs = self._has_plain_head = True
+        self.packs = self._has_plain_head = True
 
-    def forward(
+    def forward(self, compute: Callable[[], Any]) -> Any:
+        """What it gives."""
+        return compute()
+
+    def score(self, packed: Packed, token: torch.Tensor, temperature: float) -> Any:
+        """Hidden states `[M, d]`, log-probabilities and entropies `[M]` of the tokens `[M]`."""
+        return self(lambda: self._score(packed, token, temperature))
+
+    def _score(
         self, packed: Packed, token: torch.Tensor, temperature: float
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Hidden states `[M, d]`, log-probabilities and entropies `[M]` of the tokens `[M]`."""
@@ -159,13 +183,16 @@ class PackedNetwork(torch.nn.Module):
     def _inputs(self, packed: Packed, device: torch.device) -> list[dict[str, torch.Tensor]]:
         """What the model is called with: once, or once for each row."""
         tokens, positions = (torch.from_numpy(x).to(device) for x in (packed.tokens, packed.positions))
-        sizes = [len(tokens)] if self._packs else packed.lengths.tolist()
+        sizes = [len(tokens)] if self.packs else packed.lengths.tolist()
         pairs = zip(torch.split(tokens, sizes), torch.split(positions, sizes), strict=True)
         return [{"input_ids": token[None], "position_ids": position[None]} for token, position in pairs]
 
     @torch.no_grad()
     def try_out(self) -> None:
         """See whether the model honours packed rows, and whether its head is a plain matrix."""
+        self(self._try_out)
+
+    def _try_out(self) -> None:
         device = self.model.device
         vocabulary = int(self.model.config.get_text_config().vocab_size)
         lengths = np.array([7, 3, 5])
@@ -173,10 +200,10 @@ class PackedNetwork(torch.nn.Module):
         positions = np.concatenate([np.arange(length) for length in lengths])
         trial = Packed(tokens=tokens, positions=positions, lengths=lengths, wanted=np.arange(len(tokens)))
         together = self._trunk(trial, device)
-        self._packs = False
+        self.packs = False
         alone = self._trunk(trial, device)
-        self._packs = is_close(together, alone)
-        if not self._packs:
+        self.packs = is_close(together, alone)
+        if not self.packs:
             log.warning(
                 "%s does not keep packed rows apart; rows are computed one by one", self.model.config.model_type
             )
@@ -232,11 +259,11 @@ def keep_activations_between_layers_only(model: PreTrainedModel) -> None:
             module.training = True
 
 
-def use_best_attention(model: PreTrainedModel) -> None:
+def use_best_attention(model: PreTrainedModel, dtype: torch.dtype) -> None:
     """Flash attention where it is installed, on a GPU in half precision: it packs rows without a mask."""
     from transformers.utils.import_utils import is_flash_attn_2_available
 
-    has_flash = model.device.type == "cuda" and model.dtype != torch.float32 and is_flash_attn_2_available()
+    has_flash = model.device.type == "cuda" and dtype != torch.float32 and is_flash_attn_2_available()
     if has_flash and getattr(model, "_supports_flash_attn", False):
         model.set_attn_implementation("flash_attention_2")
 

@@ -7,7 +7,7 @@ they add up is the same on each of them afterwards, so trainers that began alike
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from ludus.lm.weights import VALUE_BIAS, VALUE_WEIGHT
 from ludus.records import Experiences
 from ludus.train.loss_inputs import LossInputs
+from ludus.train.reducer import Reducer
 from ludus.train.sources import partners
 from ludus.train.token_rows import Ints, Targets, targets_of
 from ludus.train.torch_forward import Forward, Scores
-from ludus.train.torch_state import Leaves
+from ludus.train.torch_state import TrainedWeights
 
 CONSTANTS = {
     "old_logp": "logp",
@@ -30,29 +31,6 @@ CONSTANTS = {
     "target": "target",
 }
 """Inputs of losses that carry no gradient, and the step columns they come from, where there are such."""
-
-
-T = TypeVar("T")
-
-
-class Reducer:
-    """The trainers that share every minibatch. This one is alone; `parallel.GlooReducer` is one of several."""
-
-    rank = 0
-    size = 1
-
-    def add_up(self, tensor: torch.Tensor) -> None:
-        """Replace the tensor by its sum over all trainers. All of them call this, in the same order."""
-
-    def share(self, parts: Sequence[T]) -> Sequence[T]:
-        """The parts that fall to this trainer."""
-        return parts[self.rank :: self.size]
-
-    def add_up_totals(self, totals: Mapping[str, torch.Tensor], names: Sequence[str]) -> dict[str, float]:
-        """Totals by name, over all trainers; `names` are all that there can be, 0 where a trainer has none."""
-        vector = torch.tensor([float(totals.get(name, 0.0)) for name in names], dtype=torch.float64)
-        self.add_up(vector)
-        return dict(zip(names, vector.tolist(), strict=True))
 
 
 class Scorer:
@@ -72,8 +50,26 @@ class Scorer:
         self._default, self._by_game, self._device = temperature, dict(by_game or {}), device
 
     def alone(self) -> Scorer:
-        """The same without the other trainers: they need not know that something is scored."""
+        """The same without the other trainers, who need not know of it; with them, where they must take part."""
+        if self._forward.is_collective:
+            return self
         return Scorer(self._forward, Reducer(), temperature=self._default, device=self._device, by_game=self._by_game)
+
+    def share(self, parts: Sequence[Ints]) -> list[Ints | None]:
+        """The parts that fall to this trainer; None where it computes nothing, but others wait for it (`idle`)."""
+        mine: list[Ints | None] = [*self._reducer.share(parts)]
+        missing = -(-len(parts) // self._reducer.size) - len(mine) if self._forward.is_collective else 0
+        return [*mine, *[None] * missing]
+
+    def idle(self, weights: TrainedWeights | None, *, takes_gradient: bool = False) -> None:
+        """Take part in a pass of the other trainers, with nothing."""
+        anchor = self._forward.idle(weights)
+        if takes_gradient:
+            anchor.backward()  # type: ignore[no-untyped-call]
+
+    def anchored(self, loss: torch.Tensor, inputs: LossInputs) -> torch.Tensor:
+        """The loss; trainers that share weights need a gradient of every one of them, if only 0."""
+        return loss + 0.0 * inputs.logp.sum() if self._forward.is_collective else loss
 
     def parts(self, rows: Experiences, tokens: int) -> list[Ints]:
         """Rows that are computed at once: no more than so many tokens (or one row), and sampled at one temperature."""
@@ -89,11 +85,11 @@ class Scorer:
         games = rows.sequences["game"].tolist()
         return np.array([self._by_game.get(game, self._default) for game in games], np.float64)
 
-    def _score(self, rows: Experiences, targets: Targets, weights: Leaves | None) -> Scores:
+    def _score(self, rows: Experiences, targets: Targets, weights: TrainedWeights | None) -> Scores:
         temperature = float(self._temperatures(rows)[0]) if self._by_game else self._default
         return self._forward.score(rows, targets, weights, temperature=temperature)
 
-    def inputs(self, rows: Experiences, weights: Leaves) -> LossInputs:
+    def inputs(self, rows: Experiences, weights: TrainedWeights) -> LossInputs:
         """What losses see of these rows. Offsets begin at 0."""
         targets = targets_of(rows)
         scores = self._score(rows, targets, weights)
@@ -117,11 +113,14 @@ class Scorer:
 
     @torch.no_grad()
     def evaluate(
-        self, rows: Experiences, weights: Leaves | None, tokens: int
+        self, rows: Experiences, weights: TrainedWeights | None, tokens: int
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Log-probability and value `[N]` of every target, in parts of so many tokens; 0 elsewhere. Trainers share."""
         logp, value = (np.zeros(rows.step_count, np.float32) for _ in range(2))
-        for part in self._reducer.share(self.parts(rows, tokens)):
+        for part in self.share(self.parts(rows, tokens)):
+            if part is None:
+                self.idle(weights)
+                continue
             piece = rows.take(part)
             targets = targets_of(piece)
             scores = self._score(piece, targets, weights)
@@ -146,7 +145,7 @@ class Scorer:
         return torch.from_numpy(array).to(self._device)
 
 
-def _values(scores: Scores, weights: Leaves) -> torch.Tensor | None:
+def _values(scores: Scores, weights: TrainedWeights) -> torch.Tensor | None:
     if VALUE_WEIGHT not in weights:
         return None
     values = torch.addmv(weights[VALUE_BIAS], scores.hidden.float(), weights[VALUE_WEIGHT][0])

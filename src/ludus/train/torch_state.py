@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from ludus.lm.adapters import adapter_shapes, init_adapter
 from ludus.lm.language_models import LanguageModel
 from ludus.lm.weights import VALUE_BIAS, VALUE_WEIGHT
 from ludus.train.learners import check_tensors
+from ludus.train.reducer import Reducer
 
 Tensors = dict[str, NDArray[Any]]
 Names = tuple[str, ...]
@@ -86,6 +87,30 @@ class Layout:
         }
 
 
+class TrainedWeights(Protocol):
+    """Weights with their gradient, as an update sees them: one vector (`Leaves`), or this trainer's shards."""
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def __getitem__(self, name: str) -> torch.Tensor: ...
+
+    def clear_gradient(self) -> None:
+        """Begin a new sum."""
+        ...
+
+    def add_up_gradient(self, reducer: Reducer) -> None:
+        """The sum over all trainers."""
+        ...
+
+    def gradient_norm(self) -> float:
+        """Over all weights, the same on every trainer."""
+        ...
+
+    def scale_gradient(self, factor: float) -> None:
+        """Clip it."""
+        ...
+
+
 class Leaves:
     """The weights as autograd sees them: a leaf for each group of the layout; gradients add up in `gradient`."""
 
@@ -121,6 +146,18 @@ class Leaves:
     def clear_gradient(self) -> None:
         """Begin a new sum."""
         self.gradient.zero_()
+
+    def add_up_gradient(self, reducer: Reducer) -> None:
+        """Sum the gradient over all trainers."""
+        reducer.add_up(self.gradient)
+
+    def gradient_norm(self) -> float:
+        """Over all weights."""
+        return float(torch.linalg.vector_norm(self.gradient))
+
+    def scale_gradient(self, factor: float) -> None:
+        """Clip it."""
+        self.gradient.mul_(factor)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,6 +226,19 @@ def init_weights(model: LanguageModel, lora: LoraConfig | None, *, critic: bool,
 def init_moments(config: OptimizerConfig, vector: torch.Tensor) -> Moments:
     """Nothing seen yet."""
     return {name: torch.zeros_like(vector) for name in MOMENTS[config.kind]}
+
+
+def descend(config: OptimizerConfig, state: TorchState, leaves: Leaves, *, progress: float) -> None:
+    """One optimizer step by the gradient of the leaves; the critic at its own learning rate, if it has one."""
+    rate, number = learning_rate(config, progress), state.steps
+    own = config.critic_learning_rate
+    end = leaves.layout.places.get(VALUE_WEIGHT) if own is not None else None
+    if own is None or end is None:
+        step(config, state.vector, leaves.gradient, state.moments, number=number, rate=rate)
+        return
+    for part, factor in ((slice(0, end), 1.0), (slice(end, None), own / config.learning_rate)):
+        moments = {name: moment[part] for name, moment in state.moments.items()}
+        step(config, state.vector[part], leaves.gradient[part], moments, number=number, rate=rate * factor)
 
 
 def step(

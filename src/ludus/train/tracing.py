@@ -28,7 +28,8 @@ class Tracer:
     """Traces of the update under way. A learner calls `take` once for each, before its first optimizer step."""
 
     def __init__(self, count: int) -> None:
-        self._count = count
+        self.count = count
+        """Sequences of each update."""
         self._seed = 0
         self._taken: list[TracedSequence] = []
 
@@ -48,7 +49,7 @@ class Tracer:
         own = np.flatnonzero(are_from(whole, frozenset({"on_policy"})))
         if not len(own) or "episode" not in whole.sequences:
             return
-        places = (self._seed + np.arange(min(self._count, len(own)))) % len(own)
+        places = (self._seed + np.arange(min(self.count, len(own)))) % len(own)
         chosen = whole.take(own[np.sort(places)])
         logp = chosen.steps["trainer_logp"] if "trainer_logp" in chosen.steps else score(chosen)
         shown = {name: chosen.steps[name] for name in SHOWN if name in chosen.steps} | {"trainer_logp": logp}

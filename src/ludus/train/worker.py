@@ -16,14 +16,13 @@ from ludus.config import RunConfig
 from ludus.errors import TrainError
 from ludus.lm.node_models import shape_here, teacher_here
 from ludus.plugins import load_plugins
-from ludus.policies.store import Policy, PolicyStore
+from ludus.policies.store import PolicyStore
 from ludus.records import Experiences, PolicyRef
 from ludus.runtime import Channel, NodeFiles, Pulse, Stop, run_worker
 from ludus.storage.arrow import experiences_from_table, from_bytes
 from ludus.storage.atomic import read_json, write_json
 from ludus.storage.run_directory import RunDirectory
-from ludus.storage.tensors import load_tensors, save_tensors
-from ludus.train.learners import ProbingLearner, ValidatingLearner, begun_with, make_learner
+from ludus.train.learners import FolderLearner, ProbingLearner, ValidatingLearner, begun_with, make_learner
 from ludus.train.loaders import (
     Loader,
     RoundLoader,
@@ -47,9 +46,9 @@ from ludus.train.messages import (
     TrainerSetup,
     TrainOn,
 )
+from ludus.train.state_folders import read_state, write_state
 from ludus.train.tracing import make_tracer
 
-PARTS = ("weights", "optimizer")
 REPORT_S = 0.5
 """Seconds between two reports on the loader."""
 
@@ -78,22 +77,23 @@ class Trainer:
         if setup.checkpoint:
             folder = self._folder / setup.checkpoint
             files.fetch(folder)
-            self._state = self._learner.state_from_tensors(
-                {part: load_tensors(folder / f"{part}.safetensors") for part in PARTS}
-            )
+            self._state = read_state(self._learner, folder, setup.checkpoint)
             if self._loader is not None and (folder / LOADER).is_file():
                 self._loader.load_state(read_json(folder / LOADER))
         elif setup.start:
             store = PolicyStore(files.outside(setup.start), files)
-            self._state = self._begin_with(store.load(PolicyRef.parse(setup.start_policy)))
+            self._state = self._begin_with(store, PolicyRef.parse(setup.start_policy))
 
     @property
     def _folder(self) -> Path:
         """Where states are."""
         return RunDirectory(self._files.run).checkpoints
 
-    def _begin_with(self, policy: Policy[Any]) -> Any:
+    def _begin_with(self, store: PolicyStore, ref: PolicyRef) -> Any:
         """Another run's weights with a fresh optimizer; what it has no weights for, such as a critic, is fresh too."""
+        if isinstance(self._learner, FolderLearner):
+            return self._learner.begin_with(self._state, store.tensor_paths(ref))
+        policy = store.load(ref)
         tensors = self._learner.state_tensors(self._state)
         return self._learner.state_from_tensors(begun_with(tensors, policy.weights))
 
@@ -106,7 +106,8 @@ class Trainer:
             self._tracer.begin(order.seed)
         self._state, metrics = self._learner.train_batch(self._state, rows, seed=order.seed, progress=order.progress)
         seconds = time.perf_counter() - started
-        self.save(order.staging)
+        if order.staging:
+            self.save(order.staging)
         self._update = order.update
         if order.validates:
             metrics = {**metrics, **self._validate()}
@@ -171,11 +172,10 @@ class Trainer:
         if self._loader is not None:
             self._loader.close()
 
-    def save(self, name: str) -> None:
-        """Write the state as one file per part, into an empty folder that becomes a checkpoint whole."""
+    def save(self, name: str, *, only_weights: bool = False) -> None:
+        """Write the state into an empty folder, which becomes a checkpoint whole."""
         with self._files.writing(self._folder / name) as staging:
-            for part, tensors in self._learner.state_tensors(self._state).items():
-                save_tensors(staging / f"{part}.safetensors", tensors, is_staged=True)
+            write_state(self._learner, self._state, staging, name, only_weights=only_weights)
             if self._loader is not None:
                 write_json(staging / LOADER, self._loader.state())
 
@@ -212,7 +212,7 @@ def serve(channel: Channel[object], pulse: Pulse, files: NodeFiles) -> None:
             elif isinstance(message, TrainOn) and trainer is not None:
                 channel.send(trainer.train(message, blob), trainer.traces())
             elif isinstance(message, SaveInto) and trainer is not None:
-                trainer.save(message.staging)
+                trainer.save(message.staging, only_weights=message.only_weights)
                 channel.send(Saved(staging=message.staging, probe=trainer.probe()))
         if trainer is not None:
             trainer.report()

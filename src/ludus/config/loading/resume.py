@@ -32,6 +32,8 @@ MAY_CHANGE: tuple[str, ...] = (
     "train.forward",
     "train.activation_checkpointing",
     "train.trainers",
+    "train.sharding",
+    "train.offload_optimizer",
     "cycle",
     "buffer.feeds",
     "buffer.loader.command",

@@ -12,6 +12,7 @@ class CheckpointConfig(Model):
 
     every: int | None = Field(default=None, gt=0)
     """Updates between checkpoints. Default: 50 in the fused topology, `synchronise.interval` in the split one, 25
-    (generations) in the tabular one. Whenever a version is published, the state is saved too."""
+    (generations) in the tabular one. When a version is published, the state is saved too; with a language model in the
+    synchronous schedule it is not: a version between two checkpoints is weights alone, which a resume makes again."""
     keep: int = Field(default=3, ge=2)
     """Checkpoints kept; the one before the newest is the fallback when the newest is damaged."""

@@ -87,6 +87,9 @@ class LanguageModelConfig(Model):
     """null trains every parameter."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """What the model computes in. Adapters and optimizer are float32."""
+    publish_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of a whole model's versions (`lora: null`). bfloat16 halves them; explorers play with rounded weights, while the
+    trained ones stay float32."""
     context: int | None = Field(default=None, gt=1)
     """Tokens that a conversation may have. Default: what the model was made for, at most 4,096."""
 
@@ -131,6 +134,9 @@ def check_policy(config: RunConfig) -> Iterator[Contradiction]:
     """What a network, a language model and a teacher need from other keys."""
     yield from _network(config)
     yield from _teacher(config)
+    model = config.policy.model
+    if model is not None and model.lora is not None and model.publish_dtype != "float32":
+        yield at("policy.model.publish_dtype", "adapters are published as float32; leave it out, or write lora: null")
     if has_whole_models_at_servers(config):
         yield from _one_model_a_server(config)
 

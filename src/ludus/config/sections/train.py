@@ -159,6 +159,8 @@ class OptimizerConfig(Model):
     learning_rate: float = Field(default=1e-3, gt=0)
     """When not given: 1e-3 for networks, 1e-4 for the adapters of a language model, 1e-5 for all of its parameters
     (`policy.model.lora: null`)."""
+    critic_learning_rate: float | None = Field(default=None, gt=0)
+    """Language models: the critic's own, on the same schedule. Default: that of the others."""
     schedule: str = "linear"
     """How the rate falls over the run, after the warm-up: `constant`, `linear`, `cosine`, or a plugin's."""
     final_fraction: float = Field(default=0.02, ge=0, le=1)
@@ -248,6 +250,11 @@ class TrainConfig(Model):
     trainers: int = Field(default=1, gt=0, le=64)
     """Processes that share each minibatch and add up their gradients (split topology); for chess networks, devices of
     one process: GPUs, or cores of the CPU. The update is that of one, to rounding."""
+    sharding: Literal["fsdp"] | None = None
+    """Language models, with several trainers. `fsdp`: each of them holds a shard of the weights (of a frozen base too),
+    of the gradient and of the optimizer, and gathers one layer at a time (FSDP2). Default: each holds everything."""
+    offload_optimizer: bool = False
+    """With `sharding`: keep the optimizer in the machine's memory, and bring it to the GPU for each step."""
     value_normalisation: bool | None = None
     """Let the critic learn returns that are normalised by the running mean and variance of its targets; advantages are
     in the game's own units. Default: true with the presets ippo and mappo, false with the others."""

@@ -11,7 +11,7 @@ from ludus.config.run import RunConfig
 from ludus.config.sections.chess import ChessAttentionConfig, ChessResidualConfig
 from ludus.config.sections.chess_losses import CHESS_LOSS_OPTIONS
 from ludus.config.sections.train import GROUP_KINDS, TermConfig
-from ludus.config.sections.train_presets import needs_greedy
+from ludus.config.sections.train_presets import needs_critic, needs_greedy
 
 _PATH: Path = ("train", "algorithm")
 _OBJECTIVE: Path = (*_PATH, "objective")
@@ -23,6 +23,8 @@ _LANGUAGE_KEYS = (
     "device",
     "forward",
     "activation_checkpointing",
+    "sharding",
+    "offload_optimizer",
 )
 _ADVANTAGE_KEYS = {
     "rho_clip c_clip": ("vtrace",),
@@ -69,8 +71,26 @@ def _language_models_only(config: RunConfig) -> Iterator[Contradiction]:
     if ":" in train.device and train.trainers > 1:
         text = f"is one GPU, and {train.trainers} trainers need one each (train.trainers); write cuda, or auto"
         yield at("train.device", text)
+    yield from _sharded(config)
     if kind in GROUP_KINDS and group < 2:
         yield at("explore.group", f"the advantage {kind} compares episodes of one group; write at least 2")
+
+
+def _sharded(config: RunConfig) -> Iterator[Contradiction]:
+    """What several trainers with a shard each need."""
+    train = config.train
+    if train.sharding is None:
+        if train.offload_optimizer:
+            yield at("train.offload_optimizer", "is for sharded trainers; write train.sharding: fsdp, or leave it out")
+        return
+    if train.trainers == 1:
+        yield at("train.sharding", "shares the weights out over several trainers; write train.trainers: 2 or more")
+    if config.explore.engine.kind == "vllm":
+        yield at(
+            "train.sharding", "sharded trainers do not score a vLLM server's probe yet; write engine: {kind: local}"
+        )
+    if train.forward == "decoder":
+        yield at("train.forward", "the decoder holds all weights; write packed or auto with train.sharding")
 
 
 def _groups(config: RunConfig) -> Iterator[Contradiction]:
@@ -253,6 +273,10 @@ def _optimizer(config: RunConfig) -> Iterator[Contradiction]:
             yield at(f"{path}.pieces", "give every piece its steps, or every piece its share of the run")
         elif by_steps[0] and config.train.trainers > 1 and not _is_chess(config):
             yield at(f"{path}.pieces", "several trainers count by the share of the run; write share instead of steps")
+    if optimizer.critic_learning_rate is not None and not (
+        config.policy.model and needs_critic(config.train.algorithm)
+    ):
+        yield at(f"{path}.critic_learning_rate", "is for the critic of a language model; leave it out")
     if config.policy.model is not None:
         for key in ("beta1", "beta2", "momentum", "nesterov", "decay_rules", "pieces"):
             if is_set(optimizer, key):
