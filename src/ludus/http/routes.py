@@ -104,7 +104,7 @@ async def http_problem(request: Request, error: Exception) -> Response:
     return problem_response(BadRequest(f"{request.method} {request.url.path}: {error}", status=status))
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(request: Request, *, most_bytes: int = MOST_BODY_BYTES, seconds: float | None = None) -> bytes:
     """The body of a request that carries JSON.
 
     Raises:
@@ -113,15 +113,15 @@ async def read_body(request: Request) -> bytes:
     # Only with this type does a browser ask first before it sends another site's request.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise BadRequest("expected Content-Type: application/json", status=415)
-    body = bytearray()
+    body, seconds = bytearray(), deadlines.BODY_S if seconds is None else seconds
     try:
-        async with asyncio.timeout(deadlines.BODY_S):
+        async with asyncio.timeout(seconds):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > MOST_BODY_BYTES:
-                    raise BadRequest(f"the body has more than {MOST_BODY_BYTES:,} bytes", status=413)
+                if len(body) > most_bytes:
+                    raise BadRequest(f"the body has more than {most_bytes:,} bytes", status=413)
     except TimeoutError:
-        raise BadRequest(f"the body did not arrive within {deadlines.BODY_S:g} s", status=408) from None
+        raise BadRequest(f"the body did not arrive within {seconds:g} s", status=408) from None
     return bytes(body)
 
 

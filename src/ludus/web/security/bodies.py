@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
 
+from ludus.http.chat_request import BadRequest
+from ludus.http.routes import read_body
 from ludus.web.answers import Refused
 
 MOST_BODY_BYTES = 65_536
@@ -21,19 +22,11 @@ async def read_json_body(request: Request, shape: type[Shape]) -> Shape:
     Raises:
         Refused: it is something else, too much, or not all of it in time.
     """
-    # Only with this type does a browser ask first before it sends another site's request.
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused("expected Content-Type: application/json", status=415)
-    body = bytearray()
     try:
-        async with asyncio.timeout(BODY_S):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > MOST_BODY_BYTES:
-                    raise Refused(f"the body has more than {MOST_BODY_BYTES:,} bytes", status=413)
-    except TimeoutError:
-        raise Refused(f"the body did not arrive within {BODY_S:g} s", status=408) from None
+        body = await read_body(request, most_bytes=MOST_BODY_BYTES, seconds=BODY_S)
+    except BadRequest as error:
+        raise Refused(str(error), status=error.status) from None
     try:
-        return msgspec.json.decode(bytes(body) or b"{}", type=shape)
+        return msgspec.json.decode(body or b"{}", type=shape)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Refused(f"the body cannot be read: {error}") from None
