@@ -47,7 +47,7 @@ def test_a_good_config_has_no_problems() -> None:
             "train: 3",
             "train: expected a mapping (keys: steps, updates, hours, batch_steps, batch_episodes, minibatch, epochs, accumulate, "
             "aggregation, aggregation_length, tokens_per_micro_batch, device, forward, activation_checkpointing, shards, trainers, "
-            "value_normalisation, algorithm, optimizer, swa, max_staleness, stop, max_skipped), got 3",
+            "sharding, offload_optimizer, value_normalisation, algorithm, optimizer, swa, max_staleness, stop, max_skipped), got 3",
         ),
         ("experience: {step: {a: 1}}", "experience.step: expected a list, got a mapping"),
         # limits

@@ -51,7 +51,7 @@ def test_values_that_no_engine_gives_are_those_of_the_critic(tiny: LanguageModel
     state, _ = of.train_batch(of.init(0), token_experiences(), seed=0, progress=0.0)
     tensors = of.state_tensors(state)
     batch = token_experiences()
-    values = of._credit._evaluate(batch, np.ones(len(batch), bool), of._leaves_of(state), 10_000)[1]
+    values = of._credit._evaluate(batch, np.ones(len(batch), bool), of._weights_of(state), 10_000)[1]
     assert np.abs(values[batch.steps["mask"]]).max() > 1e-3
     results = []
     for has_server, column in ((False, values), (True, np.zeros_like(values))):

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from tests.web.conftest import Serve, Server
 
+# uvloop forks where a test of JAX may have run before in this process; `ludus web` itself never loads JAX.
+pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")
+
 WISH = {"run": "study/kuhn", "games": 4}
 PATIENCE_S = 240.0
 

@@ -12,6 +12,9 @@ from tests.web.conftest import Serve, Server
 
 from ludus.web.play import tables
 
+# uvloop forks where a test of JAX may have run before in this process; `ludus web` itself never loads JAX.
+pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")
+
 WAITS = "import sys; print('{\"turn\": true}', flush=True); sys.stdin.read()"
 """In place of `ludus.cli.play_lines`: it is ready at once, and waits until the server lets it go."""
 

@@ -225,6 +225,7 @@ class ParallelLearner:
         with suppress(RuntimeError, OSError):
             self._announce()
             self._reducer.hand_out(torch.tensor([STOP, 0, 0, 0]))
+        with suppress(RuntimeError, OSError):  # also where a helper that was lost takes no order
             self._reducer.close()
         self._helpers.end()
 

@@ -115,6 +115,7 @@ class ShardedTrainers:
         """End the helpers."""
         with suppress(RuntimeError, OSError):
             self._order(STOP, {})
+        with suppress(RuntimeError, OSError):  # also where a helper that was lost takes no order
             self._reducer.close()
         self._helpers.end()
 
